@@ -96,46 +96,46 @@ screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every p
 	@echo "The pictures are in build/screenshots/index.html"
 
 bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks and gas of the service
-	$(BIN)/python -m pytest benchmarks -q -p no:cacheprovider
+	$(BIN)/python -m pytest campaigns/benchmarks -q -p no:cacheprovider
 
 bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of requests beside a peer in FastAPI (BEFORE=folder SECONDS=5)
-	@$(BIN)/python -m benchmarks.http $(if $(BEFORE),--before '$(BEFORE)') $(if $(SECONDS),--seconds $(SECONDS))
+	@$(BIN)/python -m campaigns.benchmarks.http $(if $(BEFORE),--before '$(BEFORE)') $(if $(SECONDS),--seconds $(SECONDS))
 
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
-	@$(BIN)/python -m benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
+	@$(BIN)/python -m campaigns.benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
 
 bench-room: .venv/ready ## Measure the room of 10,000 queries, before and after pruning, on SQLite and PostgreSQL
-	@$(BIN)/python -m benchmarks.room_of_queries --postgresql
+	@$(BIN)/python -m campaigns.benchmarks.room_of_queries --postgresql
 
 old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (minutes, gigabytes)
-	$(BIN)/python -m pytest benchmarks/old_blocks.py -q -p no:cacheprovider
+	$(BIN)/python -m pytest campaigns/benchmarks/old_blocks.py -q -p no:cacheprovider
 
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
-	@$(BIN)/python -m benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
+	@$(BIN)/python -m campaigns.benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
 
 bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
-	$(BIN)/python -m pytest benchmarks/test_estimates.py -q -p no:cacheprovider
+	$(BIN)/python -m pytest campaigns/benchmarks/test_estimates.py -q -p no:cacheprovider
 
 REAL_NODES := tests/real_nodes/npm/node_modules
 attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000)
-	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
+	@$(BIN)/python -m campaigns.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
 		$(if $(REQUESTS),--requests $(REQUESTS))
 
 chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node at random, on each engine (ONLY=name ENGINE=name SEED=1)
-	@$(BIN)/python -m tests.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
-	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m pytest tests/chaos/statements.py -q -n 2 -p no:cacheprovider)
-	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m pytest tests/chaos/statements.py -q -n 2 -p no:cacheprovider --database postgresql)
+	@$(BIN)/python -m campaigns.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
+	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m pytest campaigns/chaos/statements.py -q -n 2 -p no:cacheprovider)
+	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m pytest campaigns/chaos/statements.py -q -n 2 -p no:cacheprovider --database postgresql)
 
 # What is set on the command line goes through, as it is.
 fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
-	@$(BIN)/python -m tests.contracts.fuzzing $(filter-out PYTHON=%,$(MAKEOVERRIDES))
+	@$(BIN)/python -m campaigns.fuzzing $(filter-out PYTHON=%,$(MAKEOVERRIDES))
 
 mutants: .venv/ready node_modules/ready $(if $(LAYERS),.venv-verify/ready) ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 LAYERS=1 ...)
-	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
+	@$(BIN)/python -m campaigns.contract_mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors) $(if $(LAYERS),--layers)
 
 mutants-python: .venv/ready node_modules/ready ## Change a place of the Python code at random: tests must fail (SEED=1 COUNT=60; half an hour and more)
-	@$(BIN)/python -m tests.python_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+	@$(BIN)/python -m campaigns.python_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 
 # What is there has to be what the compiler makes: the last line fails where it isn't.
 weakened: .venv/ready node_modules/ready ## Compile anew the contracts that tests take checks out of, and see whether they are as committed

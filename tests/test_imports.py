@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "explorer": {"chains", "config", "accounts", "queries", "proving"},
     # A process of its own, of another operator: nothing of the service is in it.
     "attesting": {"chains", "config"},
-    # What the demo, tests, benchmarks and attacks run. The service itself has no use for it.
+    # What the demo, tests and campaigns run. The service itself has no use for it.
     "devnet": set(),
     # It uses the service over HTTP, as any client does.
     "demo": {"chains", "devnet"},
@@ -118,11 +118,11 @@ def test_chains_can_be_used_without_django():
 def test_no_module_of_tests_imports_from_another_that_has_tests():
     """What several share is in modules named for what it is about, and fixtures are in a conftest."""
     imported = set()
-    for folder in ("tests", "benchmarks"):
+    for folder in ("tests", "campaigns"):
         for path in (PROJECT / folder).rglob("*.py"):
             # To parse them all would take seconds.
             for module, names in re.findall(
-                r"^ *(?:from|import) ((?:tests|benchmarks)[\w.]*)(?: import (\([^)]*\)|.*))?",
+                r"^ *(?:from|import) ((?:tests|campaigns)[\w.]*)(?: import (\([^)]*\)|.*))?",
                 path.read_text(),
                 re.MULTILINE,
             ):

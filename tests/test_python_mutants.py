@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from coverage import CoverageData
 
-from tests.python_mutants.generate import Mutant, generate
-from tests.python_mutants.trial import TrialError, Verdict, covering, judge, listed, table
+from campaigns.python_mutants.generate import Mutant, generate
+from campaigns.python_mutants.trial import TrialError, Verdict, covering, judge, listed, table
 
 SOURCE = '''"""A module."""
 LIMIT = 10

@@ -1,11 +1,8 @@
-"""The packed calldata of the facts registry, both ways (docs/developing/proof-format.md).
+"""The packed calldata of the facts registry (docs/developing/proof-format.md), which `encode` builds out of trie nodes.
 
-`encode` builds it out of trie nodes, `decode` verifies it as the contract does, and tells which facts it proves.
-
-One set of facts has one byte string. A byte string that `decode` takes is therefore the one that `encode` makes.
+One set of facts has one byte string. `tests/contracts/decoder.py` verifies it as the contract does, for comparisons.
 """
 
-from chains.packed.decoder import decode
 from chains.packed.encoder import encode, encode_parent_hash
 from chains.packed.layout import (
     CODE_HASH,
@@ -15,11 +12,8 @@ from chains.packed.layout import (
     IMPLIED_HEADER_FIELDS,
     NONCE_AND_BALANCE,
     STORAGE_ROOT,
-    AccountFacts,
     AccountToProve,
     CannotPack,
-    InvalidPacked,
-    PackedFacts,
 )
 
 __all__ = [
@@ -30,12 +24,8 @@ __all__ = [
     "IMPLIED_HEADER_FIELDS",
     "NONCE_AND_BALANCE",
     "STORAGE_ROOT",
-    "AccountFacts",
     "AccountToProve",
     "CannotPack",
-    "InvalidPacked",
-    "PackedFacts",
-    "decode",
     "encode",
     "encode_parent_hash",
 ]

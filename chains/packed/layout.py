@@ -41,10 +41,6 @@ STORAGE_ROOT_FOLLOWS, CODE_HASH_FOLLOWS = 0x02, 0x01
 HEADER_PARITY = 1 << 31
 
 
-class InvalidPacked(ValueError):
-    """The calldata is not the one encoding of facts about a trusted block; the message is one sentence."""
-
-
 class CannotPack(ValueError):
     """The nodes don't prove what is to be packed, or the facts make no sense; the message is one sentence."""
 
@@ -63,37 +59,6 @@ class AccountToProve:
     nodes: Sequence[bytes]
     slots: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
     history: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class AccountFacts:
-    """What was proven of an account. For one that does not exist: zeros, and the root of the empty trie."""
-
-    exists: bool
-    fields: int  # as in AccountToProve; zero for an account that does not exist, whose facts come all at once
-    nonce: int
-    balance: int  # wei
-    storage_root: bytes
-    code_hash: bytes
-    slots: Mapping[int, int]
-    history: Mapping[int, bytes] = field(default_factory=dict)  # block hashes by slot, of the history contract
-
-
-@dataclass(frozen=True)
-class PackedFacts:
-    """What packed calldata proves of one block, and which block hashes become known by it.
-
-    Those are in accounts' `history`; or it is the parent's hash alone, and then the block is not accumulated.
-    """
-
-    block_number: int
-    state_root: bytes
-    headers: Sequence[
-        bytes
-    ]  # their RLP, from the trusted one down to the block's; none if the block is named by number
-    header_fields: Mapping[int, bytes]  # the words to store, by place
-    accounts: Mapping[bytes, AccountFacts]  # by address
-    known_hashes: frozenset[bytes] = frozenset()
 
 
 def shortest(number: int) -> bytes:

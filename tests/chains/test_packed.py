@@ -6,19 +6,10 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import packed
-from chains.packed import (
-    HISTORY_ADDRESS,
-    AccountToProve,
-    CannotPack,
-    InvalidPacked,
-    PackedFacts,
-    decode,
-    encode,
-    encode_parent_hash,
-)
+from chains.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode, encode_parent_hash
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, verify_account, verify_slot
-from tests.contracts import tries
+from tests.contracts import decoder, tries
+from tests.contracts.decoder import InvalidPacked, PackedFacts, decode
 from tests.contracts.worlds import random_world
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
@@ -175,7 +166,7 @@ def test_every_block_number_can_be_named(number):
 
 def test_it_tells_what_was_proven():
     (account,) = under(ROOT, encode(HEADER, ROOT, [ACCOUNT])).accounts.values()
-    assert account == packed.AccountFacts(
+    assert account == decoder.AccountFacts(
         exists=True,
         fields=0b0011,
         nonce=1,

@@ -5,7 +5,7 @@ from eth_utils.crypto import keccak
 
 from chains import history, packed
 from devnet.devchain import DevChain
-from tests.contracts import tries
+from tests.contracts import decoder, tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
 from tests.contracts.simulator import Call, Simulator
@@ -63,8 +63,8 @@ def accepts(chain: DevChain, simulator: Simulator) -> Accepts:
         ]
         [outcome] = simulator.run([Call(registry.address, proof)], first=accumulate)
         try:
-            packed.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
-        except packed.InvalidPacked:
+            decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
+        except decoder.InvalidPacked:
             assert (outcome.succeeded, outcome.data) == (False, invalid)
             return False
         assert outcome.succeeded

@@ -2,13 +2,13 @@
 
 import pytest
 
+from campaigns.fuzzing.ledger import word
+from campaigns.fuzzing.memory import NODE, STACK, SUBTREE, harness_calldata, raw
+from campaigns.fuzzing.operations import slot_name
 from chains import history
-from chains.packed.decoder import EMPTY, _Subtree
 from chains.packed.layout import NIBBLES
+from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.deployed import Deployed
-from tests.contracts.fuzzing.ledger import word
-from tests.contracts.fuzzing.memory import NODE, STACK, SUBTREE, harness_calldata, raw
-from tests.contracts.fuzzing.operations import slot_name
 from tests.contracts.simulator import Call, Simulator
 
 OWNER = b"\x77" * 20

@@ -6,13 +6,12 @@ import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-from chains import packed
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
 from chains.trie import verify_account
 from devnet.devchain import ACCOUNTS, DevChain
-from tests.contracts import tries
+from tests.contracts import decoder, tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.nearly import nearly
@@ -354,8 +353,8 @@ def test_it_rejects_what_is_no_header_whatever_the_source_says(registry, source,
     with pytest.raises(Reverted) as reverted:
         registry.send_raw(header + b"\x37")
     assert reverted.value.error == ("InvalidHeader",)
-    with pytest.raises(packed.InvalidPacked):
-        packed.decode(header + b"\x37", block_hash=lambda _: keccak(header), state_root=lambda _: None)
+    with pytest.raises(decoder.InvalidPacked):
+        decoder.decode(header + b"\x37", block_hash=lambda _: keccak(header), state_root=lambda _: None)
 
 
 # Of all forks, and as many as masks have bits for.
@@ -424,8 +423,8 @@ def test_it_rejects_other_masks_of_header_fields(registry, source, mask, error):
     with pytest.raises(Reverted) as reverted:
         registry.send_raw(header + b"\x31" + mask.to_bytes(4) + b"\x37")
     assert reverted.value.error == (error,)
-    with pytest.raises(packed.InvalidPacked):
-        packed.decode(
+    with pytest.raises(decoder.InvalidPacked):
+        decoder.decode(
             header + b"\x31" + mask.to_bytes(4) + b"\x37",
             block_hash=lambda _: keccak(header),
             state_root=lambda _: None,
@@ -451,8 +450,8 @@ def test_no_field_of_a_header_is_a_list_or_longer_than_two_bytes_tell(registry, 
     with pytest.raises(Reverted) as reverted:
         registry.send_raw(proof)
     assert reverted.value.error == ("InvalidHeader",)
-    with pytest.raises(packed.InvalidPacked):
-        packed.decode(proof, block_hash=lambda _: keccak(header), state_root=lambda _: None)
+    with pytest.raises(decoder.InvalidPacked):
+        decoder.decode(proof, block_hash=lambda _: keccak(header), state_root=lambda _: None)
 
 
 # --- Timestamps -------------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import history, packed
+from chains import history
 from devnet.devchain import DevChain
+from tests.contracts import decoder
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed
 from tests.contracts.forgeries import CHECKS, FORGERIES, OF_MAINNET, Forgery
@@ -87,8 +88,8 @@ def test_a_forgery_is_refused(whole, attempt, make):
     assert not any(outcome.succeeded for outcome in after)
     assert not any(told)
     root = rlp.decode(forgery.header)[3] if forgery.before else None
-    with pytest.raises(packed.InvalidPacked):
-        packed.decode(forgery.proof, block_hash=lambda _: keccak(forgery.header), state_root=lambda _: root)
+    with pytest.raises(decoder.InvalidPacked):
+        decoder.decode(forgery.proof, block_hash=lambda _: keccak(forgery.header), state_root=lambda _: root)
 
 
 @each_forgery

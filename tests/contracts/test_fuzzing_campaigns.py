@@ -8,16 +8,17 @@ from collections import Counter
 import pytest
 
 import chains.header
-from chains.packed import AccountFacts, decoder
+from campaigns.fuzzing import __main__ as command
+from campaigns.fuzzing import boundaries, headers, steps, transactions
+from campaigns.fuzzing.chance import Chance
+from campaigns.fuzzing.coverage import OPERATIONS, sentences
+from campaigns.fuzzing.mutated import compile_with
+from campaigns.fuzzing.scenes import nearly_siblings
+from campaigns.fuzzing.tally import Divergence, Tally
 from chains.packed.layout import MAX_DEPTH
 from contracts import code_digest
-from tests.contracts.fuzzing import __main__ as command
-from tests.contracts.fuzzing import boundaries, headers, steps, transactions
-from tests.contracts.fuzzing.chance import Chance
-from tests.contracts.fuzzing.coverage import OPERATIONS, sentences
-from tests.contracts.fuzzing.mutated import compile_with
-from tests.contracts.fuzzing.scenes import nearly_siblings
-from tests.contracts.fuzzing.tally import Divergence, Tally
+from tests.contracts import decoder
+from tests.contracts.decoder import AccountFacts
 from tests.contracts.weakened import UNCOMPARED
 
 HARNESS = "test/StepHarness.sol"
@@ -233,7 +234,7 @@ def test_an_interrupted_run_reports_what_was_done(capsys, monkeypatch):
 
 def test_the_command_runs_campaigns_in_processes():
     result = subprocess.run(
-        [sys.executable, "-m", "tests.contracts.fuzzing", "AGAIN=headers/5/40"],
+        [sys.executable, "-m", "campaigns.fuzzing", "AGAIN=headers/5/40"],
         capture_output=True,
         text=True,
         timeout=60,

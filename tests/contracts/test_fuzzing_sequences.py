@@ -5,15 +5,16 @@ from typing import NamedTuple
 
 import pytest
 
+from campaigns.fuzzing import lenient, sequences
+from campaigns.fuzzing.coverage import OPERATIONS, sentences
+from campaigns.fuzzing.judge import AccountField, HeaderField, NotSo, Slot
+from campaigns.fuzzing.sequences import Bench, Forge, Model, Trial
+from campaigns.fuzzing.tally import Divergence, Tally
 from chains import history
-from chains.packed import InvalidPacked, decoder
 from contracts import Artifact
 from devnet.devchain import DevChain
-from tests.contracts.fuzzing import lenient, sequences
-from tests.contracts.fuzzing.coverage import OPERATIONS, sentences
-from tests.contracts.fuzzing.judge import AccountField, HeaderField, NotSo, Slot
-from tests.contracts.fuzzing.sequences import Bench, Forge, Model, Trial
-from tests.contracts.fuzzing.tally import Divergence, Tally
+from tests.contracts import decoder
+from tests.contracts.decoder import InvalidPacked
 from tests.contracts.simulator import Outcome
 from tests.contracts.weakened import UNCOMPARED, Removal, compile_without, decoder_without
 

@@ -2,16 +2,16 @@ import re
 
 import pytest
 
+from campaigns.fuzzing import undefined
+from campaigns.fuzzing.chance import Chance
+from campaigns.fuzzing.interpreter import Execution
+from campaigns.fuzzing.ledger import Ledger
+from campaigns.fuzzing.memory import STACK, SUBTREE, Model, Scene, Spoilt
+from campaigns.fuzzing.mutated import compile_with
+from campaigns.fuzzing.reference import Run
+from campaigns.fuzzing.steps import HARNESS
+from campaigns.fuzzing.tally import Divergence, Tally
 from devnet.devchain import DevChain
-from tests.contracts.fuzzing import undefined
-from tests.contracts.fuzzing.chance import Chance
-from tests.contracts.fuzzing.interpreter import Execution
-from tests.contracts.fuzzing.ledger import Ledger
-from tests.contracts.fuzzing.memory import STACK, SUBTREE, Model, Scene, Spoilt
-from tests.contracts.fuzzing.mutated import compile_with
-from tests.contracts.fuzzing.reference import Run
-from tests.contracts.fuzzing.steps import HARNESS
-from tests.contracts.fuzzing.tally import Divergence, Tally
 
 # Operations by their first byte; those of accounts, in many forms each, by its high half.
 _OPERATIONS = {"00", "10", "11", "1x", "30", "32", "33", "34", "35", "36", "40", "43", "7x", "8x", "9x", "ax", "bx"}

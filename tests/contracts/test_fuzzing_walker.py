@@ -3,8 +3,8 @@ import random
 import pytest
 from eth_utils.crypto import keccak
 
+from campaigns.fuzzing.walker import EMPTY_ROOT, NotShown, Odd, Walker, parse
 from tests.contracts import tries
-from tests.contracts.fuzzing.walker import EMPTY_ROOT, NotShown, Odd, Walker, parse
 
 _HASH = bytes(range(32))
 _KEY = keccak(b"a key")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.gas import Lab, generated, generated_cases, measure_reads, recorded
+from campaigns.benchmarks.gas import Lab, generated, generated_cases, measure_reads, recorded
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
 
 MAINNET_BLOCK = 17_463_226

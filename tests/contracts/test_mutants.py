@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.contract_mutants import trial
+from campaigns.contract_mutants.__main__ import COMMANDS, LIST
+from campaigns.contract_mutants.compiling import Code, Compiler, Store, name_of
+from campaigns.contract_mutants.generate import NAMED, Mutant, Node, generate, syntax_trees
+from campaigns.contract_mutants.layers import Found, noticing, table, try_layers
+from campaigns.contract_mutants.named import CHANGES, Change, named
+from campaigns.contract_mutants.report import SAME_CODE, Key, judge, read_list
+from campaigns.contract_mutants.trial import SURVIVED, TIMED_OUT, Command, Project, TrialError, Verdict, judge_all
 from contracts import ARTIFACTS_DIR
 from contracts.build import CODE, ROOT_DIR, code_of, read_sources, run_compiler
-from tests.contracts.mutants import trial
-from tests.contracts.mutants.__main__ import COMMANDS, LIST
-from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
-from tests.contracts.mutants.generate import NAMED, Mutant, Node, generate, syntax_trees
-from tests.contracts.mutants.layers import Found, noticing, table, try_layers
-from tests.contracts.mutants.named import CHANGES, Change, named
-from tests.contracts.mutants.report import SAME_CODE, Key, judge, read_list
-from tests.contracts.mutants.trial import SURVIVED, TIMED_OUT, Command, Project, TrialError, Verdict, judge_all
 from tests.contracts.weakened import Removal
 
 FORMS = """// SPDX-License-Identifier: MIT

@@ -10,14 +10,14 @@ from typing import NamedTuple
 import pytest
 from eth_utils.crypto import keccak
 
+from campaigns.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldata, raw
+from campaigns.fuzzing.mutated import compile_with
+from campaigns.fuzzing.steps import HARNESS
 from chains import history
-from chains.packed.decoder import EMPTY, _Subtree
 from chains.packed.layout import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
 from tests.contracts import tries
+from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.deployed import Deployed
-from tests.contracts.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldata, raw
-from tests.contracts.fuzzing.mutated import compile_with
-from tests.contracts.fuzzing.steps import HARNESS
 from tests.contracts.nearly import nearly
 from tests.contracts.operations import (
     also_absent_slot,

@@ -14,7 +14,7 @@ from chains.packed import AccountToProve, encode, encode_parent_hash
 from proving import facts
 from queries.properties import HeaderField
 from tests import headers
-from tests.contracts import tries
+from tests.contracts import decoder, tries
 from tests.contracts.deployed import Deployed, Reverted
 
 ALICE = b"\xa1" * 20
@@ -46,7 +46,7 @@ def test_an_account_is_proven_under_it_with_what_is_known_of_the_header(registry
     assert set(words) >= {HeaderField(place) for place in range(13)}
     for field, word in words.items():
         assert registry.call("headerField", 12, field) == word
-    proven = packed.decode(proof, block_hash=lambda _: header.hash, state_root=lambda _: None)
+    proven = decoder.decode(proof, block_hash=lambda _: header.hash, state_root=lambda _: None)
     assert proven.accounts[ALICE].balance == 5 * 10**18
 
 

@@ -10,24 +10,16 @@ import rlp
 from eth_utils.abi import function_abi_to_4byte_selector
 from eth_utils.crypto import keccak
 
+from campaigns.fuzzing import mutations
 from chains import packed
 from chains.encoding import hex_data
-from chains.packed import (
-    HISTORY_ADDRESS,
-    AccountToProve,
-    CannotPack,
-    InvalidPacked,
-    PackedFacts,
-    decoder,
-    encode,
-    encode_parent_hash,
-)
+from chains.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode, encode_parent_hash
 from chains.packed.layout import BLOCK_HASH, SLOT
 from contracts import load_artifact
-from tests.contracts import tries
+from tests.contracts import decoder, tries
 from tests.contracts.conftest import BLOCK, SOURCE_CHAIN_ID
+from tests.contracts.decoder import InvalidPacked, PackedFacts
 from tests.contracts.deployed import SENDER, Deployed, Reverted
-from tests.contracts.fuzzing import mutations
 from tests.contracts.operations import branch, full_branch, hash_child, own_child
 from tests.contracts.worlds import Asked, World, number_of, random_world
 
@@ -180,7 +172,7 @@ def test_no_other_value_of_any_control_byte_verifies(registry, trust, harness, r
     root, accounts = _mainnet_shaped((16, 16, 16, 9, 2))
     trust(root)
     proof = encode(BLOCK, root, accounts)
-    packed.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
+    decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
     operations = [operation for _, operation in recorded.operations]
     assert {0x00, 0x10, 0x11, SLOT, BLOCK_HASH} <= set(operations)
     # What to store is all that another value can change: of accounts, and of slots of the history contract.
@@ -234,7 +226,7 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
     root, accounts = _mainnet_shaped()
     trust(root)
     proof = encode(BLOCK, root, accounts)
-    packed.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
+    decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
     starts = sorted({*recorded.single, *(place for place, _ in recorded.operations)})
     pieces = [(start, end) for start in starts for end in [*starts, len(proof)] if end > start > 1]
     spoilt = [proof[:start] + proof[end:] for start, end in pieces]
@@ -666,7 +658,7 @@ def test_only_slots_that_the_protocol_writes_make_hashes_known(chain, source, wi
 
 
 def _decode(world: World, proof: bytes, window: int) -> PackedFacts:
-    return packed.decode(
+    return decoder.decode(
         proof, block_hash=lambda _: keccak(world.header), state_root=lambda _: None, history_window=window
     )
 
@@ -845,8 +837,8 @@ def test_headers_are_written_in_one_way(registry, source, lineage):
     ):
         with pytest.raises(Reverted):
             registry.call_raw(spoilt)
-        with pytest.raises(packed.InvalidPacked):
-            packed.decode(
+        with pytest.raises(decoder.InvalidPacked):
+            decoder.decode(
                 spoilt,
                 block_hash=lambda number: keccak(first) if number == BLOCK + 3 else None,
                 state_root=lambda number: rlp.decode(first)[3] if number == BLOCK + 3 else None,
@@ -863,8 +855,8 @@ def test_the_first_block_of_all_has_no_parent_to_be_known(registry, source, befo
     with pytest.raises(Reverted) as reverted:
         registry.call_raw(proof)
     assert reverted.value.error == INVALID
-    with pytest.raises(packed.InvalidPacked):
-        packed.decode(proof, block_hash=lambda _: keccak(headers[0]), state_root=lambda _: None)
+    with pytest.raises(decoder.InvalidPacked):
+        decoder.decode(proof, block_hash=lambda _: keccak(headers[0]), state_root=lambda _: None)
 
 
 def test_a_header_that_is_none_ends_the_walk_even_where_a_hash_leads_to_it(registry, source):
@@ -886,8 +878,8 @@ def test_a_parent_has_the_number_before_its_childs(registry, source):
     with pytest.raises(Reverted) as reverted:
         registry.call_raw(walk)
     assert reverted.value.error == ("HeaderMismatch", 7)
-    with pytest.raises(packed.InvalidPacked, match="not that of the parent"):
-        packed.decode(walk, block_hash=lambda _: keccak(child), state_root=lambda _: None)
+    with pytest.raises(decoder.InvalidPacked, match="not that of the parent"):
+        decoder.decode(walk, block_hash=lambda _: keccak(child), state_root=lambda _: None)
     with pytest.raises(packed.CannotPack, match="not that of the parent"):
         encode([child, parent], b"\1" * 32)
     with pytest.raises(Reverted) as reverted:
@@ -903,5 +895,5 @@ def test_the_first_block_has_no_parent_whatever_its_header_says(registry, source
     with pytest.raises(Reverted) as reverted:
         registry.call_raw(proof)
     assert reverted.value.error == INVALID
-    with pytest.raises(packed.InvalidPacked, match="no parent"):
-        packed.decode(proof, block_hash=lambda _: keccak(first), state_root=lambda _: None)
+    with pytest.raises(decoder.InvalidPacked, match="no parent"):
+        decoder.decode(proof, block_hash=lambda _: keccak(first), state_root=lambda _: None)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from chains.packed import AccountToProve, InvalidPacked, decode, encode
+from chains.packed import AccountToProve, encode
+from tests.contracts.decoder import InvalidPacked, decode
 from tests.contracts.deployed import Deployed, Reverted
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 

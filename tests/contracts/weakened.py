@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from chains.packed import decoder
+from campaigns.fuzzing.mutated import compile_each
 from contracts import Artifact
 from contracts.build import read_sources
-from tests.contracts.fuzzing.mutated import compile_each
+from tests.contracts import decoder
 
 _CHILD = "xor(shr(bits, mload(add(child, KEY))), or(parent, place))"
 # How `BranchWriter` compares a child's path and place with its branch's, and ways to leave nibbles of the path out.
@@ -34,7 +34,7 @@ class Removal:
 
 
 def decoder_without(check: str, by: str = "") -> ModuleType:
-    """`chains.packed.decoder` without a check, which is there once, too. Raises ValueError where it isn't."""
+    """`tests.contracts.decoder` without a check, which is there once, too. Raises ValueError where it isn't."""
     assert decoder.__file__ is not None
     path = Path(decoder.__file__)
     weakened = ModuleType("weakened_decoder")

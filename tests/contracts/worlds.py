@@ -9,9 +9,10 @@ import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-from chains.packed import HISTORY_ADDRESS, AccountToProve, PackedFacts, encode, encode_parent_hash
+from chains.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import tries
+from tests.contracts.decoder import PackedFacts
 
 # Two slots whose hashes share their first 32 bits: leaves of small values there are embedded in their branch.
 NEAR_SLOTS = (40364, 105566)

@@ -3,8 +3,8 @@
 import sys
 from contextlib import ExitStack
 
-from benchmarks import scale
-from benchmarks.scale import Measured
+from campaigns.benchmarks import scale
+from campaigns.benchmarks.scale import Measured
 
 # Stopped, it holds the lock of the database's writers as a worker does that is stopped in the middle of a write. It
 # lets go when it may go on.

@@ -234,7 +234,7 @@ def test_answers_are_compared_by_their_form(documented, answered, said):
 
 def test_every_file_that_a_page_names_is_there():
     packages = (
-        "accounts|attesting|benchmarks|chains|client|config|contracts|demo|devnet|docs|explorer|proving|queries|static"
+        "accounts|attesting|campaigns|chains|client|config|contracts|demo|devnet|docs|explorer|proving|queries|static"
         "|tests"
     )
     missing = [

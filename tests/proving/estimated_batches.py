@@ -6,7 +6,7 @@ from typing import Any
 from django.test import Client
 
 from accounts.models import ApiKey
-from benchmarks.estimates import Result
+from campaigns.benchmarks.estimates import Result
 from chains import history
 from devnet.devchain import DevChain
 from proving.models import Transaction

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import requests
 
-from benchmarks import gas as bench
+from campaigns.benchmarks import gas as bench
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction

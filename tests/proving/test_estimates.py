@@ -6,9 +6,9 @@ import pytest
 from django.conf import settings as configured
 from eth_utils.crypto import keccak
 
-from benchmarks import estimates
-from benchmarks.estimates import Result
-from benchmarks.gas import Lab, generated
+from campaigns.benchmarks import estimates
+from campaigns.benchmarks.estimates import Result
+from campaigns.benchmarks.gas import Lab, generated
 from chains.trie_path import End, TriePath, path_of
 from config import node_waits
 from config.configured_chains import forget_chains, get_chains

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from benchmarks.distant_node import DistantNode
+from campaigns.benchmarks.distant_node import DistantNode
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads

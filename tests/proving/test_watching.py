@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
+from campaigns.attacks.skewed import skewed_now
 from chains import bounded_http
 from chains.bounded_http import Post
 from config.configured_chains import forget_chains
@@ -22,7 +23,6 @@ from proving.worker.due import due, recover
 from proving.worker.worker import Worker
 from queries import leases
 from queries.models import Batch, BatchStatus, Block, ServiceClock, StorageCheck
-from tests.attacks.skewed import skewed_now
 from tests.disks import full_disk
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import a_worker, until

@@ -9,12 +9,12 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from campaigns.attacks.skewed import skewed_now
 from proving.models import ChainWatch
 from proving.worker.worker import Worker
 from queries import leases, progress
 from queries.clock import Clock, Witness
 from queries.models import Batch, Block, ServiceClock
-from tests.attacks.skewed import skewed_now
 from tests.explorer.batches import a_batch, accept
 
 pytestmark = pytest.mark.django_db

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attacks.hostile import Known, operations
-from tests.attacks.sender import send
+from campaigns.attacks.hostile import Known, operations
+from campaigns.attacks.sender import send
 from tests.serving.askers import askers
 from tests.serving.process import WebServer, ask, serving
 

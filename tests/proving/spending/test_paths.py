@@ -5,8 +5,8 @@ import random
 import pytest
 from eth_utils.crypto import keccak
 
-from benchmarks import gas as bench
-from benchmarks.gas import Case, Lab
+from campaigns.benchmarks import gas as bench
+from campaigns.benchmarks.gas import Case, Lab
 from chains import packed
 from chains.packed import AccountToProve
 from proving.models import Share, Signer, Transaction, TransactionState

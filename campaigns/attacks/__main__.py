@@ -1,0 +1,45 @@
+"""All attacks, one after another: `make attack`, ONLY=name, SEED=1, REQUESTS=100000.
+
+Everything stays on this machine. It prints what was tried and what was seen, and ends with 1 where a promise was
+broken.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from campaigns.attacks import clients, clocks, kills, money, nodes, real_nodes, requests, starvation, storage, waiting
+from campaigns.attacks.table import Seen, run_all
+
+Attack = Callable[[int], Iterator[Seen]]
+
+
+def attacks(count: int) -> Mapping[str, Attack]:
+    """By name. Each is given a seed, and tells what it has seen as soon as it has. `count` is that of requests."""
+    return {
+        "clients": clients.run,
+        "clocks": clocks.run,
+        "kills": kills.run,
+        "money": money.run,
+        "nodes": nodes.run,
+        "real_nodes": real_nodes.run,
+        "requests": lambda seed: requests.run(seed, count),
+        "starvation": starvation.run,
+        "storage": storage.run,
+        "waiting": waiting.run,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
+    parser.add_argument("--only", choices=sorted(attacks(0)))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--requests", type=int, default=20_000, help="to be made by `requests`")
+    options = parser.parse_args()
+    wanted = {name: run for name, run in attacks(options.requests).items() if options.only in {None, name}}
+    return run_all((name, partial(run, options.seed)) for name, run in wanted.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

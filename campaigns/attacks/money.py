@@ -1,0 +1,220 @@
+"""Who wants the operator's money spent: beyond a budget, beyond a fee, after a stop, or without being counted."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+
+from campaigns.attacks.table import Seen
+from campaigns.attacks.target import Target, target
+from demo.client import TIMEOUT, ClientError, submit
+from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, DevChain
+from tests.proving.rollups import OP_STACK, charge_for_data
+
+_ETHER, _GWEI = 10**18, 10**9
+_SIGNER = ACCOUNTS[3][0]
+_BUDGET = 1_300_000
+_COSTLY = CHAINS_TOML.replace("test_network = true", 'test_network = false\ndaily_limit_per_user = "1"')
+
+
+def run(seed: int) -> Iterator[Seen]:
+    yield from _rejected_again_and_again(random.Random(seed))
+    with target(_COSTLY, ALLOWED_ADDRESSES="*") as service:
+        yield _fee_spike(service)
+        yield _stop_under_load(service)
+    yield _data_fees()
+
+
+# --- Rejected when it is paid -----------------------------------------------------------------------------------------
+
+
+def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
+    """Each batch is rejected while its transactions are pending or in young blocks, as by a late refusal."""
+    toml = _COSTLY.replace("confirmations = 1", "confirmations = 150")
+    with target(toml, ALLOWED_ADDRESSES="*", DAILY_GAS_BUDGET=str(_BUDGET), BATCH_DEADLINE_SECONDS="4") as service:
+        service.chain.mine(200)
+        key = service.key()
+        before, began, sent, refused = _gas_of_signer(service.chain, 0), time.monotonic(), 0, 0
+        while time.monotonic() - began < 30:
+            head = service.chain.head()
+            accounts = [f"0x{chance.getrandbits(160):040x}" for _ in range(3)]
+            try:
+                submit(service.url, key, _request(head - chance.randrange(100), accounts, _ETHER))
+                sent += 1
+            except ClientError:
+                refused += 1
+            time.sleep(0.6)
+        time.sleep(6)  # So that the last ones are rejected, or mined.
+        burnt = _gas_of_signer(service.chain, 0) - before
+        yield Seen(
+            f"{sent} batches in 30 s, each rejected by its deadline with its transactions unconfirmed",
+            f"a user's batches burn at most their budget of {_BUDGET:,} gas",
+            f"{burnt:,} gas were burnt, {refused} submissions answered 429",
+            kept=0 < burnt <= _BUDGET,
+        )
+
+
+# --- A spike ----------------------------------------------------------------------------------------------------------
+
+
+def _fee_spike(service: Target) -> Seen:
+    """Twelve blocks, and a base fee that is twelve times as high for 15 s while their transactions are pending.
+
+    No block comes until there is one: a batch that is looked at during the spike is rejected, as its fee is too low.
+    """
+    chain, key = service.chain, service.key()
+    with _base_fee(chain) as price:
+        price.gwei = 1
+        chain.mine(14)
+        head = chain.head()
+        data = {f"block:{head - place}": _accounts([ACCOUNTS[0][0]]) for place in range(12)}
+        body = {
+            "destinationChainId": str(CHAIN_ID),
+            "fee": str(12 * 302_000 * 4 * _GWEI),
+            "data": {str(CHAIN_ID): data},
+        }
+        before, nonce = _balance(chain), _nonce(chain)
+        chain.rpc("evm_setIntervalMining", 0)
+        batch = submit(service.url, key, body)
+        pending = _until_pending(chain, nonce)
+        price.gwei = 12
+        time.sleep(1)
+        chain.rpc("evm_setIntervalMining", 1)
+        time.sleep(15)
+        at_peak = before - _balance(chain)
+        price.gwei = 1
+        done = _settle(service, [batch], seconds=60)
+        paid = before - _balance(chain)
+    fee = int(body["fee"])  # type: ignore[call-overload]
+    return Seen(
+        "a base fee of twelve times as much for 15 s, while a batch of 12 blocks is pending",
+        "the fee isn't burnt on a part: the batch is DONE, within its fee",
+        f"{pending} transactions pending when it began, {at_peak / fee:.0%} of the fee spent at its end, "
+        f"{paid / fee:.0%} in all, {done} of 1 DONE",
+        kept=pending > 0 and done == 1 and paid <= fee,
+    )
+
+
+# --- A stop -----------------------------------------------------------------------------------------------------------
+
+
+def _stop_under_load(service: Target) -> Seen:
+    chain, key = service.chain, service.key(1)
+    head = chain.head()
+    batches = [submit(service.url, key, _request(head - place, [ACCOUNTS[1][0]], _ETHER)) for place in range(20)]
+    while _nonce(chain) < _nonce(chain, "latest") + 1 and _nonce(chain) < 6:
+        time.sleep(0.02)
+    service.service.manage("stop_signing")
+    at_stop = _nonce(chain)
+    time.sleep(5)
+    after = _nonce(chain)
+    service.service.manage("resume_signing")
+    done = _settle(service, batches, seconds=90)
+    return Seen(
+        "stop_signing while 20 batches are being proven",
+        "no transaction is sent after the command has ended, and nothing is lost",
+        f"nonce {at_stop} when it ended, {after} 5 s later; {done} of 20 DONE after resume_signing",
+        kept=at_stop == after and done == len(batches),
+    )
+
+
+# --- What gas doesn't tell --------------------------------------------------------------------------------------------
+
+
+def _data_fees() -> Seen:
+    """A chain that takes a data fee, about as much as the gas, and doesn't tell it in receipts."""
+    with target(_COSTLY, arguments=OP_STACK, ALLOWED_ADDRESSES="*") as service:
+        chain = service.chain
+        charge_for_data(chain)
+        before = _balance(chain)
+        fee = _ETHER // 100
+        batch = submit(service.url, service.key(), _request(chain.head(), [ACCOUNTS[0][0]], fee))
+        done = _settle(service, [batch], seconds=30)
+        time.sleep(3)  # Until it is confirmed.
+        shown = requests.get(f"{service.url}/explorer/query/{batch}.json", timeout=TIMEOUT).json()
+        taken, spent = before - _balance(chain), int(shown["spent"])
+    return Seen(
+        "a batch on a chain that takes a data fee beside the gas",
+        "what is shown as spent is no less than what is gone, and both are within the fee",
+        f"{taken / _ETHER:.6f} ETH gone, {spent / _ETHER:.6f} shown as spent, a fee of {fee / _ETHER:.6f}",
+        kept=done == 1 and 0 < taken <= spent <= fee,
+    )
+
+
+# --- What is asked and seen -------------------------------------------------------------------------------------------
+
+
+class _Price:
+    gwei: float = 1
+
+
+@contextmanager
+def _base_fee(chain: DevChain) -> Iterator[_Price]:
+    """Sets the base fee of each block to come."""
+    price, ended = _Price(), threading.Event()
+
+    def hold() -> None:
+        while not ended.wait(0.1):
+            chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(int(price.gwei * _GWEI)))
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        yield price
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _request(block: int, accounts: list[str], fee: int) -> dict[str, Any]:
+    data = {str(CHAIN_ID): {f"block:{block}": _accounts(accounts)}}
+    return {"destinationChainId": str(CHAIN_ID), "fee": str(fee), "data": data}
+
+
+def _accounts(addresses: list[str]) -> dict[str, Any]:
+    return {"accounts": {address: {"props": ["BALANCE"], "slots": []} for address in addresses}}
+
+
+def _settle(service: Target, batches: list[str], *, seconds: float) -> int:
+    """How many are DONE, as soon as all are, or after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        shown = [
+            requests.get(f"{service.url}/explorer/query/{batch}.json", timeout=TIMEOUT).json()["status"]
+            for batch in batches
+        ]
+        done = shown.count("DONE")
+        if done == len(batches) or time.monotonic() > deadline:
+            return done
+        time.sleep(0.5)
+
+
+def _until_pending(chain: DevChain, nonce: int) -> int:
+    """How many transactions are pending after this nonce, as soon as one is, or after a minute."""
+    deadline = time.monotonic() + 60
+    while _nonce(chain) == nonce and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return _nonce(chain) - nonce
+
+
+def _gas_of_signer(chain: DevChain, first: int) -> int:
+    """What its transactions have used since this block."""
+    gas = 0
+    for number in range(first, chain.head() + 1):
+        for tx in chain.rpc("eth_getBlockByNumber", hex(number), True)["transactions"]:
+            if tx["from"].lower() == _SIGNER.lower():
+                gas += int(chain.rpc("eth_getTransactionReceipt", tx["hash"])["gasUsed"], 16)
+    return gas
+
+
+def _balance(chain: DevChain) -> int:
+    return int(chain.rpc("eth_getBalance", _SIGNER, "latest"), 16)
+
+
+def _nonce(chain: DevChain, block: str = "pending") -> int:
+    return int(chain.rpc("eth_getTransactionCount", _SIGNER, block), 16)

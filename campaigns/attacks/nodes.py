@@ -1,0 +1,185 @@
+"""Hostile nodes: what the nodes of one chain do costs the chains and people beside it nothing."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+from eth_account import Account
+from eth_account.messages import encode_defunct
+
+from campaigns.attacks.table import Seen
+from campaigns.attacks.target import Target, target
+from chains.node_pool import FAIL_FAST_SECONDS
+from demo.client import submit
+from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, DevChain
+from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Behaviour, Exchange, hostile_node
+from tests.chains.lying_node import ask
+
+HOSTILE_ID = 5
+_HOSTILE_TOML = CHAINS_TOML.replace(str(CHAIN_ID), str(HOSTILE_ID))
+_SIGN_INS = 6
+# Whose signature only the chain could vouch for.
+_WALLET = ACCOUNTS[3][0]
+_OTHER_KEY = ACCOUNTS[2][1]
+# What a request to a page or to sign in may take on a busy machine, and what no process may grow by.
+_ANSWER_SECONDS = 20
+_GROWTH_MEGABYTES = 150
+_DONE_SECONDS = 30
+# For so long the worker leaves a node alone that has just failed.
+_WORKER_SECONDS = FAIL_FAST_SECONDS + 2
+
+
+@dataclass
+class _Door:
+    """The node of the hostile chain: an honest one at first, and then whatever is set."""
+
+    chain: DevChain
+    behave: Behaviour | None = None
+    asked_by: set[str] = field(default_factory=set)
+    """Who has got an answer of the present way."""
+
+    def __call__(self, exchange: Exchange) -> None:
+        if self.behave is None:
+            exchange.answer_json(ask(self.chain.url, exchange.body))
+            return
+        self.asked_by.add("sign-in" if _WALLET.lower() in json.dumps(exchange.body).lower() else "worker")
+        self.behave(exchange)
+
+
+def run(seed: int) -> Iterator[Seen]:
+    choice = random.Random(seed)
+    with DevChain(chain_id=HOSTILE_ID, block_seconds=1) as chain:
+        door = _Door(chain)
+        with hostile_node(door, chain_id=HOSTILE_ID) as url:
+            chains_toml = CHAINS_TOML + _HOSTILE_TOML.replace("%s", url)
+            with target(
+                chains_toml, others=[HOSTILE_ID], MAX_SIGN_INS_PER_MINUTE="100000", MAX_BATCHES_PER_MINUTE="100000"
+            ) as attacked:
+                yield from _attack(attacked, door, choice)
+
+
+def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Seen]:
+    alice, bob = attacked.key(0), attacked.key(1)
+    alone = _seconds_to_done(attacked, alice)
+    before = _peaks(attacked)
+    held_up: list[str] = []
+    # Drips come last: they hold the worker's threads of this chain up for half a minute each.
+    quick, slow = [*FLOODS.items(), *LIES.items()], list(DRIPS.items())
+    choice.shuffle(quick)
+    choice.shuffle(slow)
+    met = 0
+    for name, behaviour in [*quick, *slow]:
+        door.asked_by.clear()
+        door.behave = behaviour
+        held_up.append(submit(attacked.url, bob, _body(HOSTILE_ID, 1)))
+        with ThreadPoolExecutor(_SIGN_INS + 1) as people:
+            wallets = [people.submit(_sign_in_as_contract, attacked) for _ in range(_SIGN_INS)]
+            own = people.submit(_seconds_of, lambda: attacked.key(2))
+            done = _seconds_to_done(attacked, alice)
+            codes = {wallet.result()[0] for wallet in wallets}
+            took = max(wallet.result()[1] for wallet in wallets)
+        deadline = time.monotonic() + _WORKER_SECONDS
+        while "worker" not in door.asked_by and time.monotonic() < deadline:
+            time.sleep(0.05)
+        met += "worker" in door.asked_by
+        peaks = _peaks(attacked)
+        grown = {process: peaks[process] - before[process] for process in before}
+        yield Seen(
+            f"a node of chain {HOSTILE_ID} does its worst, {name}: asked by {' and '.join(sorted(door.asked_by))}",
+            f"chain {CHAIN_ID} goes on; {_SIGN_INS} contract wallets get an answer, keys sign in; memory is bounded",
+            f"DONE after {done:.1f} s ({alone:.1f} s alone); wallets {'/'.join(sorted(codes))} within {took:.1f} s, "
+            f"a key within {own.result():.1f} s; peaks "
+            + ", ".join(f"{process} {peaks[process]} MB (+{grown[process]})" for process in peaks),
+            done < _DONE_SECONDS
+            and codes <= {"node_unavailable", "too_many_checks"}
+            and "sign-in" in door.asked_by
+            and max(took, own.result()) < _ANSWER_SECONDS
+            and all(megabytes < _GROWTH_MEGABYTES for megabytes in grown.values()),
+        )
+    states = [_status(attacked, bob, batch) for batch in held_up]
+    yield Seen(
+        f"all of them, one after another: {len(held_up)} kinds, {met} of which the worker met",
+        "what can't be read is waited for; nothing is rejected or lost",
+        ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))),
+        set(states) == {"IN_PROGRESS"} and met > len(held_up) // 2,
+    )
+
+
+def _body(chain_id: int, block: int) -> dict[str, Any]:
+    accounts = {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}
+    data = {str(chain_id): {f"block:{block}": {"accounts": accounts}}}
+    return {"destinationChainId": str(chain_id), "fee": "0", "data": data}
+
+
+def _status(attacked: Target, key: str, batch: str) -> str:
+    answer = requests.get(
+        f"{attacked.url}/batch-query-status", {"batchQueryId": batch}, headers={"api-key": key}, timeout=30
+    )
+    status: str = answer.json()["queryStatus"]
+    return status
+
+
+def _seconds_to_done(attacked: Target, key: str) -> float:
+    """Of a batch about the newest block of the honest chain, which nobody has proven yet."""
+    began = time.monotonic()
+    batch = submit(attacked.url, key, _body(CHAIN_ID, attacked.chain.head()))
+    while _status(attacked, key, batch) != "DONE":
+        if time.monotonic() - began > _DONE_SECONDS:
+            break
+        time.sleep(0.2)
+    return time.monotonic() - began
+
+
+def _sign_in_as_contract(attacked: Target) -> tuple[str, float]:
+    """The code of the answer, and the seconds that it took: by a signature that only the chain could vouch for."""
+    began = time.monotonic()
+    session = requests.Session()
+    session.headers.update({"Accept": "application/json", "Referer": f"{attacked.url}/sign-in"})
+    session.get(f"{attacked.url}/sign-in", headers={"Accept": "text/html"}, timeout=60)
+    session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
+    asked = {"address": _WALLET, "chainId": HOSTILE_ID}
+    message = session.post(f"{attacked.url}/sign-in/message", json=asked, timeout=60).json()["message"]
+    signature = Account.sign_message(encode_defunct(text=message), _OTHER_KEY).signature.to_0x_hex()
+    signed = {"message": message, "signature": signature}
+    answer = session.post(f"{attacked.url}/sign-in/verify", json=signed, timeout=60)
+    return answer.json().get("code", str(answer.status_code)), time.monotonic() - began
+
+
+def _seconds_of(do: Callable[[], object]) -> float:
+    began = time.monotonic()
+    do()
+    return time.monotonic() - began
+
+
+def _peaks(attacked: Target) -> dict[str, int]:
+    """The most memory that any process of each kind ever had, in MB."""
+    parents = {int(stat.parent.name): _parent(stat) for stat in Path("/proc").glob("[0-9]*/stat")}
+    peaks = {}
+    for name, process in attacked.service._processes.items():
+        family = {process._process.pid}
+        while more := {child for child, parent in parents.items() if parent in family} - family:
+            family |= more
+        peaks[name] = max(map(_peak, family))
+    return peaks
+
+
+def _parent(stat: Path) -> int:
+    try:
+        return int(stat.read_text().rpartition(")")[2].split()[1])
+    except OSError:  # It has ended since.
+        return 0
+
+
+def _peak(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:"))

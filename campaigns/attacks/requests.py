@@ -1,0 +1,268 @@
+"""Floods of requests that were made to break something: each gets a truthful answer, soon, and nobody else notices."""
+
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import requests
+
+from campaigns.attacks import sender
+from campaigns.attacks.hostile import Known, good, operations
+from campaigns.attacks.table import Seen
+from campaigns.attacks.tally import Tally
+from campaigns.attacks.target import Target, target
+from demo.client import submit
+from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.servers import Postgres
+from tests.names import Names
+
+_CONNECTIONS = 4
+_SCHEMATHESIS = PROJECT / ".venv-attack" / "bin" / "schemathesis"
+# It goes on until there were enough, each time so long, and no longer than that in all.
+_ROUND_SECONDS, _MOST_SECONDS = 180, 15 * 60
+_CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+# On a machine that does all of this at once.
+_SLOW_SECONDS, _P99_SECONDS = 10, 2
+
+
+def run(seed: int, count: int) -> Iterator[Seen]:
+    """So many: half of them from the API's description, or as many as are made in time, and the others by hand."""
+    with target() as attacked:
+        yield from _throttle(attacked)
+    on_postgresql = count // 10
+    with _unthrottled() as attacked:
+        described = yield from _from_description(attacked, _known(attacked, attacked.key(2)), seed, count // 2)
+        yield from _by_hand(attacked, "SQLite", seed, count - described - on_postgresql)
+        yield _goes_on(attacked)
+    with Postgres() as server, _unthrottled(server.url()) as attacked:
+        yield from _by_hand(attacked, "PostgreSQL", seed + 1, on_postgresql)
+        yield _goes_on(attacked)
+
+
+@contextmanager
+def _unthrottled(database_url: str = "") -> Iterator[Target]:
+    """It knows a name, and lets a user send as much as it likes."""
+    chains = f"[ens]\nchain = {CHAIN_ID}\n\n{CHAINS_TOML}"
+    with target(
+        chains, MAX_BATCHES_PER_MINUTE="1000000", MAX_QUERIES_PER_MINUTE="100000000", DATABASE_URL=database_url
+    ) as attacked:
+        Names(attacked.chain).set("alice.eth", ACCOUNTS[0][0])
+        yield attacked
+
+
+# --- The throttle -----------------------------------------------------------------------------------------------------
+
+
+def _throttle(attacked: Target) -> Iterator[Seen]:
+    key, other, most = attacked.key(0), attacked.key(1), 60
+
+    def post(body: bytes, key: str = key) -> requests.Response:
+        headers = {"api-key": key, "Content-Type": "application/json"}
+        return requests.post(f"{attacked.url}/submit-batch-query", body, headers=headers, timeout=30)
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(post, [b"{"] * 60 + [json.dumps(good(block)).encode() for block in range(140)]))
+    statuses = Counter(answer.status_code for answer in answers)
+    waits = [int(answer.headers["Retry-After"]) for answer in answers if answer.status_code == requests.codes.too_many]
+    yield Seen(
+        f"{len(answers)} submissions of one user by 16 connections at once, 60 of them malformed",
+        f"{most} get through, refused ones count, the others are told when to come back",
+        f"{', '.join(f'{many} of {status}' for status, many in sorted(statuses.items()))}; Retry-After {min(waits)} "
+        f"to {max(waits)} s",
+        statuses.total() - statuses[429] == most and all(1 <= wait <= most for wait in waits),
+    )
+    status = post(json.dumps(good(1)).encode(), other).status_code
+    yield Seen("another user meanwhile", "is not throttled", f"status {status}", status == requests.codes.ok)
+
+
+# --- What they ask about ----------------------------------------------------------------------------------------------
+
+
+def _known(attacked: Target, key: str) -> Known:
+    """Batches of all kinds, and webhooks' deliveries, of this key's user."""
+    bodies = _bodies(attacked.chain.head())
+    ids = [submit(attacked.url, key, body) for body in bodies]
+    for one in ids[::5]:
+        # Some are done by then.
+        requests.post(f"{attacked.url}/batch-queries/{one}/cancel", headers={"api-key": key}, timeout=30)
+    deliveries: list[str] = []
+    deadline = time.monotonic() + 60
+    while not deliveries and time.monotonic() < deadline:
+        time.sleep(1)
+        told = requests.get(f"{attacked.url}/webhook-deliveries", headers={"api-key": key}, timeout=30).json()
+        deliveries = [each["id"] for each in told["deliveries"]]
+    return Known([key], ids, deliveries)
+
+
+def _bodies(head: int) -> list[dict[str, Any]]:
+    webhook = {"url": "http://127.0.0.1:9/hook", "events": ["DONE", "REJECTED", "STEP"]}
+    named = {"accounts": {"alice.eth": {"props": ["NONCE"]}}}
+    ahead = {f"block:{head + 1000}": named, "latest": named}
+    found = []
+    for number in range(20):
+        body = good(max(1, head - number % 5))
+        blocks = body["data"][str(CHAIN_ID)]
+        body |= ({}, {"webhook": webhook}, {"sender": "self"}, {})[number % 4]
+        blocks |= {"latest": named} if number % 3 == 0 else ahead if number % 7 == 0 else {}
+        found.append(body)
+    return found
+
+
+@dataclass
+class _Others:
+    """Another user's good submissions meanwhile."""
+
+    url: str
+    key: str
+    seconds: list[float] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def go_on(self) -> Iterator[Self]:
+        over = threading.Event()
+        thread = threading.Thread(target=self._run, args=(over,))
+        thread.start()
+        try:
+            yield self
+        finally:
+            over.set()
+            thread.join()
+
+    def _run(self, over: threading.Event) -> None:
+        while not over.wait(1):
+            began = time.monotonic()
+            body = good(len(self.seconds) % 5 + 1)
+            try:
+                answer = requests.post(
+                    f"{self.url}/submit-batch-query", json=body, headers={"api-key": self.key}, timeout=60
+                )
+            except requests.RequestException as error:
+                self.refused.append(type(error).__name__)
+                continue
+            self.seconds.append(time.monotonic() - began)
+            if not answer.ok:
+                self.refused.append(f"{answer.status_code} {answer.text[:80]}")
+
+    def seen(self) -> Seen:
+        median = sorted(self.seconds)[len(self.seconds) // 2]
+        return Seen(
+            f"{len(self.seconds)} good submissions of another user meanwhile",
+            "all are taken, soon",
+            f"{len(self.refused)} refused{''.join(f'; {one}' for one in self.refused[:3])}; half within "
+            f"{median:.2f} s, all within {max(self.seconds):.2f} s",
+            not self.refused and max(self.seconds) < _SLOW_SECONDS,
+        )
+
+
+# --- By hand ----------------------------------------------------------------------------------------------------------
+
+
+def _by_hand(attacked: Target, database: str, seed: int, count: int) -> Iterator[Seen]:
+    known = _known(attacked, attacked.key(0))
+    description = requests.get(f"{attacked.url}/api/openapi.json", timeout=30).json()
+    asked, port = operations(description), int(attacked.url.rpartition(":")[2])
+
+    def send(number: int) -> Tally:
+        return sender.send(port, asked, known, count=count // _CONNECTIONS, seed=seed * 100 + number)
+
+    began = time.monotonic()
+    with _Others(attacked.url, attacked.key(1)).go_on() as others, ThreadPoolExecutor(_CONNECTIONS) as pool:
+        tally = Tally.of_all(pool.map(send, range(_CONNECTIONS)))
+    yield _seen(
+        f"by hand, by {_CONNECTIONS} connections, to a service on {database}", tally, time.monotonic() - began, seed
+    )
+    yield others.seen()
+
+
+def _seen(how: str, tally: Tally, seconds: float, seed: int) -> Seen:
+    counted = "\n          ".join(["", *tally.table()])
+    return Seen(
+        f"{len(tally.seconds)} requests made {how}, in {seconds:.0f} s, seed {seed}",
+        f"each is answered truthfully, as JSON where that is promised, 99 % within {_P99_SECONDS} s and all within "
+        f"{_SLOW_SECONDS} s",
+        f"{tally.times()}{''.join(f'; {fault}' for fault in tally.faults[:5])}{counted}",
+        bool(tally.seconds) and not tally.faults and tally.p99 < _P99_SECONDS and tally.slowest < _SLOW_SECONDS,
+    )
+
+
+# --- From the description ---------------------------------------------------------------------------------------------
+
+
+def _from_description(attacked: Target, known: Known, seed: int, count: int) -> Generator[Seen, None, int]:
+    """How many there were."""
+    if not _SCHEMATHESIS.exists():
+        yield Seen("schemathesis", "is there", "make .venv-attack/ready installs it", kept=False)
+        return 0
+    folder = Path(attacked.service.folder)
+    values = {
+        **{name: [*known.batches] for name in ("internal_id", "internalId", "batchQueryId")},
+        "delivery_id": [*known.deliveries],
+        "account": [ACCOUNTS[0][0]],
+        "sourceChainId": [str(CHAIN_ID)],
+        "destinationChainId": [str(CHAIN_ID)],
+    }
+    (folder / "known.json").write_text(json.dumps({"values": values, "bodies": _bodies(3)}))
+    whole, rounds, began = Tally(), 0, time.monotonic()
+    with _Others(attacked.url, attacked.key(1)).go_on() as others:
+        while len(whole.seconds) < count and time.monotonic() < began + _MOST_SECONDS and not whole.faults:
+            whole = Tally.of_all([whole, _round(attacked, known.keys[0], folder, seed + rounds, is_first=rounds == 0)])
+            rounds += 1
+    yield _seen(f"from /api/openapi.json by schemathesis ({_CHECKS})", whole, time.monotonic() - began, seed)
+    yield others.seen()
+    return len(whole.seconds)
+
+
+def _round(attacked: Target, key: str, folder: Path, seed: int, *, is_first: bool) -> Tally:
+    counts = folder / "counts.json"
+    counts.unlink(missing_ok=True)
+    command = [
+        *(str(_SCHEMATHESIS), "run", f"{attacked.url}/api/openapi.json", "--no-color", "--header", f"api-key: {key}"),
+        *("--checks", _CHECKS, "--max-response-time", str(_SLOW_SECONDS), "--request-timeout", "30"),
+        *("--max-time", str(_ROUND_SECONDS), "--seed", str(seed), "--workers", "2", "--warnings", "off"),
+        *("--suppress-health-check", "all"),
+        *(() if is_first else ("--phases", "fuzzing")),
+    ]
+    environment = os.environ | {
+        "SCHEMATHESIS_HOOKS": "campaigns.attacks.schemathesis_hooks",
+        "PYTHONPATH": str(PROJECT),
+        "ATTACK_KNOWN": str(folder / "known.json"),
+        "ATTACK_COUNTS": str(counts),
+    }
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=4 * _ROUND_SECONDS, check=False, cwd=folder, env=environment
+    )
+    told = json.loads(counts.read_text()) if counts.exists() else {"counts": [], "seconds": []}
+    faults = [_said(done.stdout) or done.stderr[-1000:]] if done.returncode else []
+    return Tally(Counter({(name, status): count for name, status, count in told["counts"]}), told["seconds"], faults)
+
+
+def _said(output: str) -> str:
+    """Of what it prints, what is wrong."""
+    begins = re.search(r"^=+ (ERRORS|FAILURES) =+$", output, re.MULTILINE)
+    return output[begins.start() :].partition("= SUMMARY =")[0][:4000] if begins else output[-1000:]
+
+
+def _goes_on(attacked: Target) -> Seen:
+    log = attacked.service.log("web").read_text(errors="replace")
+    # A database that is locked for longer than a request waits is logged with one, and answered by a documented 503.
+    told = re.findall(r"^\d{4}-.*\nTraceback \(most recent", log, re.MULTILINE)
+    tracebacks = [line for line in told if "Service Unavailable" not in line]
+    healthy = requests.get(f"{attacked.url}/healthz", timeout=30).ok
+    return Seen(
+        "the service afterwards",
+        "it is healthy, and its log has no exception",
+        f"{'healthy' if healthy else 'not healthy'}, {len(tracebacks)} exceptions in its log, and "
+        f"{len(told) - len(tracebacks)} of a locked database",
+        healthy and not tracebacks,
+    )

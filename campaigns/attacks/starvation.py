@@ -1,0 +1,81 @@
+"""One key asks for as much as it may: another user's single query goes on beside it."""
+
+import contextlib
+import random
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import requests
+
+from campaigns.attacks.table import Seen
+from campaigns.attacks.target import Target, target
+from demo.client import ClientError, follow, submit
+from demo.installation import CHAIN_ID
+from devnet.devchain import ACCOUNTS
+
+_BATCHES, _BLOCKS, _APART = 24, 2000, 20
+# Than one that is alone, most of whose time is that until the next block.
+_SECONDS_LATER = 5
+_PROBES, _PAUSE = 6, 3  # a pause of so many seconds, so that they find the batches at different stages
+_ENOUGH = 60  # seconds after which a query is taken for starved
+
+
+def run(seed: int) -> Iterator[Seen]:
+    chance = random.Random(seed)
+    with target(MAX_OPEN_BLOCKS=str(_BATCHES * _BLOCKS), MAX_QUERIES_PER_MINUTE="1000000") as attacked:
+        # More take anvil minutes: the batches' blocks overlap, each with an account of its own.
+        attacked.chain.mine(_BLOCKS + _BATCHES * _APART)
+        heavy, newcomer = attacked.key(0), attacked.key(1)
+        alone = statistics.median(_seconds_to_done(attacked, newcomer, chance) for _ in range(3))
+        began = time.monotonic()
+        heavies = [_submit_heavy(attacked, heavy, place, chance) for place in range(_BATCHES)]
+        took = time.monotonic() - began
+        beside = []
+        for _ in range(_PROBES):
+            beside.append(_seconds_to_done(attacked, newcomer, chance))
+            if beside[-1] > alone + _SECONDS_LATER:
+                break
+            time.sleep(_PAUSE)
+        shared = _seconds_to_done(attacked, newcomer, chance, block=chance.randrange(10, _BLOCKS))
+        open_ones = sum(_status(attacked, heavy, batch) == "IN_PROGRESS" for batch in heavies)
+        worst = max(*beside, shared)
+        yield Seen(
+            f"{_BATCHES} batches of {_BLOCKS} blocks of one key, submitted within {took:.0f} s; then one query after "
+            "another of another user, the last at a block of the batches",
+            f"each is DONE at most {_SECONDS_LATER} s later than alone",
+            f"alone {alone:.1f} s; beside it {', '.join(f'{one:.1f}' for one in beside)} and {shared:.1f} s, at most "
+            f"{worst / alone:.1f} times as long; {open_ones} of the batches were still open",
+            kept=worst <= alone + _SECONDS_LATER and open_ones > 0,
+        )
+
+
+def _asking(blocks: list[int], account: str = ACCOUNTS[0][0]) -> dict[str, Any]:
+    accounts = {"accounts": {account: {"props": ["BALANCE"], "slots": []}}}
+    data = {str(CHAIN_ID): {f"block:{number}": accounts for number in blocks}}
+    return {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
+
+
+def _submit_heavy(attacked: Target, key: str, place: int, chance: random.Random) -> str:
+    first = 1 + place * _APART
+    account = f"0x{chance.randrange(2**160):040x}"
+    return submit(attacked.url, key, _asking(list(range(first, first + _BLOCKS)), account))
+
+
+def _seconds_to_done(attacked: Target, key: str, chance: random.Random, block: int | None = None) -> float:
+    account = f"0x{chance.randrange(2**160):040x}"
+    began = time.monotonic()
+    batch = submit(attacked.url, key, _asking([attacked.chain.head() if block is None else block], account))
+    # Its own error at the end of that time is the promise broken.
+    with contextlib.suppress(ClientError):
+        follow(attacked.url, key, batch, lambda _: None, _ENOUGH)
+    return time.monotonic() - began
+
+
+def _status(attacked: Target, key: str, batch: str) -> str:
+    answer = requests.get(
+        f"{attacked.url}/batch-query-status", headers={"api-key": key}, params={"batchQueryId": batch}, timeout=30
+    )
+    status: str = answer.json()["queryStatus"]
+    return status

@@ -1,0 +1,89 @@
+"""How right estimates are: what is expected, and promised at the most, beside what is then spent.
+
+Proofs: generated ones of mainnet's shape, and recorded ones where they are at hand, each in one transaction, as
+`benchmarks.gas` measures it. The estimate is told a few of them, as acceptance asks for. Batches: of the service on a
+development chain (`tests/proving/test_estimates.py` holds both, `make bench-estimates` prints the table).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from eth_utils.address import to_checksum_address
+
+from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, recorded_cases
+from chains.header import Header
+from chains.packed import AccountToProve
+from chains.rpc import AccountProof, ProofRequest, SlotProof
+from proving import trie_samples
+from proving.facts import AccountFact, Fact, SlotFact
+from proving.spending import workload
+from proving.spending.workload import Likely, Missing, Route
+from queries.properties import AccountField
+
+_LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
+# Where somebody has searched for keys: 2**44 hashes.
+_CHOSEN_DEEP = (16,) * 9 + (2,)
+
+
+@dataclass(frozen=True)
+class Result:
+    """In gas."""
+
+    case: str
+    expected: int
+    bound: int
+    spent: int
+
+    @property
+    def above(self) -> float:
+        """By which part of what was spent it is less than what was expected."""
+        return self.expected / self.spent - 1
+
+    def __str__(self) -> str:
+        most = f"{self.bound / self.spent - 1:>+7.1%}"
+        return f"{self.case:<58} {self.expected:>11,} {self.spent:>11,} {self.above:>+7.1%} {self.bound:>11,} {most}"
+
+
+HEAD = f"{'case':<58} {'expected':>11} {'spent':>11} {'':>7} {'at most':>11}"
+
+
+def proof_cases() -> Iterator[Case]:
+    """All are of accounts, some with slots, in one transaction."""
+    yield from (case for case in recorded_cases() if case.accounts)
+    yield from (case for case in generated_cases() if case.accounts)
+    for count in (2, 5, 40):
+        yield generated(f"{count} mainnet-shaped accounts", count)
+    for slots in (1, 24):
+        for levels in ((16, 16, 9, 2), _LARGE_CONTRACT, _CHOSEN_DEEP):
+            name = f"{slots} slots of a contract, {len(levels) + 1} nodes to each"
+            yield generated(name, 1, slots=slots, slot_levels=levels)
+
+
+def of_proof(lab: Lab, case: Case) -> Result:
+    result, likely = lab.run(case), estimated(case)
+    return Result(case.name, likely.expected, likely.bound, result.tx * result.heads)
+
+
+def estimated(case: Case) -> Likely:
+    """What acceptance would say, before it has seen more than a few of the proofs."""
+    header = Header.decode(case.header)
+    wanted: list[Fact] = []
+    for account in case.accounts:
+        address = to_checksum_address(account.address)
+        wanted += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
+        wanted += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
+    tries = trie_samples.read(header, _served(case, trie_samples.wanted(header, wanted, wanted)))
+    missing = [Missing(case.number, wanted, is_known=bool(case.before), header=header)]
+    return workload.estimate(missing, tries, Route()).gas
+
+
+def _served(case: Case, requests: Sequence[ProofRequest]) -> list[AccountProof]:
+    accounts: dict[str, AccountToProve] = {to_checksum_address(account.address): account for account in case.accounts}
+    return [
+        AccountProof(
+            one.address,
+            tuple(accounts[one.address].nodes),
+            tuple(SlotProof(slot, tuple(accounts[one.address].slots[slot])) for slot in one.slots),
+        )
+        for one in requests
+    ]

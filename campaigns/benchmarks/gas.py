@@ -1,0 +1,419 @@
+"""Gas of the transactions that prove, each on a development chain whose history contract vouches for the block.
+
+`python -m campaigns.benchmarks.gas [--json PATH] [--fixtures 'GLOB']`; without a glob, the recorded cases beside the
+project and generated ones of the same shape. Two chains run each transaction: one of today's rules tells `tx`, what the
+sender pays; one from before EIP-7623, whose floor hides the rest, tells `exec`: gas used, less 21,000 and the
+calldata's.
+"""
+
+import argparse
+import glob
+import json
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from eth_utils.crypto import keccak
+
+from chains import packed
+from chains.encoding import hex_data
+from chains.packed import AccountToProve
+from devnet.devchain import DevChain
+from tests.contracts import tries
+from tests.contracts.deployed import SENDER, Deployed
+from tests.fixtures_folder import FOLDER, unhex
+
+HISTORY = hex_data(packed.HISTORY_ADDRESS)
+WINDOW = 8191
+_GAS = hex(16_777_216)
+# The generated cases' block, and the seed of all that is random in them.
+_BLOCK = 17_463_226
+_SEED = 17
+
+_BALANCE = packed.NONCE_AND_BALANCE
+
+
+@dataclass(frozen=True)
+class Result:
+    """Gas and bytes of one transaction, divided by its `heads` where it proves several accounts.
+
+    `floor` is what its bytes alone cost (EIP-7623); zero for a read, whose `tx` is that of a call before that.
+    """
+
+    case: str
+    exec: int
+    tx: int
+    calldata_bytes: int
+    floor: int
+    heads: int = 1
+    peers: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One transaction: calldata of the registry, or several that `Multicall` makes calls of.
+
+    What is in `before` is sent first, one transaction each, and not counted.
+    """
+
+    name: str
+    number: int
+    block_hash: bytes
+    calldata: bytes | Sequence[bytes]
+    before: Sequence[bytes] = ()
+    heads: int = 1
+    peers: str = ""
+    others: Sequence[tuple[int, bytes]] = ()
+    """Further blocks that are vouched for: number and hash."""
+    header: bytes = b""
+    accounts: Sequence[AccountToProve] = ()
+    """What is proven, where it is of one block."""
+
+
+class Lab:
+    """Both chains, at a height that has the block in its window."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._stack = ExitStack()
+        self._chains: list[tuple[DevChain, str]] = []
+
+    def __enter__(self) -> Self:
+        height = str(self._number + 100)
+        chains = [
+            self._stack.enter_context(DevChain(hardfork=hardfork, extra_args=("--number", height)))
+            for hardfork in (None, "cancun")
+        ]
+        # Before Prague there is no history contract, but a contract is a contract.
+        chains[1].rpc("anvil_setCode", HISTORY, chains[0].rpc("eth_getCode", HISTORY, "latest"))
+        self._chains = [(chain, Deployed(chain, "NativeBlockHashSource", WINDOW).address) for chain in chains]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, case: Case) -> Result:
+        (today, _), (before_prague, data) = (self._gas(chain, source, case) for chain, source in self._chains)
+        size, zeros = len(data), data.count(0)
+        execution = before_prague - 21_000 - 4 * zeros - 16 * (size - zeros)
+        floor = 21_000 + 10 * zeros + 40 * (size - zeros)
+        heads = case.heads
+        return Result(
+            case.name, execution // heads, today // heads, size // heads, floor // heads, heads=heads, peers=case.peers
+        )
+
+    def read(self, case: Case, name: str, function: str, *arguments: object, peers: str = "") -> Result:
+        """What a contract spends on reading a fact, its call not included."""
+        chain, source = self._chains[1]
+        registry = self._registry(chain, source, case)
+        assert isinstance(case.calldata, bytes)
+        self._send(chain, registry, case.calldata)
+        data = registry.calldata(function, *arguments)
+        zeros = data.count(0)
+        used = self._send(chain, registry, data)
+        return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0, peers=peers)
+
+    def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes]:
+        """Gas used, and the transaction's calldata."""
+        registry = self._registry(chain, source, case)
+        for earlier in case.before:
+            self._send(chain, registry, earlier)
+        if isinstance(case.calldata, bytes):
+            return self._send(chain, registry, case.calldata), case.calldata
+        multicall = Deployed(chain, "Multicall")
+        data = multicall.calldata("run", [(registry.address, each) for each in case.calldata])
+        return self._send(chain, multicall, data), data
+
+    @staticmethod
+    def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
+        for number, block_hash in ((case.number, case.block_hash), *case.others):
+            chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", hex_data(block_hash))
+        return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW)
+
+    @staticmethod
+    def _send(chain: DevChain, to: Deployed, data: bytes) -> int:
+        transaction = {"from": SENDER, "to": to.address, "data": hex_data(data), "gas": _GAS}
+        receipt = chain.rpc("eth_sendTransactionSync", transaction)
+        if receipt["status"] != "0x1":
+            raise SystemExit("The registry refused a proof.")
+        return int(receipt["gasUsed"], 16)
+
+
+# --- Recorded cases ---------------------------------------------------------------------------------------------------
+
+
+def account_of(fixture: Mapping[str, Any], fields: int = _BALANCE, *, slots: bool = True) -> AccountToProve:
+    account = fixture["account"]
+    nodes = [unhex(node) for node in account["proof"]]
+    wanted = {int(slot["slot"], 16): [unhex(node) for node in slot["proof"]] for slot in fixture["storage"]}
+    return AccountToProve(unhex(account["address"]), fields, nodes, wanted if slots else {})
+
+
+def recorded(
+    name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = False, slots: bool = True, peers: str = ""
+) -> Case:
+    """One transaction that proves the accounts of all fixtures, which are of one block."""
+    first = fixtures[0]
+    header, root = unhex(first["headerRlp"]), unhex(first["stateRoot"])
+    number = int(first["blockNumber"])
+    accounts = [account_of(fixture, slots=slots) for fixture in fixtures if "account" in fixture]
+    return Case(
+        name,
+        number,
+        unhex(first["blockHash"]),
+        packed.encode(number if known else header, root, accounts),
+        before=[packed.encode(header, root)] if known else [],
+        heads=max(1, len(accounts)),
+        peers=peers,
+        header=header,
+        accounts=accounts,
+    )
+
+
+def cases_of(paths: Sequence[str]) -> Iterator[Case]:
+    for path in paths:
+        fixture = json.loads(Path(path).read_text())
+        if "headers" in fixture:
+            continue
+        name = Path(path).stem
+        yield recorded(name, [fixture])
+        if fixture.get("storage"):
+            yield recorded(f"{name}, without its slots", [fixture], slots=False)
+        if "account" in fixture:
+            yield recorded(f"{name}, block known", [fixture], known=True)
+
+
+def recorded_cases() -> Iterator[Case]:
+    """None where the recorded proofs aren't at hand."""
+    if not FOLDER.is_dir():
+        return
+    names = ("690b9a9e_depth9", "00000000_depth9", "388c818c_depth8", "ade2a9c8_depth8")
+    mainnet = [json.loads((FOLDER / f"mainnet_17463226_{name}.json").read_text()) for name in names]
+    yield recorded(
+        "one mainnet balance, 9 nodes", mainnet[:1], peers="Relic 64,583 / 198,110; OpenZeppelin 262,314 / 357,242"
+    )
+    yield recorded(
+        "the same block again, another account", mainnet[1:2], known=True, peers="floor of raw nodes - / 170,000"
+    )
+    yield recorded("four accounts of that block, each", mainnet, peers="- / 190,000")
+    absent, slot = (
+        json.loads((FOLDER / f"goerli_7583802_{name}.json").read_text())
+        for name in ("456cb24d_depth7", "7b2f05ce_depth7")
+    )
+    yield recorded("absent account, 7 nodes", [absent], peers="Relic 25,152 without header / -")
+    yield recorded("account, 7 nodes", [slot], slots=False)
+    yield recorded("account, 7 nodes, and one slot, 5 nodes", [slot])
+
+
+# --- Generated cases --------------------------------------------------------------------------------------------------
+
+
+def header_of(state_root: bytes, number: int = _BLOCK) -> bytes:
+    """A header of mainnet's size, with other hashes."""
+    chance = random.Random(_SEED)
+    word = chance.randbytes
+    fields: list[bytes | int] = [word(32), word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
+    fields += [30_000_000, 15_000_000, 1_686_500_000, word(20), word(32), bytes(8), 20_000_000_000, word(32)]
+    return tries.encode(fields)
+
+
+def generated(
+    name: str,
+    count: int,
+    *,
+    slots: int = 0,
+    slot_levels: Sequence[int] = (16, 2),
+    contract: bool = False,
+    peers: str = "",
+    number: int = _BLOCK,
+) -> Case:
+    """A transaction that proves the balances of so many accounts, mainnet-shaped; and of the first some slots."""
+    chance = random.Random(_SEED)
+    addresses = [chance.randbytes(20) for _ in range(count)]
+    storage_root, wanted = tries.EMPTY_ROOT, {}
+    if slots or contract:
+        keys = {slot: keccak(slot.to_bytes(32)) for slot in range(0x41, 0x41 + max(1, slots))}
+        values = {key: tries.encode(chance.randbytes(32)) for key in keys.values()}
+        storage_root, proofs = tries.shaped(values, chance, slot_levels)
+        wanted = {slot: proofs[key] for slot, key in keys.items()} if slots else {}
+    leaves = {}
+    for place, address in enumerate(addresses):
+        nonce, balance = chance.randrange(1, 2**16), chance.randrange(2**56, 2**64)
+        code = chance.randbytes(32) if place == 0 and (slots or contract) else tries.EMPTY_CODE_HASH
+        root = storage_root if place == 0 else tries.EMPTY_ROOT
+        leaves[keccak(address)] = tries.account(nonce, balance, root, code)
+    state_root, proofs = tries.shaped(leaves, chance)
+    accounts = [
+        AccountToProve(address, _BALANCE, proofs[keccak(address)], wanted if place == 0 else {})
+        for place, address in enumerate(addresses)
+    ]
+    header = header_of(state_root, number)
+    data = packed.encode(header, state_root, accounts)
+    return Case(name, number, keccak(header), data, heads=count, peers=peers, header=header, accounts=accounts)
+
+
+def blocks_together(count: int) -> Case:
+    """So many blocks, the balance of one account at each, in one transaction."""
+    newest, *others = (generated("", 1, number=_BLOCK - place) for place in range(count))
+    return Case(
+        f"{count} blocks with one generated account, each",
+        newest.number,
+        newest.block_hash,
+        [case.calldata for case in (newest, *others) if isinstance(case.calldata, bytes)],
+        heads=count,
+        others=[(case.number, case.block_hash) for case in others],
+    )
+
+
+def generated_cases() -> Iterator[Case]:
+    yield generated("one generated account", 1)
+    yield blocks_together(4)
+    yield blocks_together(16)
+    yield generated("16 mainnet-shaped accounts, each", 16, peers="- / 190,000")
+    yield generated("32 mainnet-shaped accounts, each", 32, peers="- / 190,000")
+    yield generated("contract account", 1, contract=True)
+    yield generated("contract account and one slot, 3 nodes", 1, slots=1, peers="two transactions")
+    yield generated("contract account and four slots, 3 nodes", 1, slots=4)
+    yield generated("contract account and four slots, 5 nodes", 1, slots=4, slot_levels=(16, 16, 9, 2))
+    root = bytes(range(1, 33))
+    header = header_of(root)
+    yield Case("header alone", _BLOCK, keccak(header), packed.encode(header, root))
+    places = sorted(set(range(17)) - packed.IMPLIED_HEADER_FIELDS)
+    yield Case(
+        "header and all of its fields", _BLOCK, keccak(header), packed.encode(header, root, header_fields=places)
+    )
+
+
+# --- Older blocks -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A header as of Prague, and what proves the hash of an older block under its state root."""
+
+    number: int
+    header: bytes
+    root: bytes
+    history: Sequence[AccountToProve] = ()
+
+    @property
+    def hash(self) -> bytes:
+        return keccak(self.header)
+
+
+def prague_header(number: int, state_root: bytes, parent_hash: bytes, chance: random.Random) -> bytes:
+    """Of the size that mainnet's have: 649 bytes."""
+    word = chance.randbytes
+    fields: list[bytes | int] = [parent_hash, word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
+    fields += [60_000_000, 30_000_000, 1_780_000_000, word(24), word(32), bytes(8), 500_000_000, word(32)]
+    return tries.encode([*fields, 0x060000, 0x0B000000, word(32), word(32)])
+
+
+def hops(count: int) -> list[Block]:
+    """Blocks, from the newest to the oldest, `count` hops away; each the last that the next newer one's history knows.
+
+    The history contract's storage is the real trie of a full ring, its account at the depth of a mainnet account.
+    """
+    chance = random.Random(_SEED)
+    ring = tries.build({keccak(slot.to_bytes(32)): tries.encode(chance.randrange(1, 2**256)) for slot in range(WINDOW)})
+    number = _BLOCK - count * WINDOW
+    root = chance.randbytes(32)
+    blocks = [Block(number, prague_header(number, root, chance.randbytes(32), chance), root)]
+    key, slot = keccak(packed.HISTORY_ADDRESS), number % WINDOW
+    for _ in range(count):
+        slot_key = keccak(slot.to_bytes(32))
+        ring[slot_key] = tries.encode(int.from_bytes(blocks[0].hash))
+        account = tries.account(1, 0, ring.root_hash, chance.randbytes(32))
+        root, proofs = tries.shaped({key: account}, chance)
+        history = AccountToProve(packed.HISTORY_ADDRESS, 0, proofs[key], {}, {slot: tries.proof(ring, slot_key)})
+        number += WINDOW
+        header = prague_header(number, root, chance.randbytes(32), chance)
+        blocks.insert(0, Block(number, header, root, [history]))
+    return blocks
+
+
+def lineage(count: int) -> list[bytes]:
+    """Headers, from the newest on, each that of the parent of the one before."""
+    chance = random.Random(_SEED)
+    headers: list[bytes] = []
+    parent_hash = chance.randbytes(32)
+    for number in range(_BLOCK - count + 1, _BLOCK + 1):
+        headers.insert(0, prague_header(number, chance.randbytes(32), parent_hash, chance))
+        parent_hash = keccak(headers[0])
+    return headers
+
+
+def hop_cases() -> Iterator[Case]:
+    newest, *others = hops(10)
+    accumulate = packed.encode(newest.header, newest.root)
+    hop = packed.encode(newest.number, newest.root, newest.history)
+    land = packed.encode(others[0].header, others[0].root)
+    start = newest.number, newest.hash
+    yield Case("one hop: an older block's hash", *start, hop, before=[accumulate])
+    yield Case("one hop: and its header", *start, land, before=[accumulate, hop])
+    yield Case("one hop: both in one Multicall", *start, [hop, land], before=[accumulate])
+    calls = [hop, *(packed.encode(block.header, block.root, block.history) for block in others)]
+    yield Case("ten hops in one Multicall", *start, calls, before=[accumulate])
+    headers = lineage(100)
+    yield Case("100 headers walked", _BLOCK, keccak(headers[0]), packed.encode_parent_hash(headers))
+
+
+# --- Report -----------------------------------------------------------------------------------------------------------
+
+
+def measure(cases: Sequence[Case]) -> Iterator[Result]:
+    for number in dict.fromkeys(case.number for case in cases):
+        with Lab(number) as lab:
+            for case in cases:
+                if case.number == number:
+                    yield lab.run(case)
+
+
+def measure_reads() -> Iterator[Result]:
+    slot = generated("", 1, slots=1)
+    address = "0x" + random.Random(_SEED).randbytes(20).hex()
+    with Lab(_BLOCK) as lab:
+        yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1, peers="predecessor 2,836 / -")
+        arguments = (address, _BLOCK, (0x41).to_bytes(32))
+        yield lab.read(slot, "read accountStorageSlotValues", "accountStorageSlotValues", *arguments)
+
+
+def show(results: Sequence[Result]) -> None:
+    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'floor':>9} {'bytes':>6}  peers (exec / tx)")
+    for result in results:
+        floor = f"{result.floor:,}" if result.floor else "-"
+        gas = f"{result.exec:>9,} {result.tx:>9,} {floor:>9}"
+        print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}  {result.peers}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.benchmarks.gas", description="Measure the gas of proving."
+    )
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--fixtures", help="measure these files (a glob) instead of the usual cases")
+    arguments = parser.parse_args()
+
+    if arguments.fixtures:
+        paths = sorted(glob.glob(arguments.fixtures))  # noqa: PTH207 - the pattern may be absolute.
+        if not paths:
+            print("There are no such files.", file=sys.stderr)
+            return 1
+        results = list(measure(list(cases_of(paths))))
+    else:
+        cases = list(recorded_cases())
+        if not cases:
+            print("The recorded proofs are not on this machine: generated cases only.")
+        results = list(measure([*cases, *generated_cases(), *hop_cases()])) + list(measure_reads())
+    show(results)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""How right estimates are.
+
+Each line has what is expected, what is spent, and the bound; both with how much they are above.
+
+Batches are those that `tests/proving/test_estimates.py` holds, proofs those of `campaigns.benchmarks.estimates`.
+"""
+
+from collections.abc import Iterable
+
+import pytest
+
+from campaigns.benchmarks import estimates
+from campaigns.benchmarks.estimates import Result
+from campaigns.benchmarks.gas import Lab
+from tests.proving.estimated_batches import cases_of, measured
+from tests.service import a_key, asking, work_once
+
+
+def show(capsys: pytest.CaptureFixture[str], results: Iterable[Result]) -> None:
+    with capsys.disabled():
+        print(f"\n{estimates.HEAD}")
+        for result in results:
+            print(result)
+
+
+def test_proofs(capsys):
+    cases = list(estimates.proof_cases())
+    results = []
+    for number in dict.fromkeys(case.number for case in cases):
+        with Lab(number) as lab:
+            results += [estimates.of_proof(lab, case) for case in cases if case.number == number]
+    show(capsys, results)
+
+
+def test_batches(service, client, settings, capsys):
+    settings.MAX_BATCHES_PER_MINUTE = 1000
+    service.rpc("anvil_mine", hex(80), hex(5))
+    work_once()
+    user = a_key()
+    show(capsys, [measured(client, user, name, asking(blocks)) for name, blocks in cases_of(service)])

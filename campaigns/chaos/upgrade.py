@@ -1,0 +1,159 @@
+"""An older version is taken to this one, process by process, while clients submit and ask."""
+
+import io
+import random
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import requests
+
+from campaigns.attacks.table import Seen
+from campaigns.chaos.engines import DEEPEST_REORG, ENGINES, WORKERS, Installed, a_chain
+from campaigns.chaos.load import Load, judge, kinds
+from demo.client import TIMEOUT
+from demo.installation import CHAIN_ID, CHAINS_TOML, Installation
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.servers import Postgres, Redis
+from tests.deploy.units import Units
+
+# It lacks the newest migrations, and has today's contracts. Earlier web servers lose requests when they end.
+_OLDER = "ccf4bf5"
+_WEB, _MIGRATE = "batch-query-web", "batch-query-migrate"
+_PAUSE_SECONDS, _POLLS = 4, 6
+_SECONDS_TO_START, _SECONDS_TO_END = 60, 180
+
+
+def run(engine: str, seed: int) -> Iterator[Seen]:
+    has_postgres, has_celery = ENGINES[engine]
+    if not has_postgres:
+        return
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        older = _older_version(folder)
+        chain, postgres = running.enter_context(a_chain()), running.enter_context(Postgres())
+        redis = running.enter_context(Redis()) if has_celery else None
+        units = Units(running, older, folder, {})
+        variables = {"DATABASE_URL": postgres.url(), "MAX_BATCHES_PER_MINUTE": "100000", "METRICS_PORT": "0"}
+        variables |= {"BROKER_URL": redis.url()} if redis else {}
+        url = f"http://127.0.0.1:{units.port}"
+        state = Installation(
+            running, folder / "state", CHAINS_TOML % chain.url, ACCOUNTS[3][1], BASE_URL=url, **variables
+        )
+        units.environment |= state.environment
+        units.run(_MIGRATE)
+        units.manage("collectstatic", "--no-input")
+        registry = units.manage("deploy_registry", str(CHAIN_ID), str(CHAIN_ID)).split()[-1]
+        chain.mine(DEEPEST_REORG + 1)
+        kind = "celery" if has_celery else "worker"
+        workers = [f"batch-query-{kind}@{number}" for number in range(1, WORKERS + 1)]
+        for name in (_WEB, *workers):
+            units.start(name)
+        _wait_until_healthy(url)
+
+        installed = Installed(engine, url, state.folder, chain, registry, postgres, redis)
+        load = Load(installed, seed, batches=100_000, pause=0.3)
+        load.start()
+        polls = [_Polls(url, load, seed + number) for number in range(_POLLS)]
+        for each in polls:
+            each.start()
+        _upgrade(units, older, workers)
+        load.end()
+        for thread in (*polls, load):
+            if isinstance(thread, _Polls):
+                thread.over.set()
+            thread.join()
+        answered, failed = sum(each.answered for each in polls), sum((each.failed for each in polls), load.refused)
+        yield Seen(
+            f"{engine}: migrated, gone back, taken to this version and reloaded, under {_POLLS + 1} clients",
+            "no request is refused, lost or answered by an error",
+            f"{len(load.answered)} submissions and {answered} questions answered, {kinds(failed) or 'none failed'}; "
+            f"the slowest took {max(each.slowest for each in polls):.1f} s",
+            kept=not failed and min(len(load.answered), answered) > 0,
+        )
+        yield from judge(installed, load, "taken from an older version to this one", _SECONDS_TO_END)
+
+
+def _upgrade(units: Units, older: Path, workers: list[str]) -> None:
+    """As docs/operating/upgrading.md says, and back again in the middle."""
+
+    def go_on() -> None:
+        time.sleep(_PAUSE_SECONDS)
+
+    go_on()
+    units.tree = PROJECT
+    units.run(_MIGRATE)
+    go_on()
+    units.tree = older
+    units.restart(_WEB)
+    units.restart(workers[0])
+    go_on()
+    units.tree = PROJECT
+    units.manage("collectstatic", "--no-input")
+    units.restart(_WEB)
+    go_on()
+    for name in workers:
+        units.restart(name)
+        go_on()
+    assert units.reload(_WEB), units.log(_WEB).read_text()[-2000:]
+    go_on()
+
+
+class _Polls(threading.Thread):
+    """Asks again and again how batches are, by one connection as long as it lasts; every other time by a long poll."""
+
+    def __init__(self, url: str, load: Load, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._url, self._load, self._chosen = url, load, random.Random(seed)
+        self._session = requests.Session()
+        self.over = threading.Event()
+        self.answered, self.slowest = 0, 0.0
+        self.failed = Counter[str]()
+
+    def run(self) -> None:
+        while not self.over.wait(0.1):
+            if not self._load.answered:
+                continue
+            number = self._chosen.randrange(len(self._load.answered))
+            asked = {"batchQueryId": self._load.answered[number], "wait": self._chosen.choice(("0", "5"))}
+            key = {"api-key": self._load.key_of(number)}
+            began = time.monotonic()
+            try:
+                answer = self._session.get(
+                    f"{self._url}/batch-query-status", headers=key, params=asked, timeout=TIMEOUT
+                )
+            except requests.RequestException as error:
+                self.failed[type(error).__name__] += 1
+                continue
+            self.slowest = max(self.slowest, time.monotonic() - began)
+            if answer.ok:
+                self.answered += 1
+            else:
+                self.failed[f"HTTP {answer.status_code}"] += 1
+
+
+def _older_version(folder: Path) -> Path:
+    """Return its files, which git has."""
+    archive = subprocess.run(["git", "archive", _OLDER], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder / "older", filter="data")
+    return folder / "older"
+
+
+def _wait_until_healthy(url: str) -> None:
+    deadline = time.monotonic() + _SECONDS_TO_START
+    while True:
+        try:
+            answer = requests.get(f"{url}/healthz", timeout=TIMEOUT)
+        except requests.RequestException:
+            continue
+        if answer.ok:
+            return
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.2)

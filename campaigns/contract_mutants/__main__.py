@@ -1,0 +1,194 @@
+"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1 LAYERS=1.
+
+Each check in each contract is removed or weakened in turn, each statement left out. The tests must fail then, or
+equivalents.toml must say why nobody can notice. With LAYERS all tests are tried on the few changes that were made by
+hand: two layers must notice each.
+"""
+
+import argparse
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+from campaigns.contract_mutants.compiling import Code, Compiler, Store, name_of
+from campaigns.contract_mutants.generate import Mutant, generate, syntax_trees
+from campaigns.contract_mutants.layers import LEAST, Found, noticing, table, try_layers
+from campaigns.contract_mutants.named import Change, named
+from campaigns.contract_mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
+from campaigns.contract_mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
+from contracts import code_digest
+from contracts.build import ROOT_DIR, BuildError, build, read_sources
+
+LIST = Path(__file__).parent / "equivalents.toml"
+FOUND = ROOT_DIR / ".mutants"
+
+
+def campaigns(*names: str, harness: bool = False) -> Command:
+    """On the registry, or on the harness that runs single operations."""
+    return Command("campaigns", ("-m", "campaigns.contract_mutants.short_campaigns", *names), harness)
+
+
+# What may catch a mutant that changes a contract's code. First what catches most in a second, then the cheapest.
+COMMANDS: dict[str, tuple[Command, ...]] = {
+    "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
+    "FactsRegistry": (
+        campaigns("transactions", "headers"),
+        campaigns("boundaries", "steps", harness=True),
+        pytest(
+            *(f"tests/contracts/test_{each}.py" for each in ("one_nibble", "any_memory", "stack_zone")), harness=True
+        ),
+        pytest("tests/contracts/test_facts_registry.py"),
+        pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
+        campaigns("sequences"),
+        pytest("tests/contracts/test_packed_proofs.py"),
+    ),
+    "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
+    "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
+    "Multicall": (pytest("tests/contracts/test_multicall.py"),),
+}
+
+
+def main() -> int:
+    """Returns the exit code: 1 where a mutant survives without an argument, or an argument has lost its mutant."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.contract_mutants", description="Test the tests.")
+    parser.add_argument(
+        "--only", default="", help="mutants in whose description this is: a file, a function, a snippet"
+    )
+    parser.add_argument("--shard", default="1/1", type=_shard, help="2/4 tries the second quarter")
+    parser.add_argument("--jobs", default=os.cpu_count() or 1, type=int, help="how many at once")
+    parser.add_argument(
+        "--only-survivors",
+        action="store_true",
+        help="only those that were not caught before and aren't listed: for when nothing but tests was added",
+    )
+    parser.add_argument("--list", action="store_true", help="only list them")
+    parser.add_argument(
+        "--layers",
+        action="store_true",
+        help=f"try every layer of tests on the changes that were made by hand: {LEAST} must notice each",
+    )
+    arguments = parser.parse_args()
+    # As Ctrl-C: what runs comes to its end, and leaves nothing behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if arguments.layers:
+            return run_layers(arguments.only, arguments.jobs)
+        return run(
+            arguments.only,
+            arguments.shard,
+            arguments.jobs,
+            only_survivors=arguments.only_survivors,
+            only_list=arguments.list,
+        )
+    except (BuildError, TrialError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped. What was found is kept, and it goes on from there.\n")
+        return 130
+
+
+def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, only_list: bool) -> int:
+    """Raises BuildError, TrialError, or ValueError for the list."""
+    listed = read_list(LIST)
+    sources = read_sources("src", "test")
+    trees = syntax_trees(sources)
+    generated = [mutant for mutant in generate(sources, trees) if mutant.source.startswith("src/")]
+    known = list(dict.fromkeys([*generated, *named(sources, generated).values()]))
+    selected = [mutant for mutant in known if only in str(mutant)][shard[0] - 1 :: shard[1]]
+    if only_list or not selected:
+        print("\n".join(map(str, selected)) or "There is no such mutant.")
+        return 0 if selected else 1
+
+    project = Project(ROOT_DIR, build(), COMMANDS)
+    compiler = Compiler(sources, trees, Store(FOUND / "code"))
+    done = 0
+
+    def compiled(more: int) -> None:
+        nonlocal done
+        done += more
+        print(f"Compiled {done} of {len(selected)} ...", flush=True)
+
+    codes = compiler.compile_all(selected, jobs=jobs, tell=compiled)
+    changed = {mutant: changes for mutant, code in codes.items() if code and (changes := project.changed(code))}
+    names = {mutant: name_of(code) for mutant, code in changed.items()}
+    different = {name: mutant for mutant, name in reversed(names.items())}
+    tried = 0
+
+    def told(code: Code, verdict: Verdict) -> None:
+        nonlocal tried
+        tried += 1
+        shown = f"{tried}/{len(different)} {verdict.outcome}: {different[name_of(code)]}  {verdict.by}"
+        print(shown.rstrip(), flush=True)
+
+    print(f"Trying the tests on {len(different)} that are different ...", flush=True)
+    argued = {name for mutant, name in names.items() if mutant.key in listed}
+
+    def is_settled(name: str, verdict: Verdict) -> bool:
+        return only_survivors and (verdict.outcome != SURVIVED or name in argued)
+
+    store = Store(FOUND / "verdicts")
+    verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=jobs, is_settled=is_settled, tell=told)
+    outcomes = {
+        mutant: verdicts[names[mutant]]
+        if mutant in names
+        else Verdict(SAME_CODE if codes[mutant] else DOES_NOT_COMPILE, "")
+        for mutant in selected
+    }
+    report = judge(outcomes, names, listed, known)
+    print(f"\n{report.table()}\n")
+    for mutant in report.survivors():
+        print(f"{SURVIVED}: {mutant}")
+    for sentence in report.stale:
+        print(sentence)
+    print(f"The code's digest: {code_digest()}")
+    return 0 if report.is_fine() else 1
+
+
+def run_layers(only: str, jobs: int) -> int:
+    """Print the table. Raises BuildError, TrialError, or ValueError for the changes."""
+    sources = read_sources("src", "test")
+    trees = syntax_trees(sources)
+    mutants = {
+        change: mutant for change, mutant in named(sources, generate(sources, trees)).items() if only in change.name
+    }
+    if not mutants:
+        print("There is no such change.")
+        return 1
+    project = Project(ROOT_DIR, build(), COMMANDS)
+    compiler = Compiler(sources, trees, Store(FOUND / "code"))
+    print(f"Compiling {len(mutants)} ...", flush=True)
+    codes = compiler.compile_all(list(mutants.values()), jobs=jobs)
+    changes: dict[Change, tuple[Mutant, Code]] = {}
+    for change, mutant in mutants.items():
+        if not (changed := project.changed(codes[mutant] or {})):
+            raise ValueError(f"It doesn't compile, or to the same: {change.name}")
+        changes[change] = mutant, changed
+
+    def told(change: Change, column: str, found: Found) -> None:
+        print(f"{change.name}: {column} {'' if found.is_noticed else 'not '}in {found.seconds:.0f} s", flush=True)
+
+    rows = try_layers(
+        project,
+        changes,
+        read_sources("src", "test", "proofs"),
+        compiler=compiler,
+        store=Store(FOUND / "layers"),
+        jobs=jobs,
+        tell=told,
+    )
+    print(f"\n{table(rows)}")
+    return 0 if all(len(noticing(row)) >= LEAST for row in rows.values()) else 1
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError("a shard is written as 1/4")
+    return int(match[1]), int(match[2])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""Compiles mutants, several in one go, and keeps what they compile to."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from campaigns.contract_mutants.generate import Mutant, Node, imported
+from contracts.build import CODE, ROOT_DIR, SETTINGS, code_of, run_compiler
+
+# What `contracts.build.code_of` tells of each contract that a mutant can change, by the name of its artifact.
+Code = Mapping[str, Mapping[str, Any]]
+
+# Of mutants that are compiled in one go, which saves starting the compiler: it takes seconds a mutant.
+_BATCH = 6
+
+
+class Store:
+    """JSON by name, in a folder. Several processes may use it: a file is there wholly or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, name: str) -> Any:
+        """None where there is nothing."""
+        path = self._folder / f"{name}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def put(self, name: str, value: Any) -> None:
+        path = self._folder / f"{name}.{os.getpid()}.tmp"
+        path.write_text(json.dumps(value))
+        path.rename(self._folder / f"{name}.json")
+
+
+class Compiler:
+    """Of the mutants of some sources. Raises BuildError where the compiler can't run."""
+
+    def __init__(self, sources: Mapping[str, str], trees: Mapping[str, Node], store: Store) -> None:
+        """`sources` and `trees` are by path: `src/...` for contracts, `test/...` for those that only tests deploy."""
+        self._sources = sources
+        self._needs = imported(trees)
+        self._store = store
+        self._lock = (ROOT_DIR / "package-lock.json").read_text()
+
+    def compile_all(
+        self,
+        mutants: Sequence[Mutant],
+        *,
+        jobs: int,
+        folder: str = "src",
+        tell: Callable[[int], None] = lambda _: None,
+    ) -> dict[Mutant, Code | None]:
+        """The code of all contracts in that folder that need a mutant's source; None where it doesn't compile.
+
+        `tell` is told how many more are done.
+        """
+        names = {
+            mutant: digest([SETTINGS, CODE, self._lock, folder, self._texts(mutant, folder)]) for mutant in mutants
+        }
+        known = {mutant: self._store.get(name) for mutant, name in names.items()}
+        codes: dict[Mutant, Code | None] = {mutant: found["code"] for mutant, found in known.items() if found}
+        tell(len(codes))
+        missing = [mutant for mutant in mutants if mutant not in codes]
+        # Neighbours are mostly of the same source and need the same contracts.
+        batches = [missing[place : place + _BATCH] for place in range(0, len(missing), _BATCH)]
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                for done in as_completed([pool.submit(self._compile, batch, folder) for batch in batches]):
+                    for mutant, code in done.result().items():
+                        codes[mutant] = code
+                        self._store.put(names[mutant], {"code": code})
+                    tell(len(done.result()))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        return codes
+
+    def harnesses(self, mutant: Mutant) -> Code:
+        """Return the code of the contracts for tests that need a mutant's source."""
+        return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
+
+    def _dependents(self, mutant: Mutant, folder: str) -> list[str]:
+        return [path for path in self._needs if path.startswith(f"{folder}/") and mutant.source in self._needs[path]]
+
+    def _texts(self, mutant: Mutant, folder: str) -> dict[str, str]:
+        """All sources that are needed to compile those that need the mutant's."""
+        needed = {path for dependent in self._dependents(mutant, folder) for path in self._needs[dependent]}
+        return {
+            path: mutant.apply(self._sources[path]) if path == mutant.source else self._sources[path] for path in needed
+        }
+
+    def _compile(self, batch: Sequence[Mutant], folder: str) -> dict[Mutant, Code | None]:
+        texts: dict[str, str] = {}
+        selection: dict[str, Any] = {}
+        for place, mutant in enumerate(batch):
+            for path, text in self._texts(mutant, folder).items():
+                texts[f"{place}/{path}"] = text
+                # Of syntax trees, which are long, only those that are asked for names.
+                selection[f"{place}/{path}"] = {"": ["ast"]} if " immutable " in text else {}
+            for path in self._dependents(mutant, folder):
+                selection[f"{place}/{path}"]["*"] = list(CODE)
+        output = run_compiler(texts, selection)
+        if any(message["severity"] == "error" for message in output.get("errors", [])):
+            # One that is wrong keeps the compiler from all.
+            if len(batch) == 1:
+                return {batch[0]: None}
+            return {mutant: code for each in batch for mutant, code in self._compile([each], folder).items()}
+        codes: dict[Mutant, dict[str, Any]] = {mutant: {} for mutant in batch}
+        prefix = "" if folder == "src" else f"{folder}/"
+        for path, contracts in output.get("contracts", {}).items():
+            for name in contracts:
+                codes[batch[int(path.split("/")[0])]][prefix + name] = code_of(output, path, name)
+        return dict(codes)
+
+
+def name_of(code: Code) -> str:
+    """The same for the same code, and for no other."""
+    return digest(sorted(code.items()))
+
+
+def digest(value: Any) -> str:
+    """Of any JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,87 @@
+"""What came of all mutants: a table by contract, survivors, and whether the list of the equivalent ones is right."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from campaigns.contract_mutants.generate import Mutant
+from campaigns.contract_mutants.trial import SURVIVED, Verdict
+
+SAME_CODE = "same code"
+DOES_NOT_COMPILE = "doesn't compile"
+EQUIVALENT = "equivalent"
+
+_COLUMNS = ("tests", "campaigns", "timed out", SAME_CODE, DOES_NOT_COMPILE, EQUIVALENT, SURVIVED)
+
+Key = tuple[str, str, str, int]
+
+
+@dataclass
+class Report:
+    """`outcomes` are those of verdicts, with EQUIVALENT for survivors that are listed."""
+
+    outcomes: dict[Mutant, Verdict]
+    stale: list[str] = field(default_factory=list)
+    """A sentence for each entry of the list that has to go."""
+
+    def survivors(self) -> list[Mutant]:
+        return [mutant for mutant, verdict in self.outcomes.items() if verdict.outcome == SURVIVED]
+
+    def is_fine(self) -> bool:
+        return not self.stale and not self.survivors()
+
+    def table(self) -> str:
+        """A row for each contract, and one for all. Columns in which nothing is are left out, but for survivors."""
+        rows: dict[str, Counter[str]] = {}
+        for mutant, verdict in self.outcomes.items():
+            rows.setdefault(PurePosixPath(mutant.source).stem, Counter())[verdict.outcome] += 1
+        total = sum(rows.values(), Counter())
+        columns = [column for column in _COLUMNS if total[column] or column == SURVIVED]
+        width = max(map(len, [*rows, "contract"]))
+        lines = ["  ".join(["contract".ljust(width), "mutants", *columns])]
+        for name, row in [*sorted(rows.items()), ("all", total)]:
+            numbers = [str(row.total()).rjust(len("mutants")), *(str(row[each]).rjust(len(each)) for each in columns)]
+            lines.append("  ".join([name.ljust(width), *numbers]))
+        return "\n".join(lines)
+
+
+def read_list(path: Path) -> dict[Key, str]:
+    """The arguments why mutants are equivalent, by their keys.
+
+    Raises ValueError where an entry is incomplete, unknown or there twice.
+    """
+    arguments: dict[Key, str] = {}
+    for entry in tomllib.loads(path.read_text()).get("equivalent", []):
+        function, original, replacement, argument = (
+            " ".join(str(entry.pop(each, "")).split()) for each in ("function", "original", "replacement", "argument")
+        )
+        key = function, original, replacement, int(entry.pop("occurrence", 1))
+        if not all([*key, argument]) or entry or key in arguments:
+            raise ValueError(f"{path.name}: an entry is incomplete, has something else, or is there twice: {key}")
+        arguments[key] = argument
+    return arguments
+
+
+def judge(
+    outcomes: Mapping[Mutant, Verdict], codes: Mapping[Mutant, str], listed: Iterable[Key], known: Sequence[Mutant]
+) -> Report:
+    """The report on those mutants. Of several with the same code, one in the list is enough.
+
+    `codes` has a name for the code of each survivor, `known` all mutants that there are, selected or not.
+    """
+    keys = {mutant.key: mutant for mutant in known}
+    equivalent = {codes[mutant] for mutant in outcomes if mutant in codes and mutant.key in set(listed)}
+    report = Report({})
+    for mutant, verdict in outcomes.items():
+        accepted = verdict.outcome == SURVIVED and codes[mutant] in equivalent
+        report.outcomes[mutant] = Verdict(EQUIVALENT, "") if accepted else verdict
+    for key in listed:
+        function, original, replacement, occurrence = key
+        shown = f"{function}: {original}  ->  {replacement}" + (f" (occurrence {occurrence})" if occurrence > 1 else "")
+        if key not in keys:
+            report.stale.append(f"There is no such mutant: {shown}")
+        elif (found := outcomes.get(keys[key])) and found.outcome != SURVIVED:
+            report.stale.append(f"It needs no argument, its outcome is `{found.outcome}`: {shown}")
+    return report

@@ -1,0 +1,40 @@
+"""The campaigns of `campaigns.fuzzing` that mutants are tried with: always the same steps, a few seconds long.
+
+`python -m campaigns.contract_mutants.short_campaigns transactions headers` runs these two. It ends with 1 where
+something was found.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+
+from campaigns.fuzzing import boundaries, headers, sequences, steps, transactions
+from campaigns.fuzzing.tally import Divergence, Tally
+from devnet.devchain import DevChain
+
+_SEED = 1
+_CAMPAIGNS: Mapping[str, tuple[Callable[[DevChain, int, int], Tally], int]] = {
+    # Of the registry.
+    "transactions": (transactions.run, 4_000),
+    "headers": (headers.run, 4_000),
+    "sequences": (sequences.run, 4_000),
+    # Of the harness that runs single operations.
+    "boundaries": (boundaries.run, 10_000),
+    "steps": (steps.run, 40_000),
+}
+
+
+def main() -> int:
+    """Returns the exit code."""
+    with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
+        for name in sys.argv[1:]:
+            run, count = _CAMPAIGNS[name]
+            try:
+                run(chain, _SEED, count)
+            except Divergence as divergence:
+                print(str(divergence)[:2000])
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

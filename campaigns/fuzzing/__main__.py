@@ -1,0 +1,193 @@
+"""All campaigns, in two processes: `make fuzz`, STEPS=10000000 TRANSACTIONS=1000000 SEED=1 and so on, JOBS=2.
+
+It ends with 1 where anything diverges, and tells how to see that again: `make fuzz AGAIN=steps/4294967296/50000`.
+"""
+
+import re
+import signal
+import sys
+import textwrap
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import NamedTuple
+
+from campaigns.fuzzing import boundaries, headers, mutations, sequences, steps, transactions, undefined
+from campaigns.fuzzing.tally import Divergence, Tally
+from contracts import code_digest
+from devnet.devchain import DevChain
+
+
+@dataclass(frozen=True)
+class Campaign:
+    name: str
+    run: Callable[[DevChain, int, int], Tally]
+    count: int
+    """How many it tries, if nothing else is said."""
+    share: int
+    """How many in one go, which takes about half a minute."""
+
+
+CAMPAIGNS = (
+    Campaign("steps", steps.run, 10_000_000, 50_000),
+    Campaign("boundaries", boundaries.run, 1_000_000, 50_000),
+    Campaign("transactions", transactions.run, 1_000_000, 10_000),
+    Campaign("sequences", sequences.run, 1_000_000, 10_000),
+    Campaign("headers", headers.run, 200_000, 20_000),
+    Campaign("mutations", mutations.run, 100_000, 10_000),
+    Campaign("undefined-steps", undefined.run_steps, 1_000_000, 50_000),
+    Campaign("undefined-transactions", undefined.run_transactions, 200_000, 10_000),
+)
+BY_NAME = {campaign.name: campaign for campaign in CAMPAIGNS}
+
+_PROGRESS_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Job:
+    campaign: str
+    seed: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.campaign}/{self.seed}/{self.count}"
+
+
+class Result(NamedTuple):
+    job: Job
+    tally: Tally
+    divergence: str
+    seconds: float
+
+
+@dataclass
+class Totals:
+    """Of one campaign."""
+
+    tally: Tally = field(default_factory=Tally)
+    seconds: float = 0
+    diverged: int = 0
+
+    def add(self, result: Result) -> None:
+        self.tally += result.tally
+        self.seconds += result.seconds
+        if result.divergence:
+            self.diverged += 1
+            print(result.divergence, flush=True)
+
+
+def plan(counts: Mapping[str, int], seed: int) -> list[Job]:
+    """In such an order that all campaigns advance together."""
+    jobs: list[tuple[float, Job]] = []
+    for name, count in counts.items():
+        share = BY_NAME[name].share
+        for number, begin in enumerate(range(0, count, share)):
+            # No two seeds have a job in common.
+            jobs.append((begin / count, Job(name, seed << 32 | number, min(share, count - begin))))
+    return [job for _, job in sorted(jobs, key=itemgetter(0))]
+
+
+def work(job: Job) -> Result:
+    began = time.monotonic()
+    tally, divergence = Tally(), ""
+    with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
+        try:
+            tally = BY_NAME[job.campaign].run(chain, job.seed, job.count)
+        except Divergence as error:
+            divergence = f"{error}\nAgain: make fuzz AGAIN={job}"
+        except Exception:  # noqa: BLE001 - a mistake in a campaign shall not end the others.
+            divergence = f"{traceback.format_exc()}The campaign itself failed. Again: make fuzz AGAIN={job}"
+    return Result(job, tally, divergence, time.monotonic() - began)
+
+
+def work_on(jobs: Sequence[Job], processes: int) -> dict[str, Totals]:
+    """Totals by campaign. Tells each divergence at once, and every minute how far it is.
+
+    Interrupted, it ends what has begun, in half a minute, and answers what was done.
+    """
+    totals = {job.campaign: Totals() for job in jobs}
+    began = told = time.monotonic()
+    # Whoever presses Ctrl-C tells all processes.
+    with ProcessPoolExecutor(processes, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+        waiting = {pool.submit(work, job) for job in jobs}
+        try:
+            while waiting:
+                ended, waiting = wait(waiting, timeout=5, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    totals[future.result().job.campaign].add(future.result())
+                if time.monotonic() - told >= _PROGRESS_SECONDS:
+                    told = time.monotonic()
+                    print(progress(totals, sum(job.count for job in jobs), told - began), flush=True)
+        except KeyboardInterrupt:
+            print("Stopping. What has begun comes to its end ...", flush=True)
+            pool.shutdown(cancel_futures=True)
+            for future in waiting:
+                if not future.cancelled():
+                    totals[future.result().job.campaign].add(future.result())
+    return totals
+
+
+def progress(totals: Mapping[str, Totals], planned: int, seconds: float) -> str:
+    done = sum(each.tally.done for each in totals.values())
+    diverged = sum(each.diverged for each in totals.values())
+    return f"{seconds / 60:.0f} min: {done:,} of {planned:,}, {done / seconds:,.0f} a second, {diverged} divergences"
+
+
+def report(totals: Mapping[str, Totals]) -> str:
+    lines: list[str] = []
+    for name, each in totals.items():
+        tally = each.tally
+        rate = tally.done / each.seconds if each.seconds else 0
+        lines.append(f"{name}: {tally.done:,}, {rate:,.0f} a second in each process, {each.diverged} divergences")
+        accepted = ", ".join(f"{form}: {count:,}" for form, count in sorted(tally.accepted.items()))
+        lines.append(textwrap.fill(f"accepted: {accepted}", 120, initial_indent="  ", subsequent_indent="    "))
+        lines.append(f"  refused: {tally.refused.total():,}")
+        lines += [f"    {count:>10,} {sentence}" for sentence, count in tally.refused.most_common()]
+        if tally.alone:
+            lines.append(f"  refused by one rule alone: {tally.alone.total():,}")
+            lines += [f"    {count:>10,} {rule}" for rule, count in tally.alone.most_common()]
+    return "\n".join(lines)
+
+
+USAGE = f"These can be set: {', '.join(BY_NAME).upper()}, SEED, JOBS to numbers; AGAIN as in AGAIN=steps/5/1000."
+
+
+def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
+    """What to do, in how many processes. Raises ValueError."""
+    numbers = {"seed": 1, "jobs": 2} | {campaign.name: campaign.count for campaign in CAMPAIGNS}
+    again: list[Job] = []
+    for word in words:
+        name, _, value = word.lower().partition("=")
+        if name in numbers and value.isdecimal() and word.lower() != "jobs=0":
+            numbers[name] = int(value)
+        elif (match := re.fullmatch(r"again=([\w-]+)/(\d+)/(\d+)", word.lower())) and match[1] in BY_NAME:
+            again.append(Job(match[1], int(match[2]), int(match[3])))
+        else:
+            raise ValueError(f"{word} makes no sense. {USAGE}")
+    jobs = again or plan({name: numbers[name] for name in BY_NAME}, numbers["seed"])
+    return jobs, numbers["jobs"]
+
+
+def main() -> int:
+    """Returns the exit code: 1 where something diverged or not all was tried, 2 where the arguments make no sense."""
+    try:
+        jobs, processes = read_arguments(sys.argv[1:])
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    totals = work_on(jobs, processes)
+    print(report(totals))
+    planned, done = sum(job.count for job in jobs), sum(each.tally.done for each in totals.values())
+    if done < planned:
+        print(f"Not all: {done:,} of {planned:,}.")
+    print(f"The code's digest: {code_digest()}")
+    return int(done < planned or any(each.diverged for each in totals.values()))
+
+
+if __name__ == "__main__":
+    # As Ctrl-C, which does nothing to a command that a script has put into the background.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())

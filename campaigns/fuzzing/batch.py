@@ -1,0 +1,91 @@
+"""Calls that are sent in one request, each with what must come of it."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from campaigns.fuzzing.ledger import Read
+from campaigns.fuzzing.tally import Divergence
+from tests.contracts.simulator import MOST_WEIGHT, Call, Log, Outcome, Simulator
+
+Judge = Callable[[Outcome], str]
+"""What is wrong with an outcome, or nothing."""
+
+
+def succeeds(outcome: Outcome) -> str:
+    return "" if outcome.succeeded else "a call fails that others need"
+
+
+def takes(logs: Collection[Log]) -> Judge:
+    """Whatever order the logs are in."""
+
+    def judge(outcome: Outcome) -> str:
+        if not outcome.succeeded:
+            return f"the contract {'halts' if outcome.halted else 'refuses it'}"
+        return "" if Counter(outcome.logs) == Counter(logs) else f"it logs {outcome.logs}, not {logs}"
+
+    return judge
+
+
+def refuses(errors: Collection[bytes]) -> Judge:
+    """With one of these, by their selectors."""
+
+    def judge(outcome: Outcome) -> str:
+        if outcome.succeeded or outcome.halted:
+            return f"the contract {'takes it' if outcome.succeeded else 'halts'}"
+        return "" if outcome.data[:4] in errors else f"it has another error: {outcome.data.hex()}"
+
+    return judge
+
+
+def answers(read: Read) -> Judge:
+    def judge(outcome: Outcome) -> str:
+        if outcome.succeeded and outcome.data == read.answer:
+            return ""
+        return f"{read.data.hex()} answers {outcome.data.hex()}, not {read.answer.hex()}"
+
+    return judge
+
+
+class _Expected(NamedTuple):
+    call: Call
+    judge: Judge
+    shown: Callable[[], str]
+
+
+class Batch:
+    """Each call sees what those before it in the batch have stored, and nothing else but what `first` has."""
+
+    # Leaves room for what comes when it is full already.
+    _FULL = MOST_WEIGHT // 2
+
+    def __init__(self, simulator: Simulator, first: Sequence[Call] = ()) -> None:
+        self._simulator = simulator
+        self._first = first
+        self._begin()
+
+    def _begin(self) -> None:
+        self._expected: list[_Expected] = []
+        self._weight = sum(call.weight for call in self._first)
+
+    @property
+    def is_full(self) -> bool:
+        """It must run before more is added than a few calls that belong together."""
+        return self._weight > self._FULL
+
+    def add(self, call: Call, judge: Judge, shown: Callable[[], str]) -> None:
+        """`shown` tells what reproduces it."""
+        self._expected.append(_Expected(call, judge, shown))
+        self._weight += call.weight
+
+    def add_reads(self, to: str, reads: Iterable[Read], shown: Callable[[], str]) -> None:
+        for read in reads:
+            self.add(Call(to, read.data), answers(read), shown)
+
+    def run(self) -> None:
+        """All that was added, after which nothing is left of it. Raises Divergence."""
+        outcomes = self._simulator.run([expected.call for expected in self._expected], first=self._first)
+        for expected, outcome in zip(self._expected, outcomes, strict=True):
+            if why := expected.judge(outcome):
+                raise Divergence(f"{why}. {expected.shown()}")
+        self._begin()

@@ -1,0 +1,73 @@
+"""What campaigns have to try: each operation, and each sentence of a refusal."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+from campaigns.fuzzing.tally import sentence
+from chains.packed.layout import (
+    ABSENT_ACCOUNT,
+    ABSENT_CLOSES_STORAGE,
+    ACCOUNT,
+    AT_LEAF,
+    BLOCK_HASH,
+    BRANCH,
+    CLOSES_STORAGE,
+    END_OF_BRANCHES,
+    EXTENSION,
+    FULL_BRANCH,
+    OPEN_STORAGE,
+    SLOT,
+    STORE_CODE_HASH,
+    STORE_NONCE_AND_BALANCE,
+    STORE_STORAGE_ROOT,
+    ZERO_SLOT,
+)
+
+
+def accounts() -> Iterator[int]:
+    """Each operation that pushes an account's leaf."""
+    for low in range(0x80):
+        follows_twice = low & CLOSES_STORAGE and low & 4
+        stores = low & (STORE_NONCE_AND_BALANCE | STORE_STORAGE_ROOT | STORE_CODE_HASH)
+        if low.bit_count() % 2 == 0 and not follows_twice and (stores or low & CLOSES_STORAGE):
+            yield ACCOUNT | low
+
+
+def absent_accounts() -> Iterator[int]:
+    for low in range(0x10):
+        if low & ~ABSENT_CLOSES_STORAGE != AT_LEAF:
+            yield ABSENT_ACCOUNT | low
+
+
+OPERATIONS = [
+    FULL_BRANCH,
+    *range(BRANCH, END_OF_BRANCHES),
+    OPEN_STORAGE,
+    *range(ZERO_SLOT, ZERO_SLOT + AT_LEAF + 1),
+    EXTENSION,
+    SLOT,
+    BLOCK_HASH,
+    *absent_accounts(),
+    *accounts(),
+]
+
+
+def sentences(module: ModuleType, error: str, functions: str = "") -> set[str]:
+    """Patterns of what is said of invalid things, in functions whose names begin so."""
+    return {
+        pattern(call.args[0])
+        for function in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(function, ast.FunctionDef) and re.match(functions, function.name)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {error, "_invalid"}
+        # What others have said is passed on, too.
+        if isinstance(call.args[0], ast.Constant | ast.JoinedStr)
+    }
+
+
+def pattern(message: ast.expr) -> str:
+    parts = message.values if isinstance(message, ast.JoinedStr) else [message]
+    return "".join(re.escape(sentence(str(part.value))) if isinstance(part, ast.Constant) else ".+" for part in parts)

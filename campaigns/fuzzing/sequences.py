@@ -1,0 +1,377 @@
+"""Sequences of operations that an attacker would build, under headers of his making, on the registry and on its model.
+
+Both can be wrong alike. So each fact that became readable is looked up, from the header's state root on, in the nodes
+that were hashed on the way, by a reader that knows neither of them (`judge.py`).
+
+A header commits to the root that its operations end in where nothing is refused (`lenient.py`). So a registry that
+lacks a check takes what breaks that rule alone, and the facts are there to be judged.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from types import ModuleType
+from typing import NamedTuple
+from unittest.mock import patch
+
+from eth_utils.crypto import keccak
+
+from campaigns.fuzzing import hostile, lenient
+from campaigns.fuzzing.attacker import Attacker, any_fault, forms
+from campaigns.fuzzing.chance import Chance
+from campaigns.fuzzing.judge import (
+    STATE_ROOT,
+    AccountField,
+    BlockHash,
+    Fact,
+    HeaderField,
+    Judge,
+    NotSo,
+    Slot,
+    facts_of,
+    ones,
+    selector,
+    word,
+)
+from campaigns.fuzzing.tally import Divergence, Tally, sentence
+from chains import history
+from chains.encoding import hex_data
+from chains.packed.layout import HEADER_ALONE, PARENT, PARENT_HASH_ALONE, shortest
+from contracts import Artifact
+from devnet.devchain import DevChain
+from tests.contracts import decoder
+from tests.contracts.decoder import InvalidPacked, PackedFacts
+from tests.contracts.deployed import Deployed
+from tests.contracts.simulator import PANIC, Call, Outcome, Simulator
+
+KINDS = ("header", "number", "walk", "parent hash", "hop")
+"""How an attack brings the header under which it proves."""
+
+# Attacks in a batch: as many as make a request or two.
+_BATCH = 150
+# Block numbers that are an attack's own.
+_NUMBERS = 4
+
+_SET = selector("set(uint256,bytes32)")
+_RUN = selector("run(bytes)")
+
+
+@cache
+def _history_keys() -> frozenset[str]:
+    return frozenset(keccak(word(slot)).hex() for slot in range(history.WINDOW))
+
+
+# --- What an attacker sends -------------------------------------------------------------------------------------------
+
+
+class Proof(NamedTuple):
+    """Operations, and how they end in a registry that refuses none of them."""
+
+    operations: Sequence[bytes]
+    run: lenient.Run
+    is_committed: bool
+    """True if the header commits to the root in which they end."""
+
+
+NO_PROOF = Proof((), lenient.Run(None, (), ()), is_committed=True)
+
+
+@dataclass
+class Attack:
+    """Transactions, and what the block hash source vouches for before them."""
+
+    kind: str
+    vouched: dict[int, bytes] = field(default_factory=dict)  # block hashes by number
+    headers: list[bytes] = field(default_factory=list)  # all that are sent
+    transactions: list[bytes] = field(default_factory=list)
+    proofs: list[Proof] = field(default_factory=list)  # of each transaction
+
+    def __str__(self) -> str:
+        vouched = [f"block {number}: 0x{digest.hex()}" for number, digest in self.vouched.items()]
+        sent = [hex_data(transaction) for transaction in self.transactions]
+        return "\n".join(["The block hash source vouches for", *vouched, "The registry is sent", *sent])
+
+    def send(self, begin: bytes, proof: Proof = NO_PROOF) -> None:
+        self.transactions.append(begin + b"".join(proof.operations))
+        self.proofs.append(proof)
+
+
+class Model:
+    """The model of the registry. What it hashes while it is `recording` can be looked at."""
+
+    def __init__(self, decoder: ModuleType) -> None:
+        """`decoder` is `tests.contracts.decoder`, or one that was changed."""
+        self._decoder = decoder
+        self.shown: dict[bytes, bytes] = {}
+        """What was hashed, by its hash: that is so whether or not the model is right."""
+        self._hash = lru_cache(1 << 15)(keccak)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        with patch.object(self._decoder, "keccak", self.keccak):
+            yield
+
+    def keccak(self, data: bytes) -> bytes:
+        """Hash bytes, and show them."""
+        digest = self._hash(data)
+        self.shown[digest] = data
+        return digest
+
+    def hashes(self, operations: bytes) -> list[bytes]:
+        """Return the hashes of all that is hashed on running operations."""
+        before, self.shown = self.shown, {}
+        lenient.run(operations, 0, self.keccak)
+        hashes = list(self.shown)
+        self.shown = before
+        return hashes
+
+    def verdicts(self, attack: Attack) -> list[PackedFacts | str]:
+        """What each transaction proves, or the sentence with which it is refused."""
+        roots: dict[int, bytes] = {}
+        known: set[bytes] = set()
+        verdicts: list[PackedFacts | str] = []
+        for transaction in attack.transactions:
+            try:
+                facts = self._decoder.decode(
+                    transaction, block_hash=attack.vouched.get, state_root=roots.get, known_hashes=known
+                )
+            except InvalidPacked as error:
+                verdicts.append(sentence(str(error)))
+                continue
+            verdicts.append(facts)
+            known |= facts.known_hashes
+            if not _is_parent_hash_alone(facts):
+                roots[facts.block_number] = facts.state_root
+        return verdicts
+
+
+def _is_parent_hash_alone(facts: PackedFacts) -> bool:
+    return bool(facts.known_hashes) and not facts.accounts
+
+
+# --- What comes of it -------------------------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    succeeded: bool
+    data: bytes
+
+
+class Trial:
+    """An attack, what the model says of it, and what the registry must say."""
+
+    def __init__(self, attack: Attack, model: Model) -> None:
+        self.attack = attack
+        self.verdicts = model.verdicts(attack)
+        self.shown = model.shown
+        self.expected = {fact for facts in self.verdicts if isinstance(facts, PackedFacts) for fact in _facts(facts)}
+        accounts = {(fact.number, fact.address) for fact in self.expected if isinstance(fact, AccountField)}
+        # All fields of an account, also those that may not be readable; and all that a missing check would let be read.
+        every = self.expected | {AccountField(*account, each) for account in accounts for each in range(4)}
+        every.update(fact for proof in attack.proofs for fact in proof.run.facts)
+        self.asked: list[Fact] = list(every)
+
+    def check(self, outcome: Outcome) -> int:
+        """How many facts became readable, of which all are so. `outcome` is that of Multicall. Raises NotSo."""
+        if not outcome.succeeded:
+            raise NotSo(f"The calls could not be made: {outcome}")
+        answers = list(_answers(outcome.data))[len(self.attack.vouched) :]
+        count = len(self.attack.transactions)
+        logged = set(facts_of(outcome.logs))
+        # What is so is looked at first: whoever is wrong, this is what matters.
+        self._check_values(logged, dict(zip(self.asked, answers[count:], strict=True)))
+        self._check_verdicts(answers[:count])
+        if logged != self.expected:
+            raise NotSo(f"The registry and the model don't prove the same. One alone does: {logged ^ self.expected}")
+        return len(logged)
+
+    def _check_values(self, logged: AbstractSet[Fact], read: Mapping[Fact, Answer]) -> None:
+        known = {fact.digest for fact in logged if isinstance(fact, BlockHash)}
+        judge = Judge(self.attack.vouched, self.attack.headers, self.shown, known, _history_keys())
+        for fact in logged:
+            value = judge.value(fact)
+            answer = value if isinstance(fact, BlockHash) else word(1) + value
+            if fact in read and read[fact] != (True, answer):
+                raise NotSo(f"It must be {value.hex()}, and {read[fact].data.hex()} is read: {fact}")
+        for fact, (succeeded, data) in read.items():
+            if not succeeded or (fact not in logged and any(data)):
+                raise NotSo(f"It can be read, or can't even be asked for, and isn't proven: {fact}")
+
+    def _check_verdicts(self, answers: Iterable[Answer]) -> None:
+        for number, (answer, verdict) in enumerate(zip(answers, self.verdicts, strict=True)):
+            refusal = verdict if isinstance(verdict, str) else ""
+            if answer.succeeded == bool(refusal):
+                raise NotSo(
+                    f"The registry {'takes' if answer.succeeded else 'refuses'} transaction {number}, "
+                    f"and the model {refusal or 'takes it'}"
+                )
+            # Every error of the registry has a selector. A panic, or a lack of gas, is none.
+            if not answer.succeeded and (not answer.data or answer.data.startswith(PANIC)):
+                raise NotSo(f"The registry halts in transaction {number}.")
+
+
+def _facts(facts: PackedFacts) -> Iterator[Fact]:
+    """What becomes readable, as the model tells it."""
+    number = facts.block_number
+    yield from map(BlockHash, facts.known_hashes)
+    if _is_parent_hash_alone(facts):
+        return
+    yield HeaderField(number, STATE_ROOT)
+    yield from (HeaderField(number, place) for place in facts.header_fields)
+    for address, account in facts.accounts.items():
+        yield from (AccountField(number, address, each) for each in ones(account.fields if account.exists else 0b1111))
+        yield from (Slot(number, address, word(slot)) for slot in account.slots)
+
+
+def _answers(returned: bytes) -> Iterator[Answer]:
+    """Of each call, as Multicall tells them."""
+    cursor, end = 64, 64 + int.from_bytes(returned[32:64])
+    while cursor < end:
+        begin = cursor + 4
+        size = int.from_bytes(returned[cursor + 1 : begin])
+        yield Answer(returned[cursor] == 1, returned[begin : begin + size])
+        cursor = begin + size
+
+
+class Forge:
+    """Makes attacks. Each rests on seed and index alone."""
+
+    def __init__(self, seed: int, model: Model) -> None:
+        self._seed = seed
+        self._model = model
+
+    def trial(self, index: int) -> Trial:
+        """One attack, and what the model says of it."""
+        self._model.shown = {}
+        return Trial(self._attack(index), self._model)
+
+    def _attack(self, index: int) -> Attack:
+        chance = Chance(self._seed << 64 | index)
+        number = index * _NUMBERS + 1 | chance.pick((0, 0, 1 << 40, 1 << 63))
+        kind = chance.pick(("header", "header", *KINDS))
+        attack = Attack(kind)
+        proof, header = self._block(chance, number)
+        begin = header.encoded
+        if chance.happens(0.2):
+            begin += hostile.fields_to_prove(chance, header)
+        attack.headers.append(header.encoded)
+        if kind == "header":
+            self._vouch(chance, attack, number, header.encoded)
+            attack.send(begin, proof)
+        elif kind == "number":
+            self._vouch(chance, attack, number, header.encoded)
+            attack.send(begin + bytes([HEADER_ALONE]))
+            attack.send(_number(number), proof)
+        elif kind == "hop":
+            # The state of one block holds the hash of another.
+            other_proof, other = self._block(chance, number + 1, block_hashes=[keccak(header.encoded)])
+            attack.headers.append(other.encoded)
+            self._vouch(chance, attack, number + 1, other.encoded)
+            attack.send(other.encoded, other_proof)
+            attack.send(begin, proof)
+        else:
+            parent_hash = keccak(header.encoded) if chance.happens(0.97) else chance.randbytes(32)
+            child_number = number + 1 if chance.happens(0.94) else chance.pick((0, number + 2))
+            child = hostile.header(chance, child_number, chance.randbytes(32), parent_hash).encoded
+            attack.headers.append(child)
+            self._vouch(chance, attack, child_number, child)
+            if kind == "walk":
+                attack.send(child + bytes([PARENT]) + begin, proof)
+            else:
+                attack.send(child + bytes([PARENT_HASH_ALONE]))
+                attack.send(begin, proof)
+        return attack
+
+    def _block(
+        self, chance: Chance, number: int, *, block_hashes: Sequence[bytes] = ()
+    ) -> tuple[Proof, hostile.Header]:
+        """Return operations, and a header whose state has the root that they end in where nothing is refused."""
+        model = self._model
+        attacker = Attacker(chance, fault=any_fault(chance), block_hashes=block_hashes, hashes=model.hashes)
+        operations = attacker.state()
+        run = lenient.run(b"".join(operations), number, model.keccak)
+        root = None if chance.happens(0.01) else run.root
+        header = hostile.header(chance, number, root or chance.randbytes(32), chance.randbytes(32))
+        return Proof(operations, run, is_committed=root is not None), header
+
+    @staticmethod
+    def _vouch(chance: Chance, attack: Attack, number: int, header: bytes) -> None:
+        other = chance.pick((chance.randbytes(32), bytes(32)))
+        attack.vouched[number] = keccak(header) if chance.happens(0.99) else other
+
+
+class Bench:
+    """A registry, and a block hash source that vouches for whatever it is told."""
+
+    def __init__(self, chain: DevChain, artifact: Artifact | None = None) -> None:
+        self._source = Deployed(chain, "test/SettableBlockHashSource", 1).address
+        self._registry = Deployed(chain, "FactsRegistry", 1, self._source, history.WINDOW, artifact=artifact).address
+        self._multicall = Deployed(chain, "test/Multicall").address
+        self._simulator = Simulator(chain)
+
+    def run(self, trials: Iterable[Trial]) -> list[Outcome]:
+        """What comes of each."""
+        return self._simulator.run([Call(self._multicall, self._calls(trial)) for trial in trials])
+
+    def _calls(self, trial: Trial) -> bytes:
+        sent = [(self._source, _SET + word(number) + digest) for number, digest in trial.attack.vouched.items()]
+        sent += [(self._registry, transaction) for transaction in trial.attack.transactions]
+        sent += [(self._registry, fact.calldata()) for fact in trial.asked]
+        packed = b"".join(bytes.fromhex(to[2:]) + len(data).to_bytes(3) + data for to, data in sent)
+        return _RUN + word(32) + word(len(packed)) + packed + bytes(-len(packed) % 32)
+
+
+def _number(number: int) -> bytes:
+    digits = shortest(number)
+    return bytes([len(digits)]) + digits
+
+
+def run(
+    chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None, decoder: ModuleType = decoder
+) -> Tally:
+    """Try `count` attacks. Deterministic in `seed`. Raises Divergence.
+
+    `artifact` is of a changed registry, and `decoder` a changed model, to see that it is found.
+    """
+    bench, model, tally = Bench(chain, artifact), Model(decoder), Tally()
+    forge = Forge(seed, model)
+    for first in range(0, count, _BATCH):
+        with model.recording():
+            trials = [forge.trial(index) for index in range(first, min(first + _BATCH, count))]
+        for index, (trial, outcome) in enumerate(zip(trials, bench.run(trials), strict=True), first):
+            try:
+                confirmed = trial.check(outcome)
+            except NotSo as error:
+                raise Divergence(f"sequences.run, seed {seed}, attack {index}: {error}\n{trial.attack}") from error
+            _count(tally, trial, confirmed)
+    return tally
+
+
+def _count(tally: Tally, trial: Trial, confirmed: int) -> None:
+    tally.done += 1
+    for verdict, proof in zip(trial.verdicts, trial.attack.proofs, strict=True):
+        if isinstance(verdict, str):
+            tally.refused[verdict] += 1
+        else:
+            tally.accepted.update(form for operation in proof.operations for form in forms(operation))
+    if any(isinstance(verdict, str) for verdict in trial.verdicts):
+        if rule := _only_rule(trial):
+            tally.alone[rule] += 1
+    else:
+        tally.accepted.update(["attack", trial.attack.kind])
+    tally.accepted["fact"] += confirmed
+
+
+def _only_rule(trial: Trial) -> str:
+    """Return the one rule that the first refused transaction breaks; nothing where it breaks several.
+
+    It is the model's sentence where the operations break none.
+    """
+    refusals = zip(trial.verdicts, trial.attack.proofs, strict=True)
+    verdict, proof = next((verdict, proof) for verdict, proof in refusals if isinstance(verdict, str))
+    if not proof.is_committed:
+        return ""
+    rules = set(proof.run.broken) or {verdict}
+    return rules.pop() if len(rules) == 1 else ""

@@ -1,0 +1,188 @@
+"""One operation or a few from any state of memory: contract against model.
+
+Compared are whether they are taken, all memory but the compiler's scratch space and the zone of nodes, where anything
+may be left, what is logged, and what is stored.
+"""
+
+from eth_utils.crypto import keccak
+
+from campaigns.fuzzing.batch import Batch
+from campaigns.fuzzing.chance import Chance
+from campaigns.fuzzing.ledger import Ledger, word
+from campaigns.fuzzing.memory import NODE, STACK, Model, Scene
+from campaigns.fuzzing.operations import mutate
+from campaigns.fuzzing.scenes import (
+    Begun,
+    Case,
+    nearly_siblings,
+    nearly_the_same,
+    nearly_the_same_path,
+    random_scene,
+)
+from campaigns.fuzzing.tally import Tally, sentence
+from chains import history
+from chains.packed import HISTORY_ADDRESS
+from chains.packed.layout import BRANCH, END_OF_BRANCHES
+from contracts import Artifact
+from devnet.devchain import DevChain
+from tests.contracts.decoder import InvalidPacked
+from tests.contracts.deployed import Deployed
+from tests.contracts.simulator import Call, Outcome, Simulator
+
+HARNESS = "test/StepHarness"
+_CUT = "The calldata ends too early."
+_INVALID_PROOF = keccak(text="InvalidProof()")[:4]
+# What the compiler has in memory: where free memory begins, a word of zeros, and what the operations work on.
+_FREE, _CURSOR = 0x180, 0x120
+# The compiler writes the data of events there, without keeping them.
+_EVENTS = 0x80
+# Trials that one nibble decides, or a depth.
+_NEARLY = (nearly_siblings, nearly_siblings, nearly_siblings, nearly_the_same, nearly_the_same_path)
+_SHARE_OF_NEARLY = 0.1
+
+
+class Trial:
+    """Operations from one scene, on the model so far."""
+
+    def __init__(self, scene: Scene, known_hashes: set[bytes]) -> None:
+        self.ledger = Ledger(known_hashes)
+        self.calldata = scene.calldata(b"")
+        self.end = NODE + len(scene.image())
+        """Of the image, in memory."""
+        self.block = scene.block
+        self.model = Model(scene, self.ledger)
+        self.refusal = ""
+        """The model's sentence, once there is one."""
+
+    def feed(self, operations: bytes) -> bool:
+        """Whether the model takes these, too. After a refusal nothing may come."""
+        self.calldata += operations
+        try:
+            self.model.feed(operations)
+        except InvalidPacked as refusal:
+            self.refusal = str(refusal)
+        return not self.refusal
+
+    def difference(self, outcome: Outcome) -> str:
+        """What the contract did otherwise than the model, or nothing."""
+        if outcome.halted:
+            return "the contract halts"
+        if outcome.succeeded != (not self.refusal):
+            return f"the contract {'takes' if outcome.succeeded else 'refuses'} them"
+        if self.refusal:
+            return "" if outcome.data == _INVALID_PROOF else "the contract has another error"
+        return self._difference_of_memory(outcome.data) or self._difference_of_logs(outcome)
+
+    def _difference_of_memory(self, memory: bytes) -> str:
+        model = self.model
+        end = max(self.end, model.top)
+        is_open = int(model.storage is not None)
+        left = (model.bottom, model.top, is_open, int.from_bytes(model.owner))
+        if memory[end:] != b"".join(map(word, left)):
+            return f"bottom, top, or the open storage: {memory[end:].hex()}"
+        # Proof, as StateProof declares it, and behind it Calldata and Stack, which it points to.
+        proof = (_CURSOR, _CURSOR + 0x20, self.block, is_open, int.from_bytes(model.owner))
+        structs = (*proof, len(self.calldata), model.bottom, model.top)
+        compilers = b"".join(map(word, (_FREE, 0, *structs)))
+        if memory[0x40:_FREE] != compilers or any(memory[_FREE + _EVENTS : NODE]):
+            return f"the compiler's memory: {memory[0x40:NODE].hex()}"
+        # Word by word, also those that mean nothing, as the last key that was absent at a branch, or what is behind a
+        # node in its word. Where they aren't written anew they must stay, and where they are, both write the same.
+        if memory[STACK:end] != model.memory[: end - STACK]:
+            place = next(at for at in range(end - STACK) if memory[STACK + at] != model.memory[at])
+            return f"memory from {STACK + place // 32 * 32:#x} on: {memory[STACK:end].hex()}, not {model.memory.hex()}"
+        return ""
+
+    def _difference_of_logs(self, outcome: Outcome) -> str:
+        return "" if outcome.logs == tuple(self.ledger.logs) else f"{outcome.logs}, not {self.ledger.logs}"
+
+
+class Bench:
+    """Collects trials, and compares what the contract makes of them, many at once."""
+
+    def __init__(self, chain: DevChain, name: str, artifact: Artifact | None = None) -> None:
+        """`name` is what a divergence says it comes from."""
+        self.tally = Tally()
+        self._name = name
+        self._address = Deployed(chain, HARNESS, history.WINDOW, artifact=artifact).address
+        self._batch = Batch(Simulator(chain))
+        self._known_hashes: set[bytes] = set()
+        self._trials = 0
+
+    def begin(self, scene: Scene) -> Trial:
+        """Until it is added, no other may begin."""
+        return Trial(scene, self._known_hashes)
+
+    def add(self, trial: Trial, *, reads: bool) -> None:
+        """`reads` is whether to read back what it stored. Raises Divergence, of any trial that was added."""
+        self._trials += 1
+        number = self._trials
+
+        def shown() -> str:
+            said = trial.refusal or "It takes them."
+            return f"{self._name}, trial {number}. The model: {said} StepHarness was sent 0x{trial.calldata.hex()}"
+
+        self._batch.add(Call(self._address, trial.calldata), trial.difference, shown)
+        self.tally.done += trial.model.count
+        if trial.refusal:
+            self.tally.refused[sentence(trial.refusal)] += 1
+        else:
+            self.tally.accepted.update(trial.model.forms)
+            self._known_hashes |= trial.ledger.block_hashes
+            if reads:
+                self._batch.add_reads(self._address, trial.ledger.reads(), shown)
+        if self._batch.is_full:
+            self.finish()
+
+    def add_case(self, chance: Chance, case: Case) -> int:
+        """Try the case amid random memory, and return how many operations began. Raises Divergence, as `add`."""
+        trial = self.begin(case.scene(chance))
+        trial.feed(case.operations)
+        self.add(trial, reads=chance.happens(0.1))
+        return trial.model.count
+
+    def finish(self) -> None:
+        """Raises Divergence."""
+        self._batch.run()
+        self._known_hashes.clear()
+
+
+def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
+    """Try at least `count` operations, of another StepHarness if one is given. Deterministic in `seed`.
+
+    Raises Divergence.
+    """
+    chance = Chance(seed)
+    bench = Bench(chain, f"steps.run, seed {seed}, count {count}", artifact)
+    done = 0
+    while done < count:
+        if chance.happens(_SHARE_OF_NEARLY):
+            done += bench.add_case(chance, chance.pick(_NEARLY)(chance))
+            continue
+        begun = random_scene(chance)
+        trial = bench.begin(begun.scene)
+        feed_operations(chance, begun, trial)
+        bench.add(trial, reads=chance.happens(0.1))
+        done += trial.model.count
+    bench.finish()
+    return bench.tally
+
+
+def feed_operations(chance: Chance, begun: Begun, trial: Trial) -> None:
+    """Random ones that mostly suit the scene, up to one that is refused."""
+    model, stack = trial.model, begun.seeming
+    for number in range(chance.pick((1, 1, 1, 2, 2, 3, 5))):
+        if number:
+            stack = model.open_stack
+        below = None if model.storage is None else model.state
+        operation = begun.writer.suiting(stack, below, is_history=model.owner == HISTORY_ADDRESS)
+        if not number and BRANCH + begun.beyond <= operation[0] < END_OF_BRANCHES:
+            # It takes those that there are, but has those that only seem to be there, too.
+            operation = bytes([operation[0] - begun.beyond]) + operation[1:]
+        if chance.happens(0.15):
+            operation = mutate(chance, operation)
+        if not trial.feed(operation):
+            # Bytes that come after what is refused don't matter. Those that it lacks would.
+            if trial.refusal != _CUT and chance.happens(0.3):
+                trial.calldata += chance.randbytes(chance.pick((1, 32, 500)))
+            break

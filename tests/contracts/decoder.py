@@ -1,0 +1,605 @@
+"""Verifies packed calldata as the contract does, and tells which facts it proves: a model to compare it with."""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NoReturn
+
+import rlp
+from eth_utils.crypto import keccak
+
+from chains import history
+from chains.encoding import Item
+from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
+from chains.packed.layout import (
+    ABSENT_ACCOUNT,
+    ABSENT_CLOSES_STORAGE,
+    ACCOUNT,
+    AT_ACCOUNT,
+    AT_EMPTY,
+    AT_EXTENSION,
+    AT_LEAF,
+    AT_SAME,
+    BLOCK_HASH,
+    BRANCH,
+    CLOSES_STORAGE,
+    CODE_HASH,
+    CODE_HASH_FOLLOWS,
+    END_OF_BRANCHES,
+    EXTENSION,
+    FULL_BRANCH,
+    HASH_BYTES,
+    HASH_CHILD,
+    HASHED_HEADER_FIELDS,
+    HEADER_ALONE,
+    HEADER_FACTS,
+    HEADER_PARITY,
+    HISTORY_ADDRESS,
+    IMPLIED_HEADER_FIELDS,
+    MAX_DEPTH,
+    NIBBLES,
+    NODE_CHILD,
+    NONCE_AND_BALANCE,
+    OPEN_STORAGE,
+    OWN_CHILD,
+    PARENT,
+    PARENT_HASH_ALONE,
+    SLOT,
+    STORAGE_ROOT,
+    STORAGE_ROOT_FOLLOWS,
+    STORE_CODE_HASH,
+    STORE_NONCE_AND_BALANCE,
+    STORE_STORAGE_ROOT,
+    ZERO_SLOT,
+    shortest,
+)
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+
+
+class InvalidPacked(ValueError):
+    """The calldata is not the one encoding of facts about a trusted block; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class AccountFacts:
+    """What was proven of an account. For one that does not exist: zeros, and the root of the empty trie."""
+
+    exists: bool
+    fields: int  # as in AccountToProve; zero for an account that does not exist, whose facts come all at once
+    nonce: int
+    balance: int  # wei
+    storage_root: bytes
+    code_hash: bytes
+    slots: Mapping[int, int]
+    history: Mapping[int, bytes] = field(default_factory=dict)  # block hashes by slot, of the history contract
+
+
+@dataclass(frozen=True)
+class PackedFacts:
+    """What packed calldata proves of one block, and which block hashes become known by it.
+
+    Those are in accounts' `history`; or it is the parent's hash alone, and then the block is not accumulated.
+    """
+
+    block_number: int
+    state_root: bytes
+    headers: Sequence[
+        bytes
+    ]  # their RLP, from the trusted one down to the block's; none if the block is named by number
+    header_fields: Mapping[int, bytes]  # the words to store, by place
+    accounts: Mapping[bytes, AccountFacts]  # by address
+    known_hashes: frozenset[bytes] = frozenset()
+
+
+def decode(
+    calldata: bytes,
+    *,
+    block_hash: Callable[[int], bytes | None],
+    state_root: Callable[[int], bytes | None],
+    known_hashes: Container[bytes] = frozenset(),
+    history_window: int = history.WINDOW,
+) -> PackedFacts:
+    """What the calldata proves, if the registry would take it.
+
+    `block_hash` answers what the block hash source vouches for, `state_root` what the registry holds, both by block
+    number, and None (or zero bytes) where there is nothing. `known_hashes` are those of blocks that the registry was
+    proven, `history_window` is how many slots of the history contract it takes for them. Raises `InvalidPacked`.
+    """
+    reader = _Reader(calldata)
+    headers: tuple[bytes, ...] = ()
+    fields: dict[int, bytes] = {}
+    if calldata[:1] < b"\x80":
+        number = _read_number(reader)
+        root = state_root(number)
+        if root is None or not any(root):
+            raise InvalidPacked(f"The header of block {number} is not accumulated.")
+    else:
+        header = _read_header(reader)
+        _check_hash(header, block_hash(header.number), known_hashes)
+        headers = (header.encoded,)
+        while reader.peek() == PARENT:
+            header = _read_parent(reader, header)
+            headers += (header.encoded,)
+        number, root = header.number, header.state_root
+        if calldata[reader.cursor :] == bytes([PARENT_HASH_ALONE]):
+            if not any(header.parent_hash) or not header.number:
+                raise InvalidPacked("The first block of a chain has no parent there.")
+            return PackedFacts(number, root, headers, {}, {}, frozenset({header.parent_hash}))
+        known = state_root(number)
+        if known is not None and any(known) and known != root:
+            raise InvalidPacked(f"Block {number} was accumulated with another state root.")
+        if reader.peek() == HEADER_FACTS:
+            reader.byte()
+            fields = _read_header_fields(header.encoded, reader.integer(4))
+        if calldata[reader.cursor :] == bytes([HEADER_ALONE]):
+            return PackedFacts(number, root, headers, fields, {})
+    accounts = _Decoder(reader, history_window)
+    accounts.run()
+    if accounts.root != root:
+        raise InvalidPacked("The proof is one under another state root.")
+    proven = frozenset(digest for facts in accounts.facts.values() for digest in facts.history.values())
+    return PackedFacts(number, root, headers, fields, accounts.facts, proven)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.cursor = 0
+
+    def at_end(self) -> bool:
+        return self.cursor == len(self._data)
+
+    def peek(self) -> int | None:
+        return None if self.at_end() else self._data[self.cursor]
+
+    def take(self, size: int) -> bytes:
+        taken = self._data[self.cursor : self.cursor + size]
+        if len(taken) != size:
+            raise InvalidPacked("The calldata ends too early.")
+        self.cursor += size
+        return taken
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self.take(size))
+
+    def shortest(self, size: int, most: int = 32) -> bytes:
+        """The bytes of a number without leading zeros."""
+        if size > most:
+            raise InvalidPacked(f"A number has more than {most} bytes.")
+        digits = self.take(size)
+        if digits[:1] == b"\0":
+            raise InvalidPacked("A number has a leading zero.")
+        return digits
+
+
+def _read_number(reader: _Reader) -> int:
+    size = reader.byte()
+    if not 1 <= size <= 8:
+        raise InvalidPacked("The calldata begins neither with a header nor with a block number.")
+    digits = reader.take(size)
+    if size > 1 and digits[0] == 0:
+        raise InvalidPacked("The block number has a leading zero.")
+    return int.from_bytes(digits)
+
+
+def _check_hash(header: Beginning, expected: bytes | None, known_hashes: Container[bytes]) -> None:
+    digest = keccak(header.encoded)
+    if digest == expected or digest in known_hashes:
+        return
+    if expected is None or not any(expected):
+        raise InvalidPacked(f"Nobody vouches for block {header.number}.")
+    raise InvalidPacked(f"The header is not that of block {header.number}.")
+
+
+def _read_parent(reader: _Reader, child: Beginning) -> Beginning:
+    reader.byte()
+    header = _read_header(reader)
+    if keccak(header.encoded) != child.parent_hash or header.number + 1 != child.number:
+        raise InvalidPacked(f"A header is not that of the parent of block {child.number}.")
+    return header
+
+
+def _read_header(reader: _Reader) -> Beginning:
+    # A list whose length takes two bytes, as the bloom alone makes it.
+    prefix = reader.take(3)
+    try:
+        return read_beginning(prefix + reader.take(int.from_bytes(prefix[1:])))
+    except InvalidHeader as invalid:
+        raise InvalidPacked(str(invalid)) from None
+
+
+def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
+    even = mask.bit_count() % 2 == 0
+    mask &= ~HEADER_PARITY
+    if not even or mask == 0 or any(mask >> place & 1 for place in IMPLIED_HEADER_FIELDS):
+        raise InvalidPacked("Header fields are asked for that are none, or that need no asking.")
+    words = {}
+    try:
+        fields = list(islice(read_fields(header), mask.bit_length()))
+    except InvalidHeader as invalid:
+        raise InvalidPacked(str(invalid)) from None
+    if len(fields) < mask.bit_length():
+        raise InvalidPacked("The header has no such field.")
+    for place, content in enumerate(fields):
+        if not mask >> place & 1:
+            continue
+        if place in HASHED_HEADER_FIELDS:
+            words[place] = keccak(content)
+        elif len(content) > HASH_BYTES:
+            raise InvalidPacked(f"Field {place} of the header does not fit a word.")
+        else:
+            words[place] = content.rjust(32, b"\0")
+    return words
+
+
+@dataclass
+class _Subtree:
+    reference: bytes  # as it stands in the parent: an RLP string of 32 bytes, or of none, or a short list
+    key: int
+    depth: int
+    reach: int = 0  # as many nibbles as keys that are absent here may not agree with `key` in; zero for a branch
+    last: int = 0  # the greatest key that was proven absent here
+
+    def path(self, depth: int) -> int:
+        return _prefix(self.key, depth)
+
+    @property
+    def place(self) -> int:
+        """In the branch above."""
+        return self.path(self.depth) & 0x0F
+
+    def attach(self, key: int) -> None:
+        if not (
+            _prefix(key, self.depth) == self.path(self.depth)
+            and _prefix(key, self.reach) != self.path(self.reach)
+            and key > self.last
+        ):
+            raise InvalidPacked("A key is said to be absent where it would not be, or out of order.")
+        self.last = key
+
+
+EMPTY = b"\x80"
+"""The reference to no node: the RLP of an empty string."""
+
+
+def _prefix(key: int, depth: int) -> int:
+    return key >> 4 * (NIBBLES - depth)
+
+
+def _reference(node: Item) -> bytes:
+    encoded: bytes = rlp.encode(node)
+    return encoded if len(encoded) < HASH_BYTES else b"\xa0" + keccak(encoded)
+
+
+def _root(stack: list[_Subtree]) -> bytes:
+    if len(stack) != 1 or stack[0].depth:
+        raise InvalidPacked("The proof does not end in one root.")
+    reference = stack[0].reference
+    return reference[1:] if reference[0] == 0xA0 else keccak(reference)
+
+
+def _hex_prefix(path: str, *, leaf: bool) -> bytes:
+    flag = 2 if leaf else 0
+    return bytes.fromhex(f"{flag + 1:x}{path}" if len(path) % 2 else f"{flag:x}0{path}")
+
+
+def _invalid(why: str) -> NoReturn:
+    raise InvalidPacked(why)
+
+
+class _Decoder:
+    """Runs the operations. The stack of the state trie's subtrees, and of the storage that is open, if one is."""
+
+    def __init__(self, reader: _Reader, history_window: int) -> None:
+        self._reader = reader
+        self._history_window = history_window
+        self._state: list[_Subtree] = []
+        self._storage: list[_Subtree] | None = None
+        self._owner = b""
+        self._slots: dict[int, int] = {}
+        self._history: dict[int, bytes] = {}
+        self.facts: dict[bytes, AccountFacts] = {}
+
+    @property
+    def root(self) -> bytes:
+        """The root of the state in which all of it holds. Raises `InvalidPacked` if the operations don't end in one."""
+        if self._storage is not None:
+            raise InvalidPacked("A storage stays open.")
+        return _root(self._state)
+
+    def run(self) -> None:
+        while not self._reader.at_end():
+            op = self._reader.byte()
+            if op == FULL_BRANCH:
+                self._full_branch()
+            elif BRANCH <= op < END_OF_BRANCHES:
+                self._branch(op - BRANCH + 1)
+            elif op == OPEN_STORAGE:
+                self._open_storage()
+            elif op == EXTENSION:
+                self._extension(self._reader.byte())
+            elif op >= ABSENT_ACCOUNT:
+                self._any_account(op)
+            else:
+                self._any_slot(op)
+
+    def _any_slot(self, op: int) -> None:
+        if self._storage is None:
+            raise InvalidPacked("There is no such operation outside of a storage.")
+        if op == SLOT:
+            self._slot()
+        elif op == BLOCK_HASH:
+            self._block_hash()
+        elif ZERO_SLOT <= op <= ZERO_SLOT + AT_LEAF:
+            self._zero_slot(op - ZERO_SLOT)
+        else:
+            raise InvalidPacked("There is no such operation.")
+
+    def _open_storage(self) -> None:
+        if self._storage is not None:
+            raise InvalidPacked("A storage is opened in another one.")
+        self._storage, self._owner = [], self._reader.take(20)
+        self._slots, self._history = {}, {}
+
+    @property
+    def _stack(self) -> list[_Subtree]:
+        return self._state if self._storage is None else self._storage
+
+    def _close_storage(self) -> bytes:
+        if self._storage is None:
+            raise InvalidPacked("There is no storage to close.")
+        root = _root(self._storage)
+        self._storage = None
+        return root
+
+    # --- Nodes --------------------------------------------------------------------------------------------------------
+
+    def _full_branch(self) -> None:
+        child = self._pop(1)[0]
+        if len(child.reference) != len(b"\xa0") + HASH_BYTES:
+            raise InvalidPacked("A branch of sixteen hashes holds something else.")
+        self._push_branch(
+            child, [child.reference if place == child.place else self._hash_child() for place in range(16)]
+        )
+
+    def _branch(self, count: int) -> None:
+        """`count`: how many of the children are on the stack."""
+        size = self._reader.byte()
+        mine = self._pop(count)
+        children = self._children(size, mine)
+        if sum(child != EMPTY for child in children) < 2:
+            raise InvalidPacked("A branch has fewer than two children.")
+        if count == 1 and all(len(child) == len(b"\xa0") + HASH_BYTES for child in children):
+            raise InvalidPacked("A branch of sixteen hashes is written in a longer form than it needs.")
+        self._push_branch(mine[0], children)
+
+    def _children(self, size: int, mine: Sequence[_Subtree]) -> list[bytes]:
+        """What is at the sixteen places: nothing but for `size` children, of whom some come from the stack."""
+        children = [EMPTY] * 16
+        before, left = -1, list(mine)
+        for _ in range(size):
+            form, place = divmod(self._reader.byte(), 16)
+            if place <= before:
+                raise InvalidPacked("The children of a branch are out of order.")
+            before = place
+            if form == HASH_CHILD:
+                children[place] = self._hash_child()
+            elif form == NODE_CHILD:
+                children[place] = self._node_child()
+            elif form == OWN_CHILD and left:
+                children[place] = self._own_child(left.pop(0), mine[0], place)
+            else:
+                raise InvalidPacked("There is no such child of a branch.")
+        if left:
+            raise InvalidPacked("A branch takes more subtrees than it has.")
+        return children
+
+    @staticmethod
+    def _own_child(child: _Subtree, sibling: _Subtree, place: int) -> bytes:
+        if (child.depth, child.path(child.depth - 1)) != (sibling.depth, sibling.path(sibling.depth - 1)):
+            raise InvalidPacked("The children belong to several branches.")
+        if child.place != place:
+            raise InvalidPacked("A child of a branch is at another place.")
+        return child.reference
+
+    def _pop(self, count: int) -> list[_Subtree]:
+        """The topmost subtrees, which are to be children of one branch."""
+        if len(self._stack) < count or not self._stack[-count].depth:
+            raise InvalidPacked("A branch has too few children before it.")
+        popped = self._stack[-count:]
+        del self._stack[-count:]
+        return popped
+
+    def _push_branch(self, child: _Subtree, children: Sequence[bytes]) -> None:
+        """The branch of these children, of whom one is `child`."""
+        self._stack.append(_Subtree(_listed(b"".join(children) + EMPTY), child.key, child.depth - 1))
+
+    def _hash_child(self) -> bytes:
+        return b"\xa0" + self._reader.take(HASH_BYTES)
+
+    def _node_child(self) -> bytes:
+        prefix = self._reader.byte()
+        if not 0xC1 <= prefix <= 0xDE:
+            raise InvalidPacked("An embedded node is no list of less than 32 bytes.")
+        return bytes([prefix]) + self._reader.take(prefix - 0xC0)
+
+    def _extension(self, length: int) -> None:
+        top = self._stack[-1] if self._stack else _invalid("An extension leads nowhere.")
+        if top.reach:
+            raise InvalidPacked("An extension leads to something else than a branch.")
+        if not 0 < length <= top.depth:
+            raise InvalidPacked("An extension is empty, or longer than its place is deep.")
+        path = f"{top.key:064x}"[top.depth - length : top.depth]
+        above = _listed(bytes(rlp.encode(_hex_prefix(path, leaf=False))) + top.reference)
+        self._stack[-1] = _Subtree(above, top.key, top.depth - length, top.depth)
+
+    def _push_leaf(self, key: int, depth: int, value: bytes) -> _Subtree:
+        if depth > MAX_DEPTH:
+            raise InvalidPacked("A leaf is deeper than any is.")
+        path = _hex_prefix(f"{key:064x}"[depth:], leaf=True)
+        self._stack.append(_Subtree(_reference([path, value]), key, depth, NIBBLES))
+        return self._stack[-1]
+
+    def _other_key(self, key: int, depth: int, length: int) -> int:
+        """A key that leaves `key` at `depth`."""
+        path = self._reader.integer((length + 1) // 2)
+        if depth + length > NIBBLES or path >> 4 * length:
+            raise InvalidPacked("A path has a nibble too many.")
+        return (_prefix(key, depth) << 4 * length | path) << 4 * (NIBBLES - depth - length)
+
+    def _absent_key(self, how: int, key: int) -> None:
+        if how == AT_SAME:
+            if not self._stack:
+                raise InvalidPacked("A key is said to be absent where there is nothing.")
+            self._stack[-1].attach(key)
+            return
+        depth = self._reader.byte()
+        if how == AT_EMPTY:
+            if depth > MAX_DEPTH:
+                raise InvalidPacked("An empty place is deeper than any is.")
+            self._stack.append(_Subtree(EMPTY, key, depth, NIBBLES, key))
+        elif how == AT_EXTENSION:
+            length = self._reader.byte()
+            if not length or depth + length > MAX_DEPTH:
+                raise InvalidPacked("An extension is empty, or deeper than any is.")
+            other = self._other_key(key, depth, length)
+            self._stack.append(_Subtree(b"\xa0" + self._reader.take(HASH_BYTES), other, depth + length))
+            self._extension(length)
+            self._stack[-1].attach(key)
+        else:
+            raise InvalidPacked("There is no such operation.")
+
+    # --- Accounts -----------------------------------------------------------------------------------------------------
+
+    def _any_account(self, op: int) -> None:
+        closes = op & (CLOSES_STORAGE if op >= ACCOUNT else ABSENT_CLOSES_STORAGE)
+        storage_root = self._close_storage() if closes else None
+        if self._storage is not None:
+            raise InvalidPacked("An account comes before the open storage is closed.")
+        if op >= ACCOUNT:
+            self._account(op, storage_root)
+        else:
+            self._absent_account(op, storage_root)
+
+    def _account(self, op: int, storage_root: bytes | None) -> None:
+        if op.bit_count() % 2 == 0:
+            raise InvalidPacked("An account's operation has an odd number of bits.")
+        head, follows = self._reader.integer(2), op >> 1 & 3
+        if storage_root is None:
+            address, slots, history = self._reader.take(20), {}, {}
+            if op < ACCOUNT | STORE_CODE_HASH:
+                raise InvalidPacked("Nothing of an account is to be stored.")
+        else:
+            address, slots, history = self._owner, self._slots, self._history
+            if follows & STORAGE_ROOT_FOLLOWS:
+                raise InvalidPacked("A storage root comes twice.")
+        nonce, balance, storage_root, code_hash = self._account_body(follows, head, storage_root)
+        key = int.from_bytes(keccak(address))
+        self._push_leaf(key, head >> 10, rlp.encode([nonce, balance, storage_root, code_hash]))
+        fields = NONCE_AND_BALANCE if op & STORE_NONCE_AND_BALANCE else 0
+        fields |= STORAGE_ROOT if op & STORE_STORAGE_ROOT else 0
+        fields |= CODE_HASH if op & STORE_CODE_HASH else 0
+        self.facts[address] = AccountFacts(
+            exists=True,
+            fields=fields,
+            nonce=int.from_bytes(nonce),
+            balance=int.from_bytes(balance),
+            storage_root=storage_root,
+            code_hash=code_hash,
+            slots=slots,
+            history=history,
+        )
+
+    def _absent_account(self, op: int, storage_root: bytes | None) -> None:
+        if storage_root is None:
+            address, slots = self._reader.take(20), {}
+        else:
+            address, slots = self._owner, self._slots
+            if storage_root != EMPTY_TRIE_ROOT:
+                raise InvalidPacked("An account that does not exist has no storage.")
+        key, how = int.from_bytes(keccak(address)), op & 7
+        if how >= AT_ACCOUNT:
+            head = self._reader.integer(2)
+            depth = head >> 10
+            other = self._other_key(key, depth, NIBBLES - depth)
+            leaf = self._push_leaf(other, depth, rlp.encode(self._account_body(op & 3, head, None)))
+            leaf.attach(key)
+        else:
+            self._absent_key(how, key)
+        self.facts[address] = AccountFacts(
+            exists=False, fields=0, nonce=0, balance=0, storage_root=EMPTY_TRIE_ROOT, code_hash=bytes(32), slots=slots
+        )
+
+    def _account_body(self, follows: int, head: int, storage_root: bytes | None) -> tuple[bytes, bytes, bytes, bytes]:
+        nonce = self._reader.shortest(head >> 6 & 0x0F, 8)
+        balance = self._reader.shortest(head & 0x3F)
+        code_hash = EMPTY_CODE_HASH
+        if follows & STORAGE_ROOT_FOLLOWS:
+            storage_root = self._hash_but(EMPTY_TRIE_ROOT)
+        if follows & CODE_HASH_FOLLOWS:
+            code_hash = self._hash_but(EMPTY_CODE_HASH)
+        return nonce, balance, storage_root or EMPTY_TRIE_ROOT, code_hash
+
+    def _hash_but(self, implied: bytes) -> bytes:
+        digest = self._reader.take(HASH_BYTES)
+        if digest == implied or not any(digest):
+            raise InvalidPacked("A hash is zero, or would not have to be sent.")
+        return digest
+
+    # --- Slots --------------------------------------------------------------------------------------------------------
+
+    def _slot(self) -> None:
+        slot, value = self._push_slot()
+        self._slots[slot] = int.from_bytes(value)
+
+    def _block_hash(self) -> None:
+        if self._owner != HISTORY_ADDRESS:
+            raise InvalidPacked("Only the history contract holds block hashes.")
+        slot, value = self._push_slot()
+        if slot >= self._history_window:
+            raise InvalidPacked("The history contract keeps no block hash in this slot.")
+        self._history[slot] = value.rjust(HASH_BYTES, b"\0")
+
+    def _push_slot(self) -> tuple[int, bytes]:
+        slot = int.from_bytes(self._reader.shortest(self._reader.byte()))
+        depth = self._reader.byte()
+        value = self._value()
+        self._push_leaf(_slot_key(slot), depth, rlp.encode(value))
+        return slot, value
+
+    def _zero_slot(self, how: int) -> None:
+        slot = int.from_bytes(self._reader.shortest(self._reader.byte()))
+        key = _slot_key(slot)
+        if how == AT_LEAF:
+            depth = self._reader.byte()
+            if depth > MAX_DEPTH:
+                raise InvalidPacked("A leaf is deeper than any is.")
+            other = self._other_key(key, depth, NIBBLES - depth)
+            self._push_leaf(other, depth, rlp.encode(self._value())).attach(key)
+        else:
+            self._absent_key(how, key)
+        self._slots[slot] = 0
+
+    def _value(self) -> bytes:
+        value = self._reader.shortest(self._reader.byte())
+        if not value:
+            raise InvalidPacked("A leaf holds a zero, which no storage trie does.")
+        return value
+
+
+def _slot_key(slot: int) -> int:
+    return int.from_bytes(keccak(slot.to_bytes(32)))
+
+
+def _listed(payload: bytes) -> bytes:
+    """The reference to a node, by what is in its list."""
+    size = len(payload)
+    if size < 56:
+        encoded = bytes([0xC0 + size]) + payload
+    else:
+        digits = shortest(size)
+        encoded = bytes([0xF7 + len(digits)]) + digits + payload
+    return encoded if len(encoded) < HASH_BYTES else b"\xa0" + keccak(encoded)
