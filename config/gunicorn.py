@@ -1,7 +1,8 @@
 """How gunicorn supervises the web server's processes. config/web_worker.py is what they run."""
 
 import os
-import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +44,21 @@ def on_starting(server: Any) -> None:
     """Say once what is wrong with a setting, before each process would."""
     # The project can't be imported any earlier.
     from config import liveness, process_metrics  # noqa: PLC0415
-    from config.environment import require_settings  # noqa: PLC0415
 
-    settings = require_settings()
+    # Each process reads the settings itself, also when it is told to start anew: the supervisor must not have them.
+    with ProcessPoolExecutor(1, get_context("fork")) as reader:
+        where = reader.submit(_read_settings).result()
     server.metrics_folder = process_metrics.make_folder()
-    # An attester has none.
-    where = getattr(settings, "LIVENESS_BIND", None)
     server.liveness = where and liveness.serve(server, *where)
-    # Each process reads them itself, also when it is told to start anew.
-    for name in [*sys.modules]:
-        if name == "attesting.settings" or f"{name}.".startswith("config.settings."):
-            del sys.modules[name]
+
+
+def _read_settings() -> tuple[str, int] | None:
+    """Return where to tell that the server lives. Raises SystemExit with a sentence where a setting is wrong."""
+    from config.environment import require_settings  # noqa: PLC0415 (as above)
+
+    # An attester has none.
+    where: tuple[str, int] | None = getattr(require_settings(), "LIVENESS_BIND", None)
+    return where
 
 
 def pre_fork(server: Any, worker: Any) -> None:

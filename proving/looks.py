@@ -20,18 +20,16 @@ LOOK_SECONDS = Histogram(
 @dataclass
 class Look:
     outcome: str = "lost"
-    """`done`, `waits`, `fails`, `defect`, or `lost` where another worker has taken over the row."""
+    """`done`, `waits`, `fails`, or `lost` where another worker has taken over the row."""
 
 
 @contextmanager
 def look(kind: str, **about: str | int) -> Iterator[Look]:
     """Whoever looks sets the outcome. An exception is a `defect`: what may fail is caught before it comes here."""
-    this, began = Look(), time.monotonic()
+    this, outcome, began = Look(), "defect", time.monotonic()
     try:
         with log_context.about(**about):
             yield this
-    except BaseException:
-        this.outcome = "defect"
-        raise
+        outcome = this.outcome
     finally:
-        LOOK_SECONDS.labels(kind, this.outcome).observe(time.monotonic() - began)
+        LOOK_SECONDS.labels(kind, outcome).observe(time.monotonic() - began)

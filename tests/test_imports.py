@@ -4,7 +4,9 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,31 @@ def test_imports_run_one_way(path):
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             imported.add(node.module.split(".")[0])
     assert (imported & set(ORDER)) - {package} <= MAY_IMPORT[package]
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Not even within functions. Raises CycleError, which names them."""
+    names = {_name(path): path for path in FILES}
+    imported = {
+        name: {module for module in _imported_by(path) if module in names and module != name}
+        for name, path in names.items()
+    }
+    assert "config.gunicorn" in names
+    assert imported["proving.worker.worker"] >= {"proving.worker.doorbell", "proving.worker.routes"}
+    TopologicalSorter(imported).prepare()
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported_by(path: Path) -> Iterator[str]:
+    for node in nodes_of(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: {ast.unparse(node)}"
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
 def test_the_client_stands_for_itself():
