@@ -577,6 +577,16 @@ def test_a_node_of_another_chain_is_passed_over(devchain, client_of):
     assert [body["method"] for body in asked] == ["eth_chainId"]
 
 
+def test_every_node_is_asked_anew_for_its_chain_where_that_is_the_question(client_of):
+    chains = ["0x7a69"]
+    with lying_node(lambda body: result(body, chains[-1])) as url:
+        client = client_of(url)
+        assert client.wrong_chains() == {}
+        chains.append("0x1")
+        (error,) = client.wrong_chains().values()
+        assert str(error).endswith("is a node of chain 1, not of 31337")
+
+
 def test_the_chain_id_is_asked_once_for_a_node_that_works(client_of):
     asked: list[Any] = []
     with lying_node(recording(asked, honest)) as url:

@@ -17,7 +17,7 @@ from proving.models import (
 )
 from queries.models import Batch, BatchStatus, Block
 from tests.factories import client_of
-from tests.service import ALICE, BOB, SIGNER, a_key, request, submit
+from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +165,17 @@ def test_rows_are_listed_linked_found_and_only_shown():
         assert f"/admin/{model}/{row.pk}/change/" in answer.text, lookup
     Batch.objects.update(status=BatchStatus.DONE)
     assert batch.pk not in client.get("/admin/queries/batch/?open=yes").text
+
+
+@pytest.mark.parametrize("url", ["", "https://scan.example"])
+def test_a_registry_is_linked_to_its_chains_explorer_where_there_is_one(settings, tmp_path, url):
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain=f'explorer_url = "{url}"' if url else "")
+    registry = FactsRegistry.objects.create(
+        source_chain_id=31337, destination_chain_id=31337, address=ALICE, block_hash_source=BOB
+    )
+    page = client_of(ALICE).get(f"/admin/proving/factsregistry/{registry.pk}/change/").text
+    assert (f"https://scan.example/address/{ALICE}" in page) == bool(url)
+    assert ("explorer</a>" in page) == bool(url)
 
 
 def test_several_are_resumed_at_once():

@@ -329,6 +329,18 @@ def test_queries_have_parts_that_come_to_no_more_than_the_whole():
     assert parts[4] == 0 < parts[2] < parts[1]
 
 
+def test_a_route_costs_its_transactions_and_what_the_block_hash_source_takes():
+    def gas(route: Route) -> workload.Likely:
+        return workload.estimate([], Tries(), route).gas
+
+    alone = gas(Route(paths=1, hops=1))
+    # Two transactions for the same load; a margin of a twentieth, and at the most what is signed for.
+    assert gas(Route(paths=2, hops=1)).expected - alone.expected == 21_000 * 1.05
+    fed = gas(Route(paths=1, hops=1, start_gas=workload.Likely(100_000, 300_000)))
+    assert fed.expected - alone.expected == 105_000
+    assert fed.bound - alone.bound == 300_000
+
+
 def test_ways_down_a_trie():
     keys = [number.to_bytes(32) for number in range(40)]
     trie = tries.build({keccak(key): tries.encode(7) for key in keys})
