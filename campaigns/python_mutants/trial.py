@@ -14,7 +14,7 @@ from coverage import CoverageData
 from campaigns.python_mutants.generate import Mutant
 from tests.slow import SLOW
 
-_MOST_SECONDS = 1800
+_MOST_SECONDS = 600
 # Starting processes for fewer takes longer than they do.
 _FEW = 8
 # Of pytest: all was well; nothing was left to run.
