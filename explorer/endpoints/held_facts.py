@@ -7,15 +7,16 @@ looked at. A query may name thousands of slots, so a page may end inside one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, TextField, When
+from django.db.models.functions import Cast, Coalesce, Length
 from django.http import HttpRequest
 from ninja import Query as Parameter
 from ninja import Router, Schema
 from ninja.params import functions
 from pydantic import Field
 
-from accounts import statements
 from explorer.endpoints import told_facts
 from explorer.endpoints.told_facts import Fact
 from explorer.pages import shown_facts
@@ -24,7 +25,7 @@ from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
-from queries.models import Block, Query, StepKind
+from queries.models import BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Slot
 from queries.request_faults import INVALID
@@ -121,22 +122,19 @@ class _Held:
 
     addresses: dict[tuple[int, int], str]
     """Of the registry, by (destination, source chain id)."""
-    condition: str
-    """In SQL, of a block `k` and a batch that is to be put for `{batch}`: that what it has completed is held."""
-    values: tuple[Any, ...]
+    condition: Q
+    """Of a query: that it is completed, and what it has completed is held."""
 
     @classmethod
     def by(cls, registries: Sequence[FactsRegistry]) -> "_Held":
         addresses: dict[tuple[int, int], str] = {}
-        conditions: list[str] = []
-        values: list[Any] = []
+        held = Q(pk__in=[])
         for row in registries:
             if row.replaced_at or row.refused or not row.deployed_at:
                 continue
             connection = (row.destination_chain_id, row.source_chain_id)
             addresses[connection] = row.address
-            condition = "k.destination_chain_id = %s AND k.source_chain_id = %s"
-            values += connection
+            condition = Q(block__destination_chain_id=connection[0], block__source_chain_id=connection[1])
             former = [
                 other.replaced_at
                 for other in registries
@@ -144,22 +142,16 @@ class _Held:
             ]
             if former:
                 # What was DONE before is in the former one.
-                condition += " AND ({batch}.finished_at IS NULL OR {batch}.finished_at > %s)"
-                values.append(statements.stored(max(former)))
-            conditions.append(f"({condition})")
-        held = " OR ".join(conditions) or "1 = 0"
+                condition &= Q(batch__finished_at=None) | Q(batch__finished_at__gt=max(former))
+            held |= condition
         # Of a rejected batch nobody looks whether it still is.
-        return cls(addresses, f"{{batch}}.status <> 'REJECTED' AND ({held})", tuple(values))
-
-    def by_batch(self, alias: str) -> str:
-        return self.condition.format(batch=alias)
+        return cls(addresses, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
 
 
 # --- Which queries ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """A completed query, without its slots."""
 
     query: int
@@ -168,66 +160,55 @@ class _Row:
     """Of its slots as JSON."""
 
 
-_SAME = """e.block_id = q.block_id AND e.address = q.address AND e.id < q.id AND e.step IS NULL
-    AND e.fields = q.fields AND e.slots = q.slots
-    AND (e.timestamp = q.timestamp OR (e.timestamp IS NULL AND q.timestamp IS NULL))"""
-
-
 def _rows(filters: FactFilters, held: _Held, start: _Place, most: int) -> list[_Row]:
-    """From `start` on."""
-    condition, values = _asked(filters)
-    sql = (
-        "SELECT q.id, q.block_id, LENGTH(CAST(q.slots AS text)) FROM queries_query q "  # noqa: S608 (written here)
-        "JOIN queries_block k ON k.id = q.block_id JOIN queries_batch b ON b.id = q.batch_id "
-        f"WHERE q.step IS NULL AND ({held.by_batch('b')}) AND {condition} AND NOT EXISTS ("
-        f"SELECT 1 FROM queries_query e JOIN queries_batch d ON d.id = e.batch_id WHERE {_SAME} "
-        f"AND ({held.by_batch('d')})) AND {{where}} ORDER BY q.block_id, q.id LIMIT %s"
-    )
-    values = (*held.values, *values, *held.values)
-    if filters.block is None:
-        where = "q.address = %s AND (q.block_id, q.id) >= (%s, %s)"
-        return _each(sql, where, (*values, filters.account, start.block, start.query, most))
-    found: list[_Row] = []
-    where = "q.block_id = %s AND q.id >= %s"
+    """Return them from `start` on; of queries that ask for the very same, the first."""
+    time = Coalesce("timestamp", -1)
+    same = {column: OuterRef(column) for column in ("block", "address", "fields", "slots", "time")}
+    earlier = Query.objects.alias(time=time).filter(held.condition, pk__lt=OuterRef("pk"), **same)
+    queries = _asking(filters, Query.objects.alias(time=time).filter(held.condition, ~Exists(earlier)))
     if filters.account:
-        where, values = f"q.address = %s AND {where}", (*values, filters.account)
+        queries = queries.filter(address=filters.account)
+    if filters.block is None:
+        following = Q(block_id__gt=start.block) | Q(pk__gte=start.query)
+        return _first(queries.filter(following, block_id__gte=start.block), most)
+    found: list[_Row] = []
     # Of one block after the other, because each is in the order of an index.
     for block in _blocks(filters.block, held):
         if block >= start.block and len(found) < most:
             first = start.query if block == start.block else 0
-            found += _each(sql, where, (*values, block, first, most - len(found)))
+            found += _first(queries.filter(block_id=block, pk__gte=first), most - len(found))
     return found
 
 
-def _each(sql: str, where: str, values: Sequence[Any]) -> list[_Row]:
-    return [_Row(*row) for row in statements.every(sql.format(where=where), values)]
+def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
+    length = Length(Cast("slots", TextField()))
+    return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id", length)[:most]]
 
 
 def _blocks(number: int, held: _Held) -> list[int]:
-    connections = tuple(value for connection in held.addresses for value in connection)
-    places = " OR ".join(["(destination_chain_id = %s AND source_chain_id = %s)"] * len(held.addresses)) or "1 = 0"
-    rows = statements.every(
-        f"SELECT id FROM queries_block WHERE number = %s AND ({places}) ORDER BY id",  # noqa: S608 (written here)
-        (number, *connections),
-    )
-    return [block for (block,) in rows]
+    of_connections = Q(pk__in=[])
+    for destination, source in held.addresses:
+        of_connections |= Q(destination_chain_id=destination, source_chain_id=source)
+    return list(Block.objects.filter(of_connections, number=number).order_by("pk").values_list("pk", flat=True))
 
 
-def _asked(filters: FactFilters) -> tuple[str, tuple[Any, ...]]:
-    """In SQL: that the query asks for such a fact at all, so that no page is empty where there are others."""
+def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
+    """Leave those that ask for such a fact at all, so that no page is empty where there are others."""
     if filters.slot:
-        return "CAST(q.slots AS text) LIKE %s", (f"%{filters.slot}%",)
+        return queries.alias(text=Cast("slots", TextField())).filter(text__contains=filters.slot)
     match filters.property:
         case None:
-            return "1 = 1", ()
+            return queries
         case "SLOT":
-            return "q.slots <> '[]'", ()
+            return queries.exclude(slots=[])
         case "BLOCK_AT_TIMESTAMP":
-            return "q.timestamp IS NOT NULL", ()
+            return queries.filter(timestamp__isnull=False)
         case name:
             of_account = 1 << AccountField[name] if name in AccountField.names else 0
             of_header = 1 << HeaderField[name] if name in HeaderField.names else 0
-            return "(CASE WHEN q.address = '' THEN q.fields & %s ELSE q.fields & %s END) <> 0", (of_header, of_account)
+            bits = F("fields")
+            wanted = Case(When(address="", then=bits.bitand(of_header)), default=bits.bitand(of_account))
+            return queries.alias(wanted=wanted).filter(wanted__gt=0)
 
 
 # --- Which facts ------------------------------------------------------------------------------------------------------
@@ -268,22 +249,14 @@ def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
 def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[_Place, _Found]]:
     if not rows:
         return
-    ids = tuple(row.query for row in rows)
-    queries = {query.pk: query for query in statements.objects(Query, f"WHERE id IN ({_places(ids)})", ids)}
-    numbers = tuple({row.block for row in rows})
-    blocks = {block.pk: block for block in statements.objects(Block, f"WHERE id IN ({_places(numbers)})", numbers)}
+    queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
     for row in rows:
         # Deleted or taken back meanwhile.
         if (query := queries.get(row.query)) is None or query.block_id != row.block:
             continue
-        query.block = blocks[row.block]
         for at, fact in enumerate(facts.of(query)):
             if filters.asks_for(fact):
                 yield _Place(row.block, row.query, at), _Found(query, fact)
-
-
-def _places(values: Sequence[object]) -> str:
-    return ", ".join(["%s"] * len(values))
 
 
 # --- How they are told ------------------------------------------------------------------------------------------------
@@ -320,12 +293,6 @@ def _told(found: Sequence[_Found], held: _Held) -> list[dict[str, Any]]:
 
 
 def _transactions(queries: set[int]) -> dict[tuple[int, str], str]:
-    """By the id of the query, and the step that they completed."""
-    if not queries:
-        return {}
-    rows = statements.every(
-        "SELECT query_id, kind, transaction_hash FROM queries_step "  # noqa: S608 (places alone)
-        f"WHERE query_id IN ({_places(tuple(queries))}) AND transaction_hash <> ''",
-        tuple(queries),
-    )
-    return {(query, kind): tx_hash for query, kind, tx_hash in rows}
+    """Return their hashes by the id of the query and the step that they completed."""
+    steps = Step.objects.filter(query__in=queries).exclude(transaction_hash="")
+    return {(query, kind): sent for query, kind, sent in steps.values_list("query", "kind", "transaction_hash")}
