@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Min
 from django.utils import timezone
 from ulid import ULID
 
-from accounts import statements
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from queries.leases import Leased
@@ -197,13 +197,12 @@ class Batch(Leased):
     def waits(self, limit: int = 10) -> list[Wait]:
         """What the batch and the blocks of its open queries wait for, each sentence once."""
         # From the batch to its blocks: others may have any number of due ones.
-        rows = statements.every(
-            "SELECT waiting_for, source_chain_id, MIN(failing_since), MIN(due_at), MIN(looked_at) FROM queries_block "
-            "WHERE due_at IS NOT NULL AND waiting_for <> '' AND id IN ("
-            "SELECT block_id FROM queries_query WHERE batch_id = %s AND step IS NOT NULL) "
-            "GROUP BY waiting_for, source_chain_id ORDER BY waiting_for, source_chain_id LIMIT %s",
-            (self.pk, limit),
+        blocks = Block.objects.filter(
+            pk__in=self.queries.filter(step__isnull=False).values("block"), due_at__isnull=False
         )
+        alike = blocks.exclude(waiting_for="").values_list("waiting_for", "source_chain_id")
+        at = Min("failing_since"), Min("due_at"), Min("looked_at")
+        rows = alike.annotate(*at).order_by("waiting_for", "source_chain_id")[:limit]
         found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows, itemgetter(0))]
         if self.pays_itself and self._is_left_to_others():
             found.insert(0, Wait(LEFT_TO_OTHERS.format(self.pk)))
@@ -214,11 +213,7 @@ class Batch(Leased):
 
     def _is_left_to_others(self) -> bool:
         """Whether something is fetched, and not read back yet."""
-        rows = statements.every(
-            "SELECT 1 FROM queries_query WHERE batch_id = %s AND step IN (%s, %s, %s) LIMIT 1",
-            (self.pk, *PROVABLE_STEPS),
-        )
-        return bool(rows)
+        return self.queries.filter(step__in=PROVABLE_STEPS).exists()
 
 
 def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | None, rest: str = "") -> str:
@@ -228,15 +223,15 @@ def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | N
     return f"The {what} of this batch were removed on {pruned_at:%Y-%m-%d}, after {days} days{rest}."
 
 
-def _wait(sentence: str, rows: Sequence[statements.Row]) -> Wait:
+def _wait(sentence: str, rows: Sequence[tuple[Any, ...]]) -> Wait:
     """`rows` has, for each source chain, the failures of the blocks that wait with this sentence."""
     failing = [row for row in rows if row[2]]
     return Wait(
         sentence,
-        failing_since=statements.read(min((row[2] for row in failing), default=None)),
-        next_try_at=statements.read(min((row[3] for row in failing), default=None)),
+        failing_since=min((row[2] for row in failing), default=None),
+        next_try_at=min((row[3] for row in failing), default=None),
         source_chain_ids=tuple(row[1] for row in rows),
-        said_at=statements.read(min((row[4] for row in rows if row[4]), default=None)),
+        said_at=min((row[4] for row in rows if row[4]), default=None),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from ninja import Query as Parameter
 from ninja import Router, Schema
@@ -158,14 +158,10 @@ class Counts:
 def count(batches: Collection[str]) -> dict[str, Counts]:
     """By the batch, in one statement."""
     found: dict[str, list[tuple[int, int, int]]] = {pk: [] for pk in batches}
-    if found:
-        places = ", ".join(["%s"] * len(found))
-        for batch, *counted in statements.every(
-            "SELECT batch_id, source_chain_id, COUNT(*), COUNT(*) - COUNT(step) FROM queries_query "  # noqa: S608
-            f"WHERE batch_id IN ({places}) GROUP BY batch_id, source_chain_id ORDER BY source_chain_id",
-            tuple(found),
-        ):
-            found[batch].append((counted[0], counted[1], counted[2]))
+    by_chain = Query.objects.filter(batch__in=batches).values_list("batch", "source_chain_id")
+    counted = by_chain.annotate(Count("pk"), Count("step")).order_by("source_chain_id")
+    for batch, chain, queries, still_open in counted:
+        found[batch].append((chain, queries, queries - still_open))
     return {
         pk: Counts(tuple(chain for chain, *_ in rows), sum(row[1] for row in rows), sum(row[2] for row in rows))
         for pk, rows in found.items()

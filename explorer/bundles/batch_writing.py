@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Any
 
+from django.db.models import Exists, Max, Min, OuterRef, Q
+
 from accounts import statements
 from chains.encoding import hex_data
 from chains.header import Header
@@ -32,13 +34,9 @@ class Changed(Exception):
 
 def is_there(batch: Batch) -> bool:
     """Whether the headers and the proofs of all accounts are stored, of a batch that is DONE. One statement."""
-    lacking = statements.first(
-        "SELECT 1 FROM queries_query q LEFT JOIN queries_block b ON b.id = q.block_id "
-        "LEFT JOIN proving_accountproof p ON p.block_id = q.block_id AND p.address = q.address "
-        "WHERE q.batch_id = %s AND (b.header_rlp IS NULL OR (q.address <> '' AND p.id IS NULL)) LIMIT 1",
-        (batch.pk,),
-    )
-    return lacking is None
+    proof = AccountProof.objects.filter(block=OuterRef("block"), address=OuterRef("address"))
+    lacks_proof = ~Q(address="") & ~Exists(proof)
+    return not batch.queries.filter(Q(block__header_rlp=None) | lacks_proof).exists()
 
 
 def parts(batch: Batch) -> Iterator[bytes]:
@@ -83,12 +81,8 @@ def _require_unchanged(batch: Batch) -> None:
 
 def _times(batch: Batch) -> dict[int, int | None]:
     """The ids of its blocks, and the latest time (unix seconds) at which each is to be shown to be the latest."""
-    rows = statements.every(
-        "SELECT block_id, MAX(timestamp) FROM queries_query WHERE batch_id = %s "
-        "GROUP BY block_id ORDER BY MIN(position)",
-        (batch.pk,),
-    )
-    return dict(rows)
+    by_block = batch.queries.order_by().values("block").annotate(latest=Max("timestamp"), first=Min("position"))
+    return dict(by_block.order_by("first").values_list("block", "latest"))
 
 
 def _blocks(batch: Batch, times: Mapping[int, int | None]) -> Iterator[list[dict[str, Any]]]:
@@ -101,12 +95,7 @@ def _blocks(batch: Batch, times: Mapping[int, int | None]) -> Iterator[list[dict
 
 def _registries(batch: Batch) -> dict[int, str]:
     """The addresses of those that hold its facts, by source chain."""
-    chains = [
-        chain
-        for (chain,) in statements.every(
-            "SELECT DISTINCT source_chain_id FROM queries_query WHERE batch_id = %s", (batch.pk,)
-        )
-    ]
+    chains = batch.queries.order_by().values_list("source_chain_id", flat=True).distinct()
     rows = trusted_sources.registries(batch.destination_chain_id, chains)
     return {chain: row.address for chain, row in trusted_sources.holding(batch, rows).items()}
 

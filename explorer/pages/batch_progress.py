@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 
-from accounts import statements
+from django.db.models import Count, Q
+
 from config.configured_chains import get_chains
 from explorer.pages import expectations, shown_transactions
 from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.expectations import Expected
 from explorer.pages.polling import transactions
 from explorer.pages.query_cards import HEADER_STEPS, STEP_MEANINGS
-from proving.models import LIVE_STATES, FactsRegistry, TransactionState
+from proving.models import LIVE_STATES, FactsRegistry, Signer, TransactionState
 from proving.worker import heartbeats
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind, Wait
 
@@ -79,15 +80,11 @@ class Progress:
 def count(batch: Batch) -> Counts:
     chains: set[int] = set()
     at_step, headers_at_step = Counter[str | None](), Counter[str | None]()
-    for chain, step, is_header, queries in statements.every(
-        "SELECT source_chain_id, step, address = '', COUNT(*) FROM queries_query WHERE batch_id = %s "
-        "GROUP BY source_chain_id, step, address = ''",
-        (batch.pk,),
-    ):
+    by_step = batch.queries.order_by().values_list("source_chain_id", "step")
+    for chain, step, queries, headers in by_step.annotate(Count("pk"), headers=Count("pk", filter=Q(address=""))):
         chains.add(chain)
         at_step[step] += queries
-        if statements.read_boolean(is_header):
-            headers_at_step[step] += queries
+        headers_at_step[step] += headers
     return Counts(sorted(chains), at_step, headers_at_step)
 
 
@@ -172,9 +169,7 @@ def _counted(transactions: int) -> str:
 
 
 def _notices(chain_id: int, registries: Iterable[FactsRegistry]) -> tuple[str, ...]:
-    of_signers = statements.every(
-        "SELECT notice FROM proving_signer WHERE chain_id = %s AND notice <> '' ORDER BY id", (chain_id,)
-    )
+    of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="").order_by("pk")
     # Some are about all of them.
-    once = dict.fromkeys(notice for (notice,) in of_signers)
+    once = dict.fromkeys(of_signers.values_list("notice", flat=True))
     return (*once, *(row.notice for row in registries if row.notice))

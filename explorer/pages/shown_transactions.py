@@ -6,7 +6,6 @@ from datetime import datetime
 
 from django.db.models import Prefetch
 
-from accounts import statements
 from config.configured_chains import get_chains
 from explorer.pages.amounts import rounded
 from explorer.pages.chain_names import ChainName
@@ -36,8 +35,7 @@ class ShownTransaction:
 
 def head(chain_id: int) -> ChainHead | None:
     """Its newest block and the newest final one."""
-    row = statements.first("SELECT chain_id, number, final FROM proving_chainhead WHERE chain_id = %s", (chain_id,))
-    return ChainHead.from_db(None, ("chain_id", "number", "final"), row) if row else None
+    return ChainHead.objects.filter(pk=chain_id).first()
 
 
 def by_hash(hashes: set[str], destination: ChainName, head: ChainHead | None) -> Mapping[str, ShownTransaction]:
@@ -57,8 +55,7 @@ def by_hash(hashes: set[str], destination: ChainName, head: ChainHead | None) ->
 
 def of_batch(batch: Batch, destination: ChainName, head: ChainHead | None) -> tuple[list[ShownTransaction], int]:
     """The newest transactions that the batch has a part in, and how many it has in all."""
-    rows = statements.every("SELECT transaction_id FROM proving_share WHERE batch_id = %s", (batch.pk,))
-    newest = sorted((pk for (pk,) in rows), reverse=True)
+    newest = list(batch.shares.order_by("-transaction").values_list("transaction", flat=True))
     sent = _having(set(newest[:MOST_SHOWN]))
     return [shown(tx.latest_hash, tx, destination, head) for pk in newest if (tx := sent.get(pk))], len(newest)
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Count, Max, Min, Q
 from django.utils import timezone
 
-from accounts import statements
 from explorer.pages.batch_progress import ShownWait
 from explorer.pages.chain_names import chain_name
 from explorer.pages.paths_to_blocks import ShownPath
 from explorer.pages.query_cards import ShownQuery, ShownStep
 from explorer.pages.shown_transactions import ShownTransaction
-from queries.models import Batch, BatchStatus, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Step, StepKind, StepStatus
 
 # Steps of more queries take a page too long to read.
 MOST_QUERIES = 1000
@@ -159,16 +159,17 @@ def _of_cards(cards: Sequence[ShownQuery]) -> Iterator[_Steps]:
 
 
 def _stored(batch: Batch) -> Iterator[_Steps]:
-    for chain, kind, begun_at, last_at, begun, completed, went_back_at in statements.every(
-        "SELECT q.source_chain_id, s.kind, MIN(s.started_at), MAX(s.completed_at), COUNT(*), "
-        "SUM(CASE WHEN s.status = %s THEN 1 ELSE 0 END), MAX(s.went_back_at) "
-        "FROM queries_query q JOIN queries_step s ON s.query_id = q.id "
-        "WHERE q.batch_id = %s GROUP BY q.source_chain_id, s.kind ORDER BY q.source_chain_id",
-        (StepStatus.COMPLETED, batch.pk),
+    by_kind = Step.objects.filter(query__batch=batch).order_by("query__source_chain_id")
+    for chain, kind, begun_at, last_at, begun, went_back_at, completed in by_kind.values_list(
+        "query__source_chain_id", "kind"
+    ).annotate(
+        Min("started_at"),
+        Max("completed_at"),
+        Count("pk"),
+        Max("went_back_at"),
+        completed=Count("pk", filter=Q(status=StepStatus.COMPLETED)),
     ):
-        begun_first = statements.read(begun_at)
-        if begun_first is not None:
-            yield _Steps(chain, kind, begun_first, statements.read(last_at), begun, completed, bool(went_back_at))
+        yield _Steps(chain, kind, begun_at, last_at, begun, completed, bool(went_back_at))
 
 
 def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from accounts import statements
 from config.configured_chains import get_chains
 from explorer.pages.chain_names import ChainName, chain_name
 from proving import sources
@@ -37,14 +36,8 @@ class TrustedSource:
 
 def registries(destination: int, source_chains: Collection[int]) -> list[FactsRegistry]:
     """The registries of these connections, including those that were replaced."""
-    if not source_chains:
-        return []
-    places = ", ".join(["%s"] * len(source_chains))
-    return statements.objects(
-        FactsRegistry,
-        f"WHERE destination_chain_id = %s AND source_chain_id IN ({places}) ORDER BY source_chain_id, id",
-        (destination, *source_chains),
-    )
+    rows = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id__in=source_chains)
+    return list(rows.order_by("source_chain_id", "pk"))
 
 
 def holding(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRegistry]:
