@@ -68,9 +68,8 @@ class Patience:
 def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> Steps[Answer]:
     """Repeat the request until its answer is none that may pass, or patience ends.
 
-    Return the answer, of whatever status.
-
-    What is not `is_repeatable` is sent again only where it is sure that it was not done. Raises `Unavailable`.
+    Return the answer, of whatever status. What is not `is_repeatable` is sent again only where it is sure that it was
+    not done. Raises `Unavailable`.
     """
     first_failure = math.inf
     attempt = 0

@@ -81,9 +81,7 @@ def verify_batch_bundle(document: str | bytes, *, block_hashes: BlockHashes) -> 
 def bundle_blocks(document: str | bytes) -> tuple[tuple[int, int], ...]:
     """Return the source chain's id and the number of each block that a bundle claims to be about.
 
-    The bundle is of a query or of a batch.
-
-    Nothing is checked. Raises `InvalidBundle` where it is no bundle.
+    The bundle is of a query or of a batch. Nothing is checked. Raises `InvalidBundle` where it is no bundle.
     """
     if not is_of_batch(document):
         return (bundles.bundle_block(document),)
@@ -99,9 +97,7 @@ def is_of_batch(document: str | bytes) -> bool:
 def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[VerifiedBatchBundle]:
     """Check a bundle as `verify_batch_bundle` does, with the hashes that these nodes of the source chains tell.
 
-    Several nodes of one chain must agree.
-
-    Raises `WrongChain` too, where a chain has no node.
+    Several nodes of one chain must agree. Raises `WrongChain` too, where a chain has no node.
     """
     bundle, headers = _read(document)
     of_chain: dict[int, dict[int, bytes]] = {block.source_chain_id: {} for block in bundle.blocks}

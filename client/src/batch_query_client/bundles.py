@@ -108,9 +108,7 @@ def verify_bundle(
 def bundle_block(document: str | bytes) -> tuple[int, int]:
     """Return the source chain's id and the block's number that a bundle claims: whose hash to look up.
 
-    Nothing is checked.
-
-    Raises `InvalidBundle` where it is no bundle.
+    Nothing is checked. Raises `InvalidBundle` where it is no bundle.
     """
     bundle = read_as(Document, FORMAT, document)
     return bundle.source_chain_id, bundle.block_number
