@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def own_account() -> LocalAccount:
-    """The account that this installation attests with. Raises `ChainsError`, `SignerError`."""
+    """Return the account that this installation attests with. Raises `ChainsError`, `SignerError`."""
     signer = get_chains().attester
     if signer is None:
         raise SignerError("The chains file has no [attester] table, which says where the attester's key is.")
@@ -25,7 +25,7 @@ def own_account() -> LocalAccount:
 
 
 def attest(question: Question) -> Attestation:
-    """Raises `Refused`."""
+    """Sign the block's hash. Raises `Refused`."""
     number = question.block_number
     try:
         chain = get_chains().chain(question.source_chain_id)
@@ -45,7 +45,7 @@ def attest(question: Question) -> Attestation:
 
 
 def _agreed_hash(chain: Chain, number: int) -> bytes:
-    """The block's hash. Raises `Refused`.
+    """Return the block's hash. Raises `Refused`.
 
     At least `needed_nodes` of the chain's nodes must say that the block is final and has this hash, and no node that
     answers may have another block of this number, final or not. A node that lags counts neither for nor against it.
@@ -72,7 +72,7 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
 
 
 def _remember(chain: Chain, number: int, block_hash: bytes) -> bytes:
-    """The hash to sign for this number from now on: this one, or an earlier one if one was stored.
+    """Return the hash to sign for this number from now on: this one, or an earlier one if one was stored.
 
     It is committed when this function returns. So a killed process can't forget a hash that it has signed.
     """

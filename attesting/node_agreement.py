@@ -63,7 +63,7 @@ class Nodes:
         """Whether any node has told a `finalized` block since this process began."""
 
     def views(self, number: int | None = None) -> list[View]:
-        """The answers of those nodes that answer in time, also about block `number`. All are asked at once."""
+        """Return the answers of those nodes that answer in time, also about block `number`. All are asked at once."""
         pool = ThreadPoolExecutor(max_workers=len(self._clients))
         asked = [(rpc, pool.submit(self._view, rpc, number)) for rpc in self._clients]
         # The pool ends by itself. Waiting for it would mean waiting for the slowest node.
@@ -85,7 +85,7 @@ class Nodes:
         return views
 
     def newest_final(self, views: Sequence[View]) -> int:
-        """The newest block that enough nodes call final. Raises `TooFewNodes`."""
+        """Return the newest block that enough nodes call final. Raises `TooFewNodes`."""
         finals = sorted((view.final for view in views if view.final is not None), reverse=True)
         needed = self._chain.needed_nodes
         if len(finals) >= needed:

@@ -6,7 +6,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
 def checksummed(text: str) -> str | None:
-    """The address with its EIP-55 checksum. None if it is no address, or in mixed case with a wrong checksum."""
+    """Return the address with its EIP-55 checksum. None if it is no address, or in mixed case with a wrong checksum."""
     if not _ADDRESS.fullmatch(text):
         return None
     # The models of users load this module at each start, and these take a while.

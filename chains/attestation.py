@@ -45,7 +45,7 @@ class Domain:
     """EIP-55."""
 
     def message(self, kind: str, fields: Sequence[tuple[str, str, Any]]) -> SignableMessage:
-        """The typed data of one message, by its type's name and each field's type, name and value."""
+        """Return the typed data of one message, by its type's name and each field's type, name and value."""
         return encode_typed_data(
             domain_data={
                 "name": "Batch Query Service Attestation",
@@ -67,7 +67,7 @@ class Question:
     block_number: int
 
     def body(self) -> dict[str, str]:
-        """The body of the HTTP request."""
+        """Return the body of the HTTP request."""
         return {
             "sourceChainId": str(self.source_chain_id),
             "blockNumber": str(self.block_number),
@@ -76,7 +76,7 @@ class Question:
         }
 
     def message(self, block_hash: bytes) -> SignableMessage:
-        """The message that the attester signs as its answer."""
+        """Return the message that the attester signs as its answer."""
         return self.domain.message(
             "BlockHash",
             [
@@ -88,7 +88,7 @@ class Question:
 
 
 def attester_set_message(domain: Domain, attesters: Sequence[str], threshold: int, nonce: int) -> SignableMessage:
-    """The message with which current attesters approve their successors."""
+    """Return the message with which current attesters approve their successors."""
     return domain.message(
         "AttesterSet",
         [("address[]", "attesters", list(attesters)), ("uint256", "threshold", threshold), ("uint256", "nonce", nonce)],
@@ -96,7 +96,10 @@ def attester_set_message(domain: Domain, attesters: Sequence[str], threshold: in
 
 
 def ordered_attesters(addresses: Sequence[str], threshold: int) -> list[str]:
-    """The addresses (EIP-55) in the contract's order. Raises `ValueError`, a sentence, if the contract refuses them."""
+    """Return the addresses (EIP-55) in the contract's order.
+
+    Raises `ValueError`, a sentence, if the contract refuses them.
+    """
     ordered = sorted({_address(written) for written in addresses}, key=lambda address: int(address, 16))
     if len(ordered) < len(addresses):
         raise ValueError("An attester is listed twice.")
@@ -125,7 +128,7 @@ def sign(account: LocalAccount, message: SignableMessage) -> bytes:
 
 
 def recover(message: SignableMessage, signature: bytes) -> str:
-    """The signer's address. Raises `ValueError`, also for forms of signatures that the contract refuses."""
+    """Return the signer's address. Raises `ValueError`, also for forms of signatures that the contract refuses."""
     if len(signature) != SIGNATURE_BYTES or signature[64] not in {27, 28}:
         raise ValueError("not a signature of 65 bytes that ends with 27 or 28")
     if int.from_bytes(signature[32:64], "big") > _HIGHEST_S:
@@ -231,7 +234,7 @@ def _refusal(attester: Attester, code: str, what: str) -> Refusal:
 
 
 def _read_answer(attester: Attester, question: Question, status: int, content: bytes) -> Attestation:
-    """Raises `_Refused`."""
+    """Return the attestation in an attester's answer. Raises `_Refused`."""
     try:
         answer = read_object(json.loads(content))
     except (ValueError, RecursionError):

@@ -87,7 +87,7 @@ async def _post_all(session: "aiohttp.ClientSession", requests: Sequence[Post]) 
 
 
 async def _post(session: "aiohttp.ClientSession", request: Post) -> Answer:
-    """The answer as it came, perhaps packed."""
+    """Send the request, and return the answer as it came, perhaps packed."""
     import aiohttp  # noqa: PLC0415 (it takes a while to load, and most commands and pages ask nobody)
 
     try:

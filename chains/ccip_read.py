@@ -57,7 +57,7 @@ def origin_of(url: str) -> str | None:
 
 
 def lookup(reverted: bytes, to: str) -> Lookup | None:
-    """What a call to a contract asks for by its revert data. None: it has simply reverted."""
+    """Return what a call to a contract asks for by its revert data. None if the call simply reverted."""
     if reverted[:4] != _LOOKUP:
         return None
     try:
@@ -69,7 +69,7 @@ def lookup(reverted: bytes, to: str) -> Lookup | None:
 
 
 def answer(asked: Lookup, gateways: Collection[str], ends: float) -> bytes:
-    """What to call the contract with, once its gateways have answered. `ends` is as `time.monotonic` tells.
+    """Ask the gateways, and return the calldata for the contract's callback. `ends` is as `time.monotonic` tells.
 
     Raises `NotAnswered`, and `NodeUnavailable` where gateways are down.
     """
@@ -93,7 +93,7 @@ def _answer_each(query: bytes, gateways: Collection[str], ends: float) -> bytes:
 
 
 def _ask(asked: Lookup, gateways: Collection[str], ends: float) -> bytes:
-    """What the first gateway says that answers."""
+    """Return the response of the first gateway that answers."""
     origins = {url: origin_of(url) for url in asked.urls[:_MOST_URLS]}
     allowed = {url: origin for url, origin in origins.items() if origin in gateways}
     if not allowed:

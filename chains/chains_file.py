@@ -65,7 +65,7 @@ class UnknownChain(LookupError):
 
 
 def _variable(name: str, environ: Mapping[str, str]) -> str:
-    """The value of `NAME`, else of the file that `NAME_FILE` names."""
+    """Return the value of `NAME`, else of the file that `NAME_FILE` names."""
     if value := environ.get(name):
         return value
     if path := environ.get(f"{name}_FILE"):
@@ -188,7 +188,7 @@ def _environment_reference(written: str) -> str:
 
 
 def _key_bytes(written: str) -> bytes:
-    """The key's 32 bytes; empty if it is not a key. eth_account would silently pad a key that lost a digit."""
+    """Return the key's 32 bytes; empty if it is not a key. eth_account would silently pad a key that lost a digit."""
     return bytes.fromhex(written.strip()[-64:]) if _KEY.fullmatch(written.strip()) else b""
 
 
@@ -245,7 +245,7 @@ class Signer(_Model):
         return self
 
     def account(self) -> LocalAccount:
-        """The signer's account, read once. Raises `SignerError`."""
+        """Return the signer's account, read once. Raises `SignerError`."""
         if self._account is None:
             self._account = self._read_account()
         return self._account
@@ -315,7 +315,7 @@ class Chain(_Model):
     @model_validator(mode="before")
     @classmethod
     def _limit_real_money(cls, written: object) -> object:
-        """Sets the default limits where proving costs real money, even if nobody wrote any."""
+        """Set the default limits where proving costs real money, even if nobody wrote any."""
         if isinstance(written, dict) and not written.get("test_network"):
             return {"daily_limit": _DAILY_LIMIT, "daily_limit_per_user": _DAILY_LIMIT_PER_USER} | written
         return written
@@ -331,7 +331,10 @@ class Chain(_Model):
         return self.signers or (() if self.signer is None else (self.signer,))
 
     def accounts(self) -> tuple[LocalAccount, ...]:
-        """Those of its signers, in the file's order. Raises `SignerError`, also where two of them are the same."""
+        """Return the accounts of the chain's signers, in the file's order.
+
+        Raises `SignerError`, also where two are the same.
+        """
         accounts = tuple(signer.account() for signer in self.all_signers)
         addresses = [account.address for account in accounts]
         for place, address in enumerate(addresses):
@@ -346,7 +349,7 @@ class Chain(_Model):
 
     @property
     def needed_nodes(self) -> int:
-        """How many nodes must agree on a block before an attester signs it."""
+        """Return how many nodes must agree on a block before an attester signs it."""
         return self.node_quorum or len(self.rpc_urls) // 2 + 1
 
     @property
@@ -445,7 +448,7 @@ class Chains:
     """None: names are not supported."""
 
     def chain(self, chain_id: int) -> Chain:
-        """Raises `UnknownChain`."""
+        """Return the chain with this id. Raises `UnknownChain`."""
         for chain in self.chains:
             if chain.id == chain_id:
                 return chain
@@ -458,12 +461,12 @@ class Chains:
         return None
 
     def destinations(self) -> tuple[Chain, ...]:
-        """The chains to which facts can be proven."""
+        """Return the chains to which facts can be proven."""
         ids = {connection.destination_id for connection in self.connections}
         return tuple(chain for chain in self.chains if chain.id in ids)
 
     def sources(self, destination: int) -> tuple[Chain, ...]:
-        """The chains whose facts can be proven to `destination`."""
+        """Return the chains whose facts can be proven to `destination`."""
         ids = {connection.source_id for connection in self.connections if connection.destination_id == destination}
         return tuple(chain for chain in self.chains if chain.id in ids)
 
@@ -506,7 +509,7 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
 def _tables(
     model: type[_Table], key: str, content: Mapping[str, Any], context: dict[str, Any], faults: list[str]
 ) -> dict[str, _Table]:
-    """The valid tables of one kind by their place; what is wrong with the others is added to `faults`."""
+    """Return the valid tables of one kind by their place. Add the faults of the others to `faults`."""
     tables: dict[str, _Table] = {}
     written = content.get(key, [])
     if not isinstance(written, list):
@@ -525,7 +528,7 @@ def _tables(
 def _table(
     model: type[_Table], place: str, written: object, context: dict[str, Any], faults: list[str]
 ) -> _Table | None:
-    """The table at one place. None if there is none, or if it has faults, which are added to `faults`."""
+    """Return the table at one place. None if there is none, or if it has faults, which are added to `faults`."""
     if written is None:
         return None
     try:

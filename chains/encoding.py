@@ -12,7 +12,7 @@ _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 
 
 def read_quantity(value: Any) -> int:
-    """A JSON-RPC quantity, such as "0x1f", of at most 256 bits. Raises `ValueError`."""
+    """Read a JSON-RPC quantity, such as "0x1f", of at most 256 bits. Raises `ValueError`."""
     # Leading zeros are against the JSON-RPC specification, but some nodes send them and they change no value.
     if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
         raise ValueError("not a hexadecimal quantity")
@@ -30,7 +30,7 @@ def read_data(value: Any, length: int | None = None) -> bytes:
 
 
 def hex_data(data: bytes) -> str:
-    """The bytes as JSON-RPC data, such as "0x00ff"; `read_data` reads it."""
+    """Return the bytes as JSON-RPC data, such as "0x00ff"; `read_data` reads it."""
     return f"0x{data.hex()}"
 
 
@@ -47,7 +47,7 @@ def read_list(value: Any) -> list[Any]:
 
 
 def decode_rlp(encoded: bytes) -> Item:
-    """Raises `ValueError` unless `encoded` is the canonical RLP of one item, with nothing after it."""
+    """Decode one item. Raises `ValueError` unless `encoded` is the canonical RLP of one item, with nothing after it."""
     import rlp  # noqa: PLC0415 (models load this module at each start, and rlp takes a while)
 
     try:
@@ -59,7 +59,7 @@ def decode_rlp(encoded: bytes) -> Item:
 
 
 def read_integer(item: Item, max_bytes: int) -> int:
-    """An RLP integer: big-endian without leading zeros, zero being empty. Raises `ValueError`."""
+    """Read an RLP integer: big-endian without leading zeros, zero being empty. Raises `ValueError`."""
     if not isinstance(item, bytes) or len(item) > max_bytes or item[:1] == b"\0":
         raise ValueError(f"not a canonical integer of at most {max_bytes} bytes")
     return int.from_bytes(item, "big")

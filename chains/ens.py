@@ -40,7 +40,7 @@ class InvalidName(ValueError):
 
 
 def normalized(name: str) -> str:
-    """As ENSIP-15 has it; at most `MAX_NAME_BYTES` in UTF-8. Raises `InvalidName`."""
+    """Return the name as ENSIP-15 normalises it; at most `MAX_NAME_BYTES` in UTF-8. Raises `InvalidName`."""
     # Before it is looked at: the library takes milliseconds for each letter.
     if len(name.encode()) > MAX_NAME_BYTES:
         raise InvalidName(f"is longer than {MAX_NAME_BYTES} bytes")
@@ -54,7 +54,7 @@ def normalized(name: str) -> str:
 
 
 def resolve(chain: Chain, names: Sequence[str], gateways: Collection[str] = ()) -> list[str | NotAnswered]:
-    """The address (EIP-55) of each normalised name, its coin type 60, or why it has none; in order.
+    """Return the address (EIP-55) of each normalised name, its coin type 60, or why it has none; in order.
 
     `gateways` are the origins that resolvers may refer to. All names are asked for side by side, so that few exchanges
     do for many. Raises `NodeUnavailable`.
@@ -88,7 +88,10 @@ class _Ens(ENS):
     def _prepare_resolve_call(
         self, name: str, fn_name: str, args: Sequence[Any] = (), contract: Any = None
     ) -> tuple[HexBytes, HexStr]:
-        """Of a name that is normalised. The library does so three times more, and takes long for each letter."""
+        """Encode the call for a name that is already normalised.
+
+        The library would normalise it three more times, and takes long for each letter.
+        """
         labels = [label.encode() for label in name.split(".")]
         node = bytes(32)
         for label in reversed(labels):
@@ -109,7 +112,7 @@ class _Nodes(BaseProvider):
         self._rpc, self._gateways, self._ends = rpc, gateways, ends
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Raises `NodeUnavailable`, `NotAnswered`."""
+        """Send the library's request to the chain's nodes. Raises `NodeUnavailable`, `NotAnswered`."""
         try:
             return {"jsonrpc": "2.0", "id": 0, "result": self._result(method, params)}
         except Reverted as reverted:

@@ -58,5 +58,5 @@ _REFUSALS = frozenset(
 
 
 def answer_label(code: str) -> str:
-    """The code of a refusal, which an attester may choose as it likes."""
+    """Return a refusal's code as a label, or "other" for a code that isn't known: an attester may choose any."""
     return code if code in _REFUSALS else "other"

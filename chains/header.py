@@ -41,7 +41,7 @@ class Header:
     _encoded: bytes = field(repr=False)
 
     def encode(self) -> bytes:
-        """The header's RLP, whose keccak-256 is the block hash."""
+        """Return the header's RLP, whose keccak-256 is the block hash."""
         return self._encoded
 
     @cached_property
@@ -50,7 +50,7 @@ class Header:
 
     @property
     def is_ethereums(self) -> bool:
-        """Whether all fields are known to be Ethereum's, and not only the shared ones."""
+        """Return whether all fields are known to be Ethereum's, and not only the shared ones."""
         return len(self.fields) > SHARED_FIELDS
 
     @property
@@ -75,10 +75,12 @@ class Header:
 
     @staticmethod
     def from_rpc(block: Mapping[str, Any]) -> "Header":
-        """The header of a block as nodes send it, if its layout is known: Ethereum's, or that of another chain.
+        """Return the header of a block as nodes send it.
 
-        Raises `InvalidHeader`, also where it has another hash than the node tells. Whether that is the right one is for
-        others to say.
+        Its layout must be known: Ethereum's, or that of another chain.
+
+        Raises `InvalidHeader`, also where the header has another hash than the node tells. It doesn't check whether
+        that hash is the right one.
         """
         other = next((forms for name, forms in _OTHER_LAYOUTS.items() if name in block), None)
         values: list[bytes | int] = []
@@ -98,12 +100,12 @@ class Header:
         return header.with_shared_fields() if other else header
 
     def with_shared_fields(self) -> Self:
-        """The same where what comes after is known to be not Ethereum's, whatever the sizes."""
+        """Return the header with the shared fields only, where what follows them is known not to be Ethereum's."""
         return replace(self, fields=self.fields[:SHARED_FIELDS])
 
 
 def verify(encoded: bytes, expected_hash: bytes) -> Header:
-    """The header whose hash is `expected_hash`, or `InvalidHeader`."""
+    """Return the header whose hash is `expected_hash`. Raises `InvalidHeader`."""
     if keccak(encoded) != expected_hash:
         raise InvalidHeader("The header's hash is not the block's hash.")
     return Header.decode(encoded)
@@ -125,7 +127,7 @@ class Beginning:
 
 
 def read_beginning(encoded: bytes) -> Beginning:
-    """Raises `InvalidHeader` unless the registry takes `encoded` for a header."""
+    """Read what a header begins with. Raises `InvalidHeader` unless the registry takes `encoded` for a header."""
     # A list of 256 to 65,535 bytes, as the bloom alone makes it.
     if encoded[:1] != b"\xf9" or len(encoded) != 3 + int.from_bytes(encoded[1:3]):
         raise InvalidHeader("The header is no list of a header's length.")
@@ -146,7 +148,7 @@ def read_beginning(encoded: bytes) -> Beginning:
 
 
 def read_fields(encoded: bytes, start: int = 3) -> Iterator[bytes]:
-    """The contents of the fields of a header that begins as it should, from where in its RLP the first one begins.
+    """Yield the contents of a header's fields. `start` is where in its RLP the first one begins.
 
     Raises `InvalidHeader` at one that is no string.
     """
@@ -156,7 +158,7 @@ def read_fields(encoded: bytes, start: int = 3) -> Iterator[bytes]:
 
 
 def _read_string(encoded: bytes, cursor: int) -> tuple[bytes, int]:
-    """The RLP string at the cursor and where the next item begins. Raises `InvalidHeader`."""
+    """Return the RLP string at the cursor and where the next item begins. Raises `InvalidHeader`."""
     prefix = encoded[cursor] if cursor < len(encoded) else 0xFF
     if prefix < 0x80:
         return encoded[cursor : cursor + 1], cursor + 1

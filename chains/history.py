@@ -7,5 +7,5 @@ WINDOW = 8191
 
 
 def slot(number: int, window: int) -> int:
-    """The storage slot of the hash of block `number`, in the states of the next `window` blocks."""
+    """Return the storage slot of the hash of block `number`, in the states of the next `window` blocks."""
     return number % window

@@ -17,7 +17,10 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """What it returns or raises. Any number of threads may wait at once."""
+        """Run the coroutine on the loop's thread. Return or raise what it does.
+
+        Any number of threads may wait at once.
+        """
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def stop(self) -> None:

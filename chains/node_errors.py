@@ -141,7 +141,7 @@ _MAX_CODE = 1 << 31  # Others would be as long as the node likes.
 
 
 def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iterable[str] = ()) -> RpcRefused:
-    """The typed error for a JSON-RPC error. `secrets` must not appear in its words.
+    """Return the typed error for a JSON-RPC error. `secrets` must not appear in its words.
 
     Raises `NodeUnavailable` for what merely means "later".
     """

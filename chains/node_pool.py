@@ -227,7 +227,7 @@ class NodePool:
         *,
         blocks: Sequence[int] | None = None,
     ) -> list[Answer | RpcRefused | NodeUnavailable]:
-        """The answers, each read from its result by `read`, whose `ValueError` sends us to the next node.
+        """Return the answers, each read from its result by `read`, whose `ValueError` sends us to the next node.
 
         A request without a usable answer has the reason in its place: it is no fault of the others. `blocks` holds for
         each request the number of the block whose state it needs.
@@ -247,7 +247,7 @@ class NodePool:
         return merged.divided(answers) if merged else [answers]
 
     def _ask_nodes(self, question: _Question) -> list[Any | RpcRefused | NodeUnavailable]:
-        """The answer to each request, or why no node gave one."""
+        """Return the answer to each request, or why no node gave one."""
         batched, blocks = question.batched, question.blocks
         said = _Said()
         self._fail_fast()
@@ -297,10 +297,12 @@ class NodePool:
         ends: float,
         problems: dict[_Node, NodeUnavailable],
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """What one node makes of the requests, and of those that its results take besides. Refusing one of these is
-        noted in `problems`; the node does not rest for it, but is asked last for the like.
+        """Yield one node's answer to each request, after any further request that a result needs.
 
-        What it does not take as it is asked for is asked for in a plainer form.
+        If the node refuses a further request, that is noted in `problems`, and no answer is yielded. The node does not
+        rest for it, but is asked last for the like.
+
+        A request that the node does not understand is sent again in a plainer form.
         """
         plainer = {
             index: _plainer(request, question.blocks[index] if question.blocks else None)
@@ -333,7 +335,7 @@ class NodePool:
     def _ask(
         self, node: _Node, batched: Mapping[int, Request], least: int, ends: float
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """The results of all requests from one node, in bounded batches; or what is wrong with one of them.
+        """Yield the result of each request from one node, asked in bounded batches; or what is wrong with it.
 
         When it `ends` only the first of them, in the number of `least`, are still asked for. Raises `NodeUnavailable`
         where the node gives no answer at all, or none any more.
@@ -386,7 +388,7 @@ class NodePool:
             node.grow()
 
     def _exchange(self, node: _Node, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
-        """As `_exchange_once`, counted."""
+        """Call `_exchange_once`, and count its outcome and seconds."""
         chain, began = str(self._chain.id), time.monotonic()
         outcome = "answered"
         try:
@@ -439,7 +441,10 @@ class NodePool:
         return results
 
     def _post(self, node: _Node, body: Any, max_bytes: int) -> Any:
-        """Raises `NodeUnavailable`, `_TimedOut`, `_ReplyTooLong`."""
+        """Send a body to the node, and return its reply, read from JSON.
+
+        Raises `NodeUnavailable`, `_TimedOut`, `_ReplyTooLong`.
+        """
         try:
             answer = bounded_http.post(
                 Post(
@@ -515,7 +520,7 @@ class NodePool:
         node.chain_checked_at = self._clock()
 
     def _fail_fast(self) -> None:
-        """Raises `NodeUnavailable` without asking, if every node has just failed: a hung one costs a whole time-out.
+        """Raise `NodeUnavailable` without asking, if every node has just failed: a hung one costs a whole time-out.
 
         A node that answered, if only with nonsense, has not: what is wrong with an answer may be the question's fault.
         """
@@ -530,13 +535,13 @@ class NodePool:
             raise self._why(problems)
 
     def _nodes_in_order(self) -> list[_Node]:
-        """The nodes in the order of the configuration, with those that rest at the end."""
+        """Return the nodes in the order of the configuration, with those that rest at the end."""
         now = self._clock()
         with self._lock:
             return sorted(self._nodes, key=lambda node: max(node.rests_until - now, 0))
 
     def _turns(self, batched: Sequence[Request], blocks: Sequence[int] | None) -> list[tuple[_Node, list[int]]]:
-        """Which node to ask for which requests, in this order, until they are answered."""
+        """Return which node to ask for which requests, in this order, until they are answered."""
         nodes = self._nodes_in_order()
         known = list(zip((method for method, _ in batched), blocks or [_NO_STATE] * len(batched), strict=True))
         with self._lock:
@@ -656,8 +661,10 @@ def _is_not_understood(answer: Any) -> bool:
 
 
 def _plainer(request: Request, block: int | None) -> Request:
-    """The request in a form that every node takes: a proof by its block's number instead of its hash (EIP-1898), and
-    what is asked of the pending block of the latest one, to which it may be added. Others are as plain as they can be.
+    """Return the request in a form that every node takes.
+
+    A proof names its block by number instead of hash (EIP-1898), where the number is known. What is asked of the
+    pending block is asked of the latest one. Other requests stay as they are.
     """
     method, params = request
     if method == "eth_getProof" and block is not None:
@@ -668,20 +675,20 @@ def _plainer(request: Request, block: int | None) -> Request:
 
 
 def _weight(request: Request) -> float:
-    """How much of `BATCH_SIZE` it takes."""
+    """Return how much of `BATCH_SIZE` the request takes."""
     method, params = request
     return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1
 
 
 def _first(waiting: Sequence[int], batched: Mapping[int, Request], size: float) -> list[int]:
-    """The first of those that wait: one at least, and otherwise not more than this weight."""
+    """Return the first of the waiting requests: at least one, and otherwise no more than `size` in weight."""
     weights = itertools.accumulate(_weight(batched[index]) for index in waiting)
     count = sum(1 for _ in itertools.takewhile(lambda weight: weight <= size, weights))
     return list(waiting[: max(1, count)])
 
 
 def _most_bytes(request: Request) -> int:
-    """How long the reply to it may be."""
+    """Return the maximum size of the reply to a request, in bytes."""
     method, params = request
     if method == "eth_getProof":
         return _PROOF_BYTES * (2 + len(params[1]))
@@ -700,7 +707,7 @@ def _read(
 
 
 def _result(node: _Node, method: str, reply: dict[str, Any] | None) -> Any | RpcRefused | NodeUnavailable:
-    """The result in a reply, a refusal, or what is wrong with it."""
+    """Return the result in a reply, a refusal, or what is wrong with the reply."""
     if reply is None:
         return InvalidReply(f"{node.host} left requests without a reply")
     error = reply.get("error")

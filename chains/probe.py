@@ -27,7 +27,10 @@ class Abilities:
 
 
 def probe(rpc: RpcClient) -> Abilities:
-    """Raises `NodeUnavailable`, and `RpcRefused` where not even the latest block is told."""
+    """Find out what the chain's nodes can do.
+
+    Raises `NodeUnavailable`, and `RpcRefused` where not even the latest block is told.
+    """
     head = rpc.head()
     try:
         finalized = rpc.header("finalized")
@@ -44,7 +47,7 @@ def probe(rpc: RpcClient) -> Abilities:
 
 
 def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
-    """The oldest of a few blocks (`DEPTHS` below the head, and the first) down to which all states can be proven.
+    """Return the oldest of a few blocks (`DEPTHS` below the head, and the first) down to which every state is provable.
 
     Older blocks up to the next depth may be provable too. None where not even the head is. A node that does not answer
     in time does not prove.
@@ -84,7 +87,7 @@ def _knows_pending(rpc: RpcClient) -> bool:
 
 
 def keeps_hashes(rpc: RpcClient, head: Header) -> bool:
-    """Whether the chain's state knows its head's parent by the history contract. Raises `NodeUnavailable`."""
+    """Return whether the history contract holds the hash of the head's parent. Raises `NodeUnavailable`."""
     try:
         slot = history.slot(head.number - 1, rpc.chain.history_window)
         kept = rpc.storage(history.CONTRACT, slot, head.number)

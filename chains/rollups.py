@@ -40,7 +40,7 @@ class DataCost:
 
 
 def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
-    """The data cost of this many bytes of calldata and this much gas, in one transaction or as many as it takes.
+    """Return the data cost of `size` bytes of calldata and this much gas, in one transaction or as many as it takes.
 
     Zero on a chain that is not a rollup. Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -54,7 +54,7 @@ def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
 
 
 def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
-    """What `size` bytes of data are expected to cost, if `most` cost so much at the most."""
+    """Return the expected cost of `size` bytes of data. `cost` is the upper bound for `most` bytes."""
     part = size / most / _MARGIN if most else 0.0
     return DataCost(int(cost.gas * part), int(cost.wei * part))
 

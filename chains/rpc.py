@@ -164,11 +164,11 @@ class RpcClient:
         return f"RpcClient({self.chain.name!r}, {', '.join(self.chain.hosts)})"
 
     def call(self, method: str, *params: Any) -> Any:
-        """The `result` of one request, as JSON has it."""
+        """Return the `result` of one request, as JSON has it."""
         return self._nodes.one((method, list(params)), lambda result: result)
 
     def batch(self, batched: Sequence[Request]) -> list[Any | RpcRefused]:
-        """The results in the order of the requests. A refused request has its refusal as result."""
+        """Return the results in the order of the requests. A refused request has its refusal as result."""
         answers = self._nodes.many(batched, lambda _, result: result)
         if lacking := next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None):
             raise lacking
@@ -181,7 +181,7 @@ class RpcClient:
     # Blocks
 
     def head(self) -> Header:
-        """The latest block's header."""
+        """Return the latest block's header."""
         header = self.header("latest")
         if header is None:
             raise InvalidReply(f"{self.chain.label} has no latest block.")
@@ -192,16 +192,16 @@ class RpcClient:
         return self._nodes.one(_header_request(block), lambda result: _read_header(result, block))
 
     def headers(self, numbers: Sequence[int]) -> list[Header | None]:
-        """As `header`, for several blocks, in order."""
+        """Return what `header` does, for several blocks, in order."""
         batched = [_header_request(number) for number in numbers]
         return self._each(batched, lambda index, result: _read_header(result, numbers[index]))
 
     def known_header(self, number: int) -> Header:
-        """As `header`, of a block below the head, which every node has. Raises `InvalidReply` where one hasn't."""
+        """Return the header of a block below the head, which every node has. Raises `InvalidReply` where one hasn't."""
         return self._must_have(number, self.header(number))
 
     def known_headers(self, numbers: Sequence[int]) -> list[Header]:
-        """As `known_header`, for several blocks, in order."""
+        """Return what `known_header` does, for several blocks, in order."""
         return [self._must_have(*found) for found in zip(numbers, self.headers(numbers), strict=True)]
 
     def _must_have(self, number: int, header: Header | None) -> Header:
@@ -240,7 +240,7 @@ class RpcClient:
             self.slots_at_once = min(_MOST_SLOTS, 2 * self.slots_at_once)
 
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
-        """The logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
+        """Return the logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
 
         `topics` are those that a log must begin with; None stands for any, and several for one of them. Nodes refuse
         ranges that they find too long.
@@ -268,13 +268,13 @@ class RpcClient:
         return not self._nodes.asked_plainly.isdisjoint({"eth_call", "eth_estimateGas"})
 
     def eth_call(self, to: str, data: bytes, block: BlockIdentifier = "latest") -> bytes:
-        """What the call returns. Raises `Reverted`."""
+        """Return what the call returns. Raises `Reverted`."""
         return self._nodes.one(("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]), read_data)
 
     def eth_calls(
         self, calls: Sequence[tuple[str, bytes]], block: BlockIdentifier = "latest"
     ) -> list[bytes | Reverted]:
-        """What each (to, data) returns, in order. A reverted call has its revert as result."""
+        """Return what each (to, data) returns, in order. A reverted call has its revert as result."""
         batched: list[Request] = [
             ("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]) for to, data in calls
         ]
@@ -293,11 +293,11 @@ class RpcClient:
         return self._nodes.one(("eth_getBalance", [address, _block(block)]), read_quantity)
 
     def storage(self, address: str, slot: int, block: BlockIdentifier = "latest") -> int:
-        """The slot's value."""
+        """Return the slot's value."""
         return self.storages([(address, slot, block)])[0]
 
     def storages(self, wanted: Sequence[tuple[str, int, BlockIdentifier]]) -> list[int]:
-        """As `storage`, for several slots, in order."""
+        """Return the values of several slots, in order."""
         batched = [("eth_getStorageAt", [address, _word(slot), _block(block)]) for address, slot, block in wanted]
         return self._each(batched, lambda _, result: _read_word(result))
 
@@ -325,7 +325,10 @@ class RpcClient:
         return max(self.chain.min_priority_fee, _LEAST_PRIORITY_FEE if told is None else told)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
-        """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""
+        """Return the gas that the node estimates. Raises `Reverted`, `InsufficientFunds`.
+
+        `to=None` creates a contract.
+        """
         transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
         return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), _read_gas)
 
@@ -360,7 +363,7 @@ class RpcClient:
         return self.receipts([tx_hash])[0]
 
     def receipts(self, tx_hashes: Sequence[bytes]) -> list[Receipt | None]:
-        """As `receipt`, for several transactions, in order."""
+        """Return what `receipt` does, for several transactions, in order."""
 
         def read(index: int, result: Any) -> Receipt | None:
             if result is None:
@@ -373,7 +376,7 @@ class RpcClient:
         return self._each([("eth_getTransactionReceipt", [hex_data(tx_hash)]) for tx_hash in tx_hashes], read)
 
     def _each(self, batched: Sequence[Request], read: Callable[[int, Any], Answer | Further[Answer]]) -> list[Answer]:
-        """The answers to all of the requests, in order. Raises what the first is lacking for."""
+        """Return the answers to all of the requests, in order. Raises the first error among them."""
         answers: list[Answer] = []
         for answer in self._nodes.many(batched, read):
             if isinstance(answer, ChainError):
@@ -506,12 +509,15 @@ def _read_nonce(result: Any) -> int:
 
 
 def _read_base_fee(result: Any) -> int:
-    """The base fee of the oldest block that was asked about. The last entry is about the block after the newest."""
+    """Read the base fee of the oldest block that was asked about.
+
+    The last entry is about the block after the newest.
+    """
     return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 
 def _read_priority_fee(result: Any) -> int | None:
-    """The median of blocks that aren't empty; None where all are."""
+    """Read the median priority fee of blocks that aren't empty; None where all are."""
     history = read_object(result)
     empty = {place for place, ratio in enumerate(read_list(history.get("gasUsedRatio", []))) if ratio == 0}
     rewards = [read_list(row) for row in read_list(history.get("reward"))]

@@ -173,7 +173,7 @@ def together(
     a: Callable[[], A], b: Callable[[], B], c: Callable[[], C], d: Callable[[], D], /
 ) -> tuple[A, B, C, D]: ...
 def together(*tasks: Callable[[], Any]) -> tuple[Any, ...]:
-    """As `each`, for tasks of several kinds."""
+    """Run tasks of several kinds as `each` does."""
     return tuple(each(tasks))
 
 
@@ -188,12 +188,12 @@ def share_exchange(key: Hashable, item: Item, handle: Callable[[Sequence[Item]],
 
 
 def share_work(key: Hashable, item: Item, handle: Callable[[Sequence[Item]], Sequence[Outcome[Result]]]) -> Result:
-    """As `share_exchange`, for what is a task itself, whose questions go out with those of others."""
+    """Have an item handled as `share_exchange` does, if handling it is a task whose questions go out with others'."""
     if _here.side is None:
         return _result(handle([item])[0])
     return _result(_here.side.share(key, item, handle, is_exchange=False))
 
 
 def ask_once(key: Hashable, ask: Callable[[], Result]) -> Result:
-    """The answer to a question that several tasks may have at the same moment: one of them asks."""
+    """Return the answer to a question that several tasks may have at the same moment: one of them asks."""
     return share_work(key, ask, lambda asking: [asking[0]()] * len(asking))

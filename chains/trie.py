@@ -54,7 +54,7 @@ NO_ACCOUNT = Account(exists=False, nonce=0, balance=0, storage_root=EMPTY_TRIE_R
 
 
 def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[bytes]) -> Account:
-    """The account at `address` (20 bytes, or hex) below `state_root`, by its proof's nodes, root first.
+    """Return the account at `address` (20 bytes, or hex) below `state_root`, by its proof's nodes, root first.
 
     Raises `InvalidProof`.
     """
@@ -89,7 +89,7 @@ def _read_account(value: bytes) -> Account:
 
 
 def verify_slot(storage_root: bytes, slot: int, nodes: Sequence[bytes]) -> int:
-    """The value of a storage slot below `storage_root`, zero if the proof shows that it is empty.
+    """Return the value of a storage slot below `storage_root`, zero if the proof shows that it is empty.
 
     Raises `InvalidProof`.
     """
@@ -107,7 +107,7 @@ def _read_slot(value: bytes) -> int:
 
 
 def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[bytes], Value]) -> Value | None:
-    """The value at a hashed key, or None where the nodes prove that there is none.
+    """Return the value at a hashed key, or None where the nodes prove that there is none.
 
     Where another key's leaf shows that, its value is read too, as the registry does.
     """
@@ -159,7 +159,7 @@ def _child(child: Item, remaining: Iterator[bytes]) -> Sequence[Item]:
 
 
 def _referenced(reference: bytes, remaining: Iterator[bytes], *, is_root: bool = False) -> Sequence[Item]:
-    """The next node of the proof, which must be the one whose hash is `reference`."""
+    """Return the next node of the proof, which must be the one whose hash is `reference`."""
     encoded = next(remaining, None)
     if encoded is None:
         raise InvalidProof("The proof ends before its key does.")
@@ -182,7 +182,7 @@ def _read_node(node: Item) -> Sequence[Item]:
 
 
 def _read_path(encoded: Item) -> tuple[str, bool]:
-    """A hex-prefix encoded path (Yellow Paper, appendix C): its nibbles, and whether it ends in a leaf."""
+    """Read a hex-prefix encoded path (Yellow Paper, appendix C): its nibbles, and whether it ends in a leaf."""
     digits = encoded.hex() if isinstance(encoded, bytes) else ""
     if digits[:1] in {"0", "2"} and digits[1:2] == "0":
         return digits[2:], digits[0] == "2"

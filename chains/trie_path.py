@@ -32,7 +32,7 @@ class TriePath:
 
 
 def path_of(key: bytes, nodes: Sequence[bytes]) -> TriePath:
-    """The way to an address or a slot (32 bytes), by the nodes of its proof, which was verified."""
+    """Return the way to an address or a slot (32 bytes), by the nodes of its proof, which was verified."""
     digits = keccak(key).hex()
     by_hash = {keccak(node): node for node in nodes}
     branches: list[tuple[int, int]] = []
@@ -53,12 +53,12 @@ def path_of(key: bytes, nodes: Sequence[bytes]) -> TriePath:
 
 
 def _read(reference: Item, by_hash: dict[bytes, bytes]) -> Item:
-    """The node; empty bytes where there is none. One of less than 32 bytes stands in its parent itself."""
+    """Return the node; empty bytes where there is none. A node of less than 32 bytes stands in its parent itself."""
     return decode_rlp(by_hash[reference]) if isinstance(reference, bytes) and reference else reference
 
 
 def _nibbles(encoded: Item) -> tuple[str, bool]:
-    """Of a hex-prefix encoded path (Yellow Paper, appendix C), and whether it ends in a leaf."""
+    """Return the nibbles of a hex-prefix encoded path (Yellow Paper, appendix C), and whether it ends in a leaf."""
     digits = encoded.hex() if isinstance(encoded, bytes) else ""
     flag = int(digits[0], 16)
     return digits[1 if flag & 1 else 2 :], flag > 1

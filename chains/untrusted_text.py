@@ -40,8 +40,10 @@ def plain(words: object, secrets: Iterable[str] = ()) -> str:
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:
-    """The text without what it has in common with a secret: `_PART_CHARS` letters and digits in a row, in any case and
-    with anything else between them; or all of a shorter secret, as a word.
+    """Redact what the text has in common with a secret.
+
+    That is `_PART_CHARS` letters and digits in a row, in any case and with anything else between them; or all of a
+    shorter secret, as a word.
     """
     places = [place for place, letter in enumerate(text) if letter.isalnum()]
     letters = "".join(_lower(text[place]) for place in places)
@@ -67,7 +69,7 @@ def _lower(letter: str) -> str:
 
 
 def secrets_of(url: str) -> list[str]:
-    """The parts of a URL that may be a provider's key, as they stand there and decoded, longest first."""
+    """Return the parts of a URL that may be a provider's key, as they stand there and decoded, longest first."""
     parts = urlsplit(url)
     login = [parts.username or "", parts.password or ""]
     values = [one.rpartition("=")[2] for one in parts.query.split("&")]

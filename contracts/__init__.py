@@ -29,7 +29,7 @@ class Artifact:
     immutables: Mapping[str, Sequence[int]]
 
     def deployed(self, **immutables: int) -> bytes:
-        """The code at the address of one that was deployed with these immutables, all of them; addresses as numbers."""
+        """Return the code at the address of a contract deployed with all these immutables; addresses as numbers."""
         code = bytearray(self.runtime)
         for name, places in self.immutables.items():
             for place in places:
@@ -39,7 +39,7 @@ class Artifact:
 
 @cache
 def load_artifact(name: str) -> Artifact:
-    """The artifact of a contract by its name: `FactsRegistry`; `test/...` for those that only tests deploy.
+    """Return the artifact of a contract by its name: `FactsRegistry`; `test/...` for those that only tests deploy.
 
     Raises FileNotFoundError where there is no such contract.
     """

@@ -69,7 +69,7 @@ def build() -> dict[Path, str]:
 
 
 def code_of(output: dict[str, Any], source: str, name: str) -> dict[str, Any]:
-    """What an artifact has of a contract's code, from what the compiler answers if it is asked for CODE and trees."""
+    """Return an artifact's part about the code, from the compiler's output. The request must select CODE and trees."""
     names = dict(each for tree in output["sources"].values() for each in _immutables(tree.get("ast")))
     code = output["contracts"][source][name]["evm"]
     return {
@@ -94,12 +94,12 @@ def _immutables(node: Any) -> Iterator[tuple[str, str]]:
 
 
 def stored() -> dict[Path, str]:
-    """The text of each committed artifact by its path below `artifacts/`."""
+    """Return the text of each committed artifact by its path below `artifacts/`."""
     return {path.relative_to(ARTIFACTS_DIR): path.read_text() for path in sorted(ARTIFACTS_DIR.rglob("*.json"))}
 
 
 def read_sources(*folders: str) -> dict[str, str]:
-    """The text of each source in these folders, by its path below `contracts/`."""
+    """Return the text of each source in these folders, by its path below `contracts/`."""
     return {
         path.relative_to(CONTRACTS_DIR).as_posix(): path.read_text()
         for folder in folders
@@ -108,7 +108,7 @@ def read_sources(*folders: str) -> dict[str, str]:
 
 
 def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[str, Any]:
-    """What the compiler answers of these sources, with our settings: the outputs selected, and errors and warnings.
+    """Return the compiler's output for these sources, with our settings: what is selected, and errors and warnings.
 
     Raises BuildError where the compiler is missing or gives no answer.
     """
@@ -147,7 +147,7 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
 
 
 def main() -> int:
-    """Returns the exit code: 1 with a sentence when compiling failed or, with --check, when artifacts differ."""
+    """Return the exit code: 1 with a sentence when compiling failed or, with --check, when artifacts differ."""
     parser = argparse.ArgumentParser(prog="python -m contracts.build", description="Compile the contracts.")
     parser.add_argument("--check", action="store_true", help="write nothing, fail when the artifacts are out of date")
     check = parser.parse_args().check

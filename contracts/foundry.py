@@ -57,7 +57,7 @@ def write_project(folder: Path, sources: Mapping[str, str]) -> dict[str, Any]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a tool runs in: it finds our `forge`, and leaves its own files in the project's folder."""
+    """Return the environment of a tool: it finds our `forge`, and leaves its own files in the project's folder."""
     return {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HOME": str(folder), "TMPDIR": str(folder)}
 
 

@@ -36,5 +36,5 @@ _BAD_VERSIONS = (
 
 
 def why_bad(code: bytes) -> str | None:
-    """Why a contract with this code must not be believed, a clause; None where nothing is known against it."""
+    """Return why a contract with this code must not be believed, a clause; None where nothing is known against it."""
     return next((version.why for version in _BAD_VERSIONS if version.is_of(code)), None)

@@ -39,7 +39,7 @@ EXPLAINED: dict[str, str] = {
 
 
 def findings() -> Iterator[Finding]:
-    """What slither finds with all of its detectors."""
+    """Yield what slither finds with all of its detectors."""
     with tempfile.TemporaryDirectory() as folder:
         compiler = _compiler(Path(folder))
         request = SolcStandardJson()
@@ -63,7 +63,7 @@ def _request() -> dict[str, Any]:
 
 
 def _compiler(folder: Path) -> Path:
-    """A program that answers as solc does: its version, and standard JSON."""
+    """Write a program that answers as solc does: its version, and standard JSON."""
     # Files, not pipes, as in `contracts.build`. solc-js may say what it supports before the JSON begins.
     script = folder / "solc"
     script.write_text(
@@ -78,7 +78,7 @@ def _compiler(folder: Path) -> Path:
 
 
 def main() -> int:
-    """Returns the exit code: 1 where a finding isn't explained, or an explanation has lost its findings."""
+    """Return the exit code: 1 where a finding isn't explained, or an explanation has lost its findings."""
     found = list(findings())
     if not found:
         sys.stderr.write("Slither finds nothing at all, not even assembly: something is wrong with it.\n")

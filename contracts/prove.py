@@ -55,7 +55,7 @@ class Outcome:
 
 
 def main() -> int:
-    """Returns the exit code: 1, with what halmos said, where a property isn't proven or a fault isn't noticed."""
+    """Return the exit code: 1, with what halmos said, where a property isn't proven or a fault isn't noticed."""
     parser = argparse.ArgumentParser(prog="python -m contracts.prove", description="Prove properties of the contracts.")
     parser.add_argument("--only", default="", help="properties whose name has a match of this regular expression")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time (%(default)s)")
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def _prove_all(folder: Path, only: re.Pattern[str], jobs: int) -> bool:
-    """Prints a line for each property and each fault. Returns whether all are as they must be."""
+    """Print a line for each property and each fault. Return whether all are as they must be."""
     sources = read_sources("src", "test", "proofs")
     genuine = folder / "genuine"
     output = write_project(genuine, _needed(sources, *(path for path in sources if path.startswith("proofs/"))))
@@ -126,7 +126,7 @@ def refute(folder: Path, sources: Mapping[str, str], check: str) -> Outcome:
 
 
 def _print(outcome: Outcome, verdict: str, what: str) -> None:
-    """A line, and the end of what halmos said where the verdict is in capitals."""
+    """Print a line, and the end of what halmos said where the verdict is in capitals."""
     line = f"{verdict:<11} {outcome.seconds:6.1f} s {outcome.paths:6} paths  {what}\n"
     sys.stdout.write(line + outcome.said[-SAID:] if verdict.isupper() else line)
     sys.stdout.flush()
@@ -139,7 +139,7 @@ def _with_fault(sources: dict[str, str], fault: Fault) -> dict[str, str]:
 
 
 def _needed(sources: Mapping[str, str], *paths: str) -> dict[str, str]:
-    """These sources and what they import. They compile in a fraction of the time of everything."""
+    """Return these sources and what they import. They compile in a fraction of the time of everything."""
     needed = list(paths)
     for path in needed:
         for name in re.findall(r'^import .* from "(.*)";', sources[path], re.MULTILINE):

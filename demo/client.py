@@ -55,7 +55,7 @@ def _signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> 
 
 
 def submit(base_url: str, api_key: str, body: dict[str, Any]) -> str:
-    """The `internalId` of the submitted batch."""
+    """Submit a batch, and return its `internalId`."""
     answer = requests.post(f"{base_url}/submit-batch-query", headers={"api-key": api_key}, json=body, timeout=TIMEOUT)
     internal_id: str = _ok(answer).json()["internalId"]
     return internal_id
@@ -80,7 +80,7 @@ def follow(
 
 
 def status(base_url: str, api_key: str, internal_id: str) -> str:
-    """What the API says of the batch. Raises `ClientError` where it was rejected."""
+    """Return what the API says of the batch. Raises `ClientError` where it was rejected."""
     url, params = f"{base_url}/batch-query-status", {"batchQueryId": internal_id}
     answer = _ok(requests.get(url, headers={"api-key": api_key}, params=params, timeout=TIMEOUT)).json()
     if answer["queryStatus"] == "REJECTED":
@@ -95,7 +95,7 @@ def transactions(base_url: str, internal_id: str) -> set[str]:
 
 
 def account_field(rpc_url: str, registry: str, address: str, block: int, field: int) -> bytes:
-    """The word that the facts registry returns, read as any contract would."""
+    """Return the word that the facts registry returns, read as any contract would."""
     data = f"0x{ACCOUNT_FIELD_SELECTOR}{int(address, 16):064x}{block:064x}{field:064x}"
     return bytes.fromhex(rpc(rpc_url, "eth_call", {"to": registry, "data": data}, "latest")[2:])
 

@@ -130,7 +130,7 @@ def _submit(cluster: Cluster, keys: Sequence[str], number: int, block: int) -> S
 def _follow(
     cluster: Cluster, batches: Sequence[Submitted], began: float, seconds: float, *, until: int
 ) -> list[Submitted]:
-    """Those that are DONE, as soon as so many are. Raises `ClientError` after so many seconds."""
+    """Wait until `until` batches are DONE, and return those that are. Raises `ClientError` after `seconds` seconds."""
     done: list[Submitted] = []
     told = 0.0
     urls = itertools.cycle(cluster.base_urls)
@@ -149,7 +149,7 @@ def _follow(
 
 
 def _sent(chain: DevChain) -> int:
-    """How many transactions the signer has in the chain."""
+    """Return how many transactions the signer has in the chain."""
     return int(chain.rpc("eth_getTransactionCount", balances.SIGNER_ADDRESS, "latest"), 16)
 
 
@@ -182,7 +182,7 @@ def _is_equal(chain: DevChain, registry: str, block: int) -> bool:
 
 
 def _events(chain: DevChain, registry: str, topic: str) -> Counter[str]:
-    """How often each thing was proven."""
+    """Count how often each thing was proven."""
     logs = chain.rpc("eth_getLogs", {"address": registry, "topics": [topic], "fromBlock": "0x0"})
     return Counter(" ".join(log["topics"]) for log in logs)
 

@@ -27,7 +27,7 @@ Demo = Callable[[ExitStack, argparse.Namespace], tuple[bool, Sequence[Installati
 
 
 def parser(program: str, description: str | None, folder: str) -> argparse.ArgumentParser:
-    """The options of each demo; `folder` is where it keeps its state, below the project's."""
+    """Return the options of each demo; `folder` is where it keeps its state, below the project's."""
     options = argparse.ArgumentParser(prog=program, description=description)
     options.add_argument(
         "--once", action="store_true", help="end after the read; exit 0 only if what was read is right"
@@ -86,7 +86,7 @@ def _require_free_port(port: int, setting: str) -> None:
 
 
 def _clear(state: Path) -> None:
-    """A fresh chain needs a fresh database. Only a folder that a demo made is emptied, and none that one is using."""
+    """Empty the folder: a fresh chain needs a fresh database. It must be made by a demo, and in use by none."""
     mark = state / ".made-by-demo"
     if state.exists() and any(state.iterdir()) and not mark.exists():
         raise DemoError(f"{state} was not made by a demo; it is left as it is.")

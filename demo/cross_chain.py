@@ -51,7 +51,7 @@ class Attester(Installation):
         self.start("attester", *MANAGE, "run_attester", "--bind", "127.0.0.1:0")
 
     def url(self) -> str:
-        """Where it listens; waits until it does."""
+        """Wait until it listens, and return where."""
         self.wait_until(lambda: bool(self._listens()))
         return self._listens()[0]
 

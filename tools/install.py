@@ -112,7 +112,10 @@ def _works(python: Path) -> bool:
 
 
 def _make_tools() -> None:
-    """The environment for uv. It has a pip of its own only if the Python that runs this has none: it takes seconds."""
+    """Make the environment for uv.
+
+    It has a pip of its own only if the Python that runs this has none: installing one takes seconds.
+    """
     is_there = _works(TOOLS / "bin" / "python")
     if is_there and (_has_pip() or (TOOLS / "bin" / "pip").exists()):
         return
@@ -124,7 +127,7 @@ def _make_tools() -> None:
 
 
 def _has_pip() -> bool:
-    """Whether the Python that runs this has a pip that can install for another one."""
+    """Return whether the Python that runs this has a pip that can install for another one."""
     try:
         version = importlib.metadata.version("pip")
     except importlib.metadata.PackageNotFoundError:
@@ -160,20 +163,20 @@ def _by_pip(python: Path, requirements: Path, said: IO[str]) -> None:
 
 
 def _pip(python: Path) -> list[str | Path]:
-    """As a command for the environment of this Python."""
+    """Return the pip command for the environment of this Python."""
     runs_it = sys.executable if _has_pip() else TOOLS / "bin" / "python"
     return [runs_it, "-m", "pip", "--disable-pip-version-check", "--python", python]
 
 
 def _pip_settings() -> str:
-    """What pip is told by its files and the environment, as `pip config list` prints it."""
+    """Return what pip is told by its files and the environment, as `pip config list` prints it."""
     return subprocess.run(
         [*_pip(TOOLS / "bin" / "python"), "config", "list"], check=True, capture_output=True, text=True
     ).stdout
 
 
 def uv_settings(pip_settings: str) -> dict[str, str]:
-    """The environment variables that tell uv the same, without those that it has been told already."""
+    """Return the environment variables that tell uv the same, without those that are set already."""
     told: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
     for line in pip_settings.splitlines():
         key, _, value = line.partition("=")

@@ -293,7 +293,7 @@ def _malformed_requests(port: int, log: Path, seed: int) -> Iterator[Seen]:
 
 
 def _memory(pid: int) -> int:
-    """Of gunicorn's processes, in bytes."""
+    """Return the memory of gunicorn's child processes, in bytes."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     fields = [Path(f"/proc/{child}/status").read_text().partition("VmRSS:")[2].split()[0] for child in children]
     return sum(map(int, fields)) * 1024

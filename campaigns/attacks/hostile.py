@@ -44,7 +44,7 @@ class Operation:
         return f"{self.method} {self.path}"
 
     def is_at(self, path: bytes) -> bool:
-        """Whether it is what such a path asks for."""
+        """Return whether the operation is what such a path asks for."""
         of_type = {name: "[0-9]+" if kind == "integer" else "[^/]+" for _, name, kind in self.parameters}
         parts = re.split(r"\{(\w+)\}", self.path)
         pattern = "".join(of_type[part] if at % 2 else re.escape(part) for at, part in enumerate(parts))
@@ -91,7 +91,7 @@ class Request:
     """Else something is wrong with it before anybody knows what it asks for."""
 
     def fault(self, answer: Answer | None) -> str:
-        """What is wrong with the answer, None if there was none; empty if nothing is."""
+        """Return what is wrong with the answer; empty if nothing is. An `answer` of None stands for no answer."""
         if answer is None:
             return "no answer" if self.is_http else ""
         if answer.status in _NEVER or answer.status >= 600:

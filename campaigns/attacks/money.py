@@ -181,7 +181,7 @@ def _accounts(addresses: list[str]) -> dict[str, Any]:
 
 
 def _settle(service: Target, batches: list[str], *, seconds: float) -> int:
-    """How many are DONE, as soon as all are, or after so many seconds."""
+    """Wait until all batches are DONE, or for `seconds` seconds. Return how many are DONE."""
     deadline = time.monotonic() + seconds
     while True:
         shown = [
@@ -195,7 +195,7 @@ def _settle(service: Target, batches: list[str], *, seconds: float) -> int:
 
 
 def _until_pending(chain: DevChain, nonce: int) -> int:
-    """How many transactions are pending after this nonce, as soon as one is, or after a minute."""
+    """Wait until a transaction is pending after this nonce, or for a minute. Return how many are."""
     deadline = time.monotonic() + 60
     while _nonce(chain) == nonce and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -203,7 +203,7 @@ def _until_pending(chain: DevChain, nonce: int) -> int:
 
 
 def _gas_of_signer(chain: DevChain, first: int) -> int:
-    """What its transactions have used since this block."""
+    """Return the gas that the signer's transactions have used since block `first`."""
     gas = 0
     for number in range(first, chain.head() + 1):
         for tx in chain.rpc("eth_getBlockByNumber", hex(number), True)["transactions"]:

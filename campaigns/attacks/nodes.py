@@ -127,7 +127,10 @@ def _status(attacked: Target, key: str, batch: str) -> str:
 
 
 def _seconds_to_done(attacked: Target, key: str) -> float:
-    """Of a batch about the newest block of the honest chain, which nobody has proven yet."""
+    """Submit a batch about the newest block of the honest chain. Return the seconds until it is DONE.
+
+    Nobody has proven that block yet. It waits no longer than `_DONE_SECONDS`.
+    """
     began = time.monotonic()
     batch = submit(attacked.url, key, _body(CHAIN_ID, attacked.chain.head()))
     while _status(attacked, key, batch) != "DONE":

@@ -200,7 +200,7 @@ def _seen(how: str, tally: Tally, seconds: float, seed: int) -> Seen:
 
 
 def _from_description(attacked: Target, known: Known, seed: int, count: int) -> Generator[Seen, None, int]:
-    """How many there were."""
+    """Yield what schemathesis finds by the API's description. Return how many requests there were."""
     if not _SCHEMATHESIS.exists():
         yield Seen("schemathesis", "is there", "make .venv-attack/ready installs it", kept=False)
         return 0
@@ -248,7 +248,7 @@ def _round(attacked: Target, key: str, folder: Path, seed: int, *, is_first: boo
 
 
 def _said(output: str) -> str:
-    """Of what it prints, what is wrong."""
+    """Return the part of schemathesis's output that says what is wrong."""
     begins = re.search(r"^=+ (ERRORS|FAILURES) =+$", output, re.MULTILINE)
     return output[begins.start() :].partition("= SUMMARY =")[0][:4000] if begins else output[-1000:]
 

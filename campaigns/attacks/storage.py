@@ -180,7 +180,7 @@ class _Attacked:
         return float("inf")
 
     def _faults(self) -> list[str]:
-        """What is wrong with the rows, and with what was broadcast."""
+        """Return what is wrong with the rows, and with what was broadcast."""
         with closing(sqlite3.connect(self._database)) as database:
 
             def ask(sql: str) -> list[Any]:
@@ -218,7 +218,7 @@ def _timed(do: Callable[[], requests.Response]) -> tuple[requests.Response, floa
 
 
 def _is_refused(answer: requests.Response) -> bool:
-    """As a program can understand."""
+    """Return whether the answer is a refusal that a program can understand."""
     is_json = answer.headers["Content-Type"].startswith("application/json")
     return answer.status_code == 503 and "Retry-After" in answer.headers and is_json
 

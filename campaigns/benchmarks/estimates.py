@@ -65,7 +65,7 @@ def of_proof(lab: Lab, case: Case) -> Result:
 
 
 def estimated(case: Case) -> Likely:
-    """What acceptance would say, before it has seen more than a few of the proofs."""
+    """Return what acceptance would say, before it has seen more than a few of the proofs."""
     header = Header.decode(case.header)
     wanted: list[Fact] = []
     for account in case.accounts:

@@ -107,7 +107,7 @@ class Lab:
         )
 
     def read(self, case: Case, name: str, function: str, *arguments: object, peers: str = "") -> Result:
-        """What a contract spends on reading a fact, its call not included."""
+        """Measure what a contract spends on reading a fact, its call not included."""
         chain, source = self._chains[1]
         registry = self._registry(chain, source, case)
         assert isinstance(case.calldata, bytes)
@@ -306,7 +306,7 @@ class Block:
 
 
 def prague_header(number: int, state_root: bytes, parent_hash: bytes, chance: random.Random) -> bytes:
-    """Of the size that mainnet's have: 649 bytes."""
+    """Make a header of the size that mainnet's have: 649 bytes."""
     word = chance.randbytes
     fields: list[bytes | int] = [parent_hash, word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
     fields += [60_000_000, 30_000_000, 1_780_000_000, word(24), word(32), bytes(8), 500_000_000, word(32)]

@@ -68,7 +68,7 @@ def _measure() -> None:
 
 
 def _megabytes(size: Callable[[], int], empty: int, change: Callable[[], object]) -> float:
-    """What is taken after the change."""
+    """Make the change. Return how much is taken after it, beyond `empty`, in megabytes."""
     change()
     return (size() - empty) / 1e6
 
@@ -129,7 +129,7 @@ def _execute(sql: str) -> int:
 
 
 def _size_of_sqlite() -> int:
-    """Of the file, with all that was committed."""
+    """Return the size of the file in bytes, with all that was committed."""
     _execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Path(os.environ["STATE_DIR"], "db.sqlite3").stat().st_size
 
@@ -139,7 +139,10 @@ def _free_in_sqlite() -> int:
 
 
 def _size_of_postgresql() -> int:
-    """Of the database, after what autovacuum does: what was deleted is free for what comes next."""
+    """Return the size of the database in bytes, after what autovacuum does.
+
+    What was deleted is then free for what comes next.
+    """
     _execute("VACUUM")
     return _execute("SELECT pg_database_size(current_database())")
 

@@ -140,7 +140,10 @@ class Measured:
         return counts
 
     def statements(self, count: int, accounts: int, first_block: int) -> int | None:
-        """How many SQL statements of PostgreSQL such batches take, which is slower: each is logged. None: not its."""
+        """Prove such batches while PostgreSQL logs each SQL statement, which is slower. Return how many there were.
+
+        None where the database is another one.
+        """
         if self.postgres is None:
             return None
         with psycopg.connect(self.postgres.url(), autocommit=True) as connection:

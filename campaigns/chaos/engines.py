@@ -58,12 +58,12 @@ class Installed:
         return take_api_key(self.base_url, address, private_key, CHAIN_ID)
 
     def codes(self) -> list[str]:
-        """Of what `/healthz` says is wrong, or worth a notice."""
+        """Return the codes of what `/healthz` says is wrong, or worth a notice."""
         health = requests.get(f"{self.base_url}/healthz", timeout=TIMEOUT).json()
         return [*health["codes"]]
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """What the database answers, whichever it is."""
+        """Return what the database answers, whichever it is."""
         if self.postgres:
             with psycopg.connect(self.postgres.url()) as postgres:
                 return postgres.execute(statement).fetchall()

@@ -32,7 +32,7 @@ class Load(threading.Thread):
         self.refused = Counter[str]()
 
     def key_of(self, number: int) -> str:
-        """Of the user who submits this batch, counted from 0."""
+        """Return the key of the user who submits this batch, counted from 0."""
         return self._keys[number % _USERS]
 
     def end(self) -> None:
@@ -56,7 +56,7 @@ class Load(threading.Thread):
 
 
 def judge(target: Installed, load: Load, tried: str, seconds: float) -> Iterator[Seen]:
-    """What is seen when all batches are done, or after so many seconds."""
+    """Yield what is seen when all batches are done, or after `seconds` seconds."""
     began = time.monotonic()
     statuses: dict[str, str] = {}
     codes = ["unknown"]

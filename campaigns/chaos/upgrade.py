@@ -81,7 +81,7 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
 
 
 def _upgrade(units: Units, older: Path, workers: list[str]) -> None:
-    """As docs/operating/upgrading.md says, and back again in the middle."""
+    """Upgrade as docs/operating/upgrading.md says, and go back again in the middle."""
 
     def go_on() -> None:
         time.sleep(_PAUSE_SECONDS)

@@ -123,5 +123,5 @@ def name_of(code: Code) -> str:
 
 
 def digest(value: Any) -> str:
-    """Of any JSON."""
+    """Return the digest of any JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

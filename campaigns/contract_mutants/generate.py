@@ -73,7 +73,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What stays when lines move: function, original, replacement, occurrence. Texts are on one line."""
+        """Return what stays when lines move: function, original, replacement, occurrence. Texts are on one line."""
         return self.function, _one_line(self.original), _one_line(self.replacement), self.occurrence
 
     def apply(self, text: str) -> str:
@@ -263,7 +263,7 @@ class _Member:
         self._replace("condition", node["condition"], "true", "false")
 
     def _revert(self, node: Node) -> None:
-        """Those that are all of an `if` go with its condition."""
+        """Remove a revert, unless it is all of an `if`: the condition's mutants cover that."""
         statement, ancestors = node, list(reversed(self._above))
         while ancestors and ancestors[0].node["nodeType"] in {"Block", "UncheckedBlock"}:
             block = ancestors.pop(0).node
@@ -335,7 +335,7 @@ class _Member:
             self._replace_statement(node, f"{self._source(declared[0])};")
 
     def _exits(self, statement: Node) -> bool:
-        """Whether what follows the statement isn't reached by it."""
+        """Return whether the statement never goes on to what follows it."""
         last = _last(statement)
         called = ((last.get("expression") or {}).get("expression") or {}).get("referencedDeclaration", 0)
         body = self._declarations.get(called, {}).get("body")
@@ -457,7 +457,10 @@ class _Member:
         self._replace("comparison", node, *texts)
 
     def _is_value(self) -> bool:
-        """Whether the node is neither a condition nor part of a greater one, but kept, returned or passed on."""
+        """Return whether the node is kept, returned or passed on.
+
+        It is neither a condition nor part of a greater one.
+        """
         parent, field = self._parent()
         if parent["nodeType"] == "TupleExpression":
             parent, field = self._above[-2]
@@ -601,7 +604,10 @@ class _Member:
             self._shift(arguments[0], is_constant=self._is_yul_constant(arguments[0]))
 
     def _yul_operands(self, node: Node) -> None:
-        """Of a condition each operand alone; of a mask what is masked. What only puts bits together isn't tried."""
+        """Try each operand of a condition alone, and of a mask what is masked.
+
+        What only puts bits together isn't tried.
+        """
         arguments = node["arguments"]
         constant = [self._is_yul_constant(argument) for argument in arguments]
         is_mask = _name(node) == "and" and any(constant)
@@ -614,7 +620,7 @@ class _Member:
                 self._mask_bits(node, argument)
 
     def _yul_decides(self) -> bool:
-        """Whether the node is a condition or an operand of one, or of a value that is one later."""
+        """Return whether the node is a condition or an operand of one, or of a value that is one later."""
         for above, field in reversed(self._above):
             kind = above["nodeType"]
             if kind == "YulFunctionCall" and _name(above) in _YUL_CONNECTIVES | {"iszero"}:
@@ -692,7 +698,7 @@ def _flags(member: Node) -> set[str]:
 
 
 def _last(statement: Node) -> Node:
-    """Of blocks the last statement; an empty block, or anything else, itself."""
+    """Return the last statement of a block, down to the innermost; an empty block, or anything else, itself."""
     statements = statement.get("AST", statement).get("statements")
     return _last(statements[-1]) if statements else statement
 
@@ -703,7 +709,10 @@ def _fails(statement: Node) -> bool:
 
 
 def _passes_on(node: Node, field: str, operand: Node) -> bool:
-    """Whether a bound or a mask in that operand is one in the node too: how far bits are shifted is none."""
+    """Return whether a bound or a mask in that operand is one in the node too.
+
+    How far bits are shifted is none.
+    """
     kind = node["nodeType"]
     if kind == "BinaryOperation":
         return node["operator"] not in {"<<", ">>"} or field == "leftExpression"
@@ -744,7 +753,7 @@ def _callee(node: Node) -> str:
 
 
 def _name(node: Node) -> str:
-    """Of the function that a Yul call calls; empty for anything else."""
+    """Return the name of the function that a Yul call calls; empty for anything else."""
     return str(node["functionName"]["name"]) if node.get("nodeType") == "YulFunctionCall" else ""
 
 

@@ -85,7 +85,7 @@ class Project:
         self._files = [path for each in listed.stdout.decode().split("\0") if each and (path := Path(each))]
 
     def changed(self, code: Code) -> Code:
-        """What of a mutant's code is another one than without the mutation. Libraries have no artifact."""
+        """Return the mutant's code that is other than without the mutation. Libraries have no artifact."""
         return {
             name: each
             for name, each in code.items()
@@ -93,7 +93,10 @@ class Project:
         }
 
     def digest(self) -> str:
-        """Of what decides whether a test passes, beside the code: with another one, verdicts are to be made again."""
+        """Return a digest of what decides whether a test passes, beside the code.
+
+        With another digest, verdicts are to be made again.
+        """
         tests = {
             path.as_posix(): hashlib.sha256((self._root / path).read_bytes()).hexdigest()
             for path in self._files
@@ -129,7 +132,7 @@ class Project:
         return commands
 
     def measure(self, copy: Path, commands: Iterable[Command]) -> None:
-        """How long each takes without a mutation. Raises TrialError where one fails."""
+        """Measure how long each command takes without a mutation. Raises TrialError where one fails."""
         for command in commands:
             began = time.monotonic()
             if (verdict := self._run(copy, command, limit=None)).outcome != SURVIVED:

@@ -156,7 +156,7 @@ USAGE = f"These can be set: {', '.join(BY_NAME).upper()}, SEED, JOBS to numbers;
 
 
 def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
-    """What to do, in how many processes. Raises ValueError."""
+    """Return what to do, and in how many processes. Raises ValueError."""
     numbers = {"seed": 1, "jobs": 2} | {campaign.name: campaign.count for campaign in CAMPAIGNS}
     again: list[Job] = []
     for word in words:

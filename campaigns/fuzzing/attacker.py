@@ -255,7 +255,7 @@ class Attacker:
     # --- Chance -------------------------------------------------------------------------------------------------------
 
     def _wrong(self, fault: Fault) -> bool:
-        """Whether to do this wrong, here."""
+        """Decide whether to do this wrong, here."""
         if self._fault == "anything":
             return self._random() < _SHARE_OF_ANYTHING
         if self._fault != fault or not self._faults_left or self._random() < 0.5:
@@ -306,7 +306,7 @@ class Attacker:
     # --- Nodes --------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Where a stack is empty yet."""
+        """Add the faults that need an empty stack, if they are to be made."""
         if self._wrong("nothing below"):
             if self._random() < 0.5:
                 self._operations.append(bytes([EXTENSION, 1]))
@@ -331,7 +331,7 @@ class Attacker:
         return self._attach(path, node)
 
     def _branch(self, path: str) -> Node:
-        """Of several keys, if there are as many."""
+        """Push a branch of several keys, if there are as many."""
         places = [digit for digit in _DIGITS if self._names.under(path + digit)]
         count = min(self._chance.pick((1, 1, 2, 2, 2, 2, 3, 3, 4, 5)), len(places))
         if self._random() < 0.05:
@@ -455,7 +455,7 @@ class Attacker:
         return self._climb(self._names.keys[self._pick(path)], depth, above)
 
     def _climb(self, key: str, depth: int, above: int) -> Node:
-        """What is at a key's path of `depth` digits, and nodes above it up to the path of `above` digits."""
+        """Push what is at a key's path of `depth` digits, and nodes above it up to the path of `above` digits."""
         node = self._attach(key[:depth], self._end(key[:depth]))
         while depth > above:
             is_branch = node.kind == _AT_BRANCH or self._wrong("extension over anything")
@@ -590,7 +590,7 @@ class Attacker:
         return self._names.keys[place], self._names.names[place]
 
     def _empty_storage(self, owner: bytes) -> None:
-        """As `_storage`, with nothing in it."""
+        """Open a storage as `_storage` does, with nothing in it."""
         self._operations.append(bytes([OPEN_STORAGE]) + owner)
         self._names, self._owner = self._slots, owner
         self._attach("", self._empty(""))
@@ -635,7 +635,7 @@ class Attacker:
         return Node(_AT_EXTENSION, path + digits, reach, key, is_hash=True)
 
     def _other_digits(self, key: str, begin: int, end: int) -> str:
-        """Those of another key than this one, which may agree with it for a while."""
+        """Return the digits of another key than this one, which may agree with it for a while."""
         digits = key[begin:end]
         if self._wrong("path of the key itself"):
             return digits
@@ -718,7 +718,7 @@ def any_fault(chance: Chance) -> Fault | None:
 
 
 def forms(operation: bytes) -> Iterator[str]:
-    """What a tally counts of an operation: its first byte and, if it is a branch, where its children come from."""
+    """Yield what a tally counts of an operation: its first byte and, for a branch, where its children come from."""
     yield f"{operation[0]:02x}"
     cursor = 2 if BRANCH <= operation[0] < END_OF_BRANCHES else len(operation)
     while cursor < len(operation):

@@ -67,7 +67,7 @@ def _anything(chance: Chance, depth: int) -> _Subtree:
 
 
 def _digits(chance: Chance, size: int) -> bytes:
-    """Of a number, without leading zeros; often one of those whose RLP is one byte."""
+    """Return the digits of a number, without leading zeros; often one of those whose RLP is one byte."""
     return (bytes([chance.pick((1, 0x7F, 0x80, 0xFF))]) + chance.randbytes(size))[:size]
 
 
@@ -140,7 +140,10 @@ _STORAGES: dict[str, Callable[[Chance], list[_Subtree] | None]] = {
 
 
 def _account(chance: Chance, operation: int, storage: str, hashes: tuple[bytes, bytes]) -> Case:
-    """Of either kind. Where one of the hashes is empty, it has another number of bytes than it should."""
+    """Make a case of an account, present or absent.
+
+    An empty hash among `hashes` is written with another number of bytes than it should have.
+    """
     is_open = storage != "none"
     name = b"" if is_open and operation & (CLOSES_STORAGE | ABSENT_CLOSES_STORAGE) else chance.randbytes(20)
     follows = operation >> 1 & 3 if operation >= ACCOUNT else operation & 3
@@ -226,7 +229,10 @@ def _branch_of_kinds(chance: Chance, _: int) -> Case:
 
 
 def _branch_of_count(chance: Chance, there: int, taken: int) -> Case:
-    """Of more subtrees than there are, or fewer, whose places are those that seem to be there."""
+    """Make a case of a branch of more subtrees than there are, or fewer.
+
+    Its places are those that seem to be there.
+    """
     places = sorted(chance.sample(PLACES, min(max(there, taken), 16)))
     items = siblings(chance, chance.getrandbits(256), 3, places)
     return Case(branch(chance, taken, places[-taken:], [], []), items[len(items) - there :])

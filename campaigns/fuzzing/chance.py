@@ -23,7 +23,7 @@ class Chance(random.Random):
         return self.random() < share
 
     def number(self, size: int) -> int:
-        """Of at most `size` bytes: often one near a boundary, or of fewer bytes."""
+        """Return a number of at most `size` bytes: often one near a boundary, or of fewer bytes."""
         if self.random() < 0.4:
             return self.pick((0, 1, 0x7F, 0x80, 0xFF, 0x100, (1 << 8 * size) - 1)) & (1 << 8 * size) - 1
         return self.getrandbits(8 * size if self.random() < 0.3 else self.between(1, 8 * size))

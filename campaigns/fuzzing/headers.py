@@ -143,7 +143,7 @@ class _Whole(NamedTuple):
 
 
 def _read_whole(header: bytes) -> _Whole | None:
-    """What there is up to the timestamp; None where it isn't there."""
+    """Read a header up to its timestamp; None where that can't be read."""
     if header[:1] != b"\xf9" or len(header) != 3 + int.from_bytes(header[1:3]):
         return None
     try:
@@ -176,7 +176,7 @@ def _read_around(header: bytes, after: bytes, timestamp: int) -> _Whole | None:
 
 
 def _why_false(facts: PackedFacts) -> str:
-    """What py-rlp reads otherwise, or nothing."""
+    """Return what py-rlp reads otherwise, or an empty string."""
     header = facts.headers[-1]
     try:
         fields = _items(header, max({8, *facts.header_fields}) + 1)
@@ -318,7 +318,7 @@ class _Registry:
         self._batch.add_reads(registry.address, map(ledger.timestamp_read, times), shown)
 
     def _begin(self, calldata: bytes) -> Callable[[], str]:
-        """What shows it."""
+        """Count a call, and return a function that shows it."""
         self._bench.tally.done += 1
         number = self._bench.tally.done
         return lambda: f"{self._bench.name}, call {number}: 0x{calldata.hex()}"

@@ -57,7 +57,7 @@ class Execution:
         return not self.succeeded and (not self.data or self.data.startswith(PANIC))
 
     def agrees(self, other: "Execution") -> bool:
-        """Whether both did the same. What they returned may differ where it is undefined."""
+        """Return whether both did the same. What they returned may differ where it is undefined."""
         undefined = int.from_bytes(self.undefined) | int.from_bytes(other.undefined)
         return (
             (self.succeeded, len(self.data), self.logs) == (other.succeeded, len(other.data), other.logs)
@@ -175,7 +175,7 @@ def _shr(shift: int, a: int) -> int:
 
 
 def _if_any(a: int, value: int, undefined: int) -> int:
-    """What becomes of a word that is moved by nobody knows how much: of zero nothing, of others anything."""
+    """Return what becomes of a word that is moved by an unknown distance: of zero nothing, of others anything."""
     return value | undefined << BITS if a else value
 
 
@@ -426,7 +426,7 @@ class Machine:
         answer: bytes | None = None,
         fill: bytes = bytes(_GROWTH),
     ) -> Execution:
-        """What a call does.
+        """Return what a call does.
 
         `undefined` is a mask of the first bytes of calldata. `answer` is what a contract that is called returns; None
         where it reverts. `fill`, 4096 bytes, is what memory holds before it is written. Raises UndefinedUse.

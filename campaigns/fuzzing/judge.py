@@ -79,7 +79,10 @@ Fact = AccountField | Slot | HeaderField | BlockHash
 
 
 def facts_of(logs: Iterable[Log]) -> Iterator[Fact]:
-    """What became readable, by the registry's events. That a header is accumulated, its state root tells."""
+    """Yield the facts that became readable, by the registry's events.
+
+    For an accumulated header, it is the state root.
+    """
     for log in logs:
         event, *topics = log.topics
         if event == _ACCOUNT_PROVEN:
@@ -169,7 +172,7 @@ class Judge:
         )
 
     def _block_hashes(self, number: int) -> set[bytes]:
-        """Those that the history contract holds at a block, as far as nodes show it."""
+        """Return the block hashes that the history contract holds at a block, as far as nodes show it."""
         if number not in self._in_history:
             try:
                 root = _field(self._account(number, HISTORY), STORAGE_ROOT)
@@ -223,7 +226,7 @@ def _field(account: list[bytes], field: int) -> bytes:
 
 
 def _number(leaf: bytes) -> bytes:
-    """What a leaf of a storage trie holds."""
+    """Return the digits of the number that a leaf of a storage trie holds. Raises Odd."""
     digits = string(leaf)
     if not digits or digits[0] == 0 or len(digits) > 32:
         raise Odd("A leaf holds no number, or zero.")

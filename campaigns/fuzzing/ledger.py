@@ -69,7 +69,7 @@ class _Account:
         return added
 
     def store_slot(self, slot: int, value: int) -> bool:
-        """Whether it was not stored before."""
+        """Store a slot's value, and return whether it was not stored before."""
         if slot in (self.slots if value else self.zero_slots):
             return False
         if value:
@@ -79,7 +79,7 @@ class _Account:
         return True
 
     def fields(self) -> list[bytes | None]:
-        """What is read of them, in the order of AccountField."""
+        """Return what is read of the account's fields, in the order of AccountField."""
         facts = self.presence
         absent = facts is not None and not facts.exists
         return [
@@ -151,12 +151,12 @@ class Ledger:
             self._log(_TIMESTAMP_PROVEN, word(timestamp), word(block))
 
     def reads(self) -> Iterator[Read]:
-        """Of all accounts of which something is stored."""
+        """Yield the reads of all accounts of which something is stored."""
         for address, block in list(self._accounts):
             yield from self.account_reads(address, block)
 
     def account_reads(self, address: bytes, block: int) -> Iterator[Read]:
-        """Of all that is stored of an account, and of slots beside those that are."""
+        """Yield the reads of all that is stored of an account, and of slots beside those that are."""
         account = self._account(block, address)
         where = address.rjust(32, b"\0"), word(block)
         for number, value in enumerate(account.fields()):
@@ -170,7 +170,7 @@ class Ledger:
         return _read(_READ_TIMESTAMP, word(timestamp), value=None if block is None else word(block))
 
     def hash_read(self, block: int, digest: bytes) -> Read:
-        """Of a block for which the block hash source doesn't vouch."""
+        """Return the read of a hash, for a block for which the block hash source doesn't vouch."""
         return Read(_READ_HASH + word(block) + digest, word(int(digest in self.block_hashes)))
 
     def header_reads(self, block: int, places: Iterable[int] = range(HEADER_FIELDS + 1)) -> Iterator[Read]:

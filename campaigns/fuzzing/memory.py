@@ -41,7 +41,7 @@ class Scene:
         return b"".join(map(raw, self.state + (self.storage or [])))
 
     def image(self) -> bytes:
-        """Of memory, from NODE on."""
+        """Return the image of memory, from NODE on."""
         return self.node + self.stacks() + self.above
 
     def calldata(self, operations: bytes) -> bytes:
@@ -151,7 +151,7 @@ class Model(_Decoder):
 
     @property
     def bottom(self) -> int:
-        """Of the open stack, in memory."""
+        """Return where the open stack begins in memory."""
         return STACK if self._storage is None else STACK + SUBTREE * len(self._state)
 
     @property

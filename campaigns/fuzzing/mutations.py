@@ -112,7 +112,7 @@ def _mutate_nodes(chance: random.Random, nodes: list[bytes]) -> list[bytes]:
 
 
 def _read_by_py_trie(root: bytes, key: bytes, nodes: list[bytes]) -> bytes | None:
-    """What the nodes say of the key, which is empty if it isn't there, or None where they say nothing."""
+    """Return what the nodes say of the key: empty if it isn't there, None where they say nothing."""
     try:
         return bytes(HexaryTrie.get_from_proof(root, key, [rlp.decode(node) for node in nodes]))
     except (BadTrieProof, ValidationError, rlp.exceptions.RLPException):

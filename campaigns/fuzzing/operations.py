@@ -124,7 +124,7 @@ def node(chance: Chance, size: int = 0) -> bytes:
 
 
 def no_node(chance: Chance) -> bytes:
-    """What is a list of other sizes, or none."""
+    """Make a list of other sizes than a node's, or no list."""
     prefix_byte = chance.pick((0xC0, 0xDF, 0xDF, 0xE0, 0xF7, 0xF8, 0xF9, 0xFF, 0x00, 0x7F, 0x80, 0xBF))
     return bytes([prefix_byte]) + chance.randbytes(prefix_byte - 0xC0 if 0xC0 < prefix_byte <= 0xF7 else 0)
 
@@ -152,7 +152,7 @@ def siblings(chance: Chance, key: int, depth: int, places: Iterable[int]) -> lis
 
 
 def some(chance: Chance, places: Iterable[int] = PLACES) -> list[int]:
-    """Of places; mostly few."""
+    """Choose some of the places; mostly few."""
     which, mask = chance.random(), chance.getrandbits(16)
     if which < 0.7:
         mask &= chance.getrandbits(16)
@@ -295,7 +295,7 @@ class Writer:
         return operation + head + self._path(name.key, depth, NIBBLES - depth) + body
 
     def _how_absent(self, stack: Sequence[_Subtree]) -> int:
-        """Of an account."""
+        """Choose how an account is absent."""
         if self.chance.happens(0.02):
             return AT_LEAF
         return self._unless_branch(stack, self.chance.pick((AT_EMPTY, AT_EXTENSION, 4, 5, 6, 7, AT_SAME, AT_SAME)))
@@ -344,7 +344,7 @@ class Writer:
         return bytes([depth, length]) + self._path(key, depth, length) + self._hash()
 
     def _path(self, key: int, depth: int, length: int) -> bytes:
-        """Of another node; now and then it is the key's own, or has a nibble too many."""
+        """Return the path of another node; now and then it is the key's own, or has a nibble too many."""
         chance = self.chance
         length = max(0, min(length, NIBBLES))
         path = chance.getrandbits(4 * length)
@@ -359,7 +359,7 @@ class Writer:
         return bytes([len(digits)]) + digits
 
     def _digits(self, most: int, beyond: int) -> bytes:
-        """Of a number; now and then more than it may have, up to `beyond`, or with a leading zero."""
+        """Return the digits of a number; now and then more than it may have, up to `beyond`, or with a leading zero."""
         chance = self.chance
         if chance.happens(0.97):
             return shortest(chance.number(most))
@@ -387,7 +387,7 @@ def place_of(subtree: _Subtree) -> int:
 
 
 def group_size(stack: Sequence[_Subtree]) -> int:
-    """How many subtrees on top could be children of one branch."""
+    """Count the subtrees on top that could be children of one branch."""
     top = stack[-1]
     depth, above, place, count = top.depth, prefix(top.key, top.depth - 1), place_of(top), 1
     for sibling in stack[-2:-17:-1]:

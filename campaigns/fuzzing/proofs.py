@@ -107,7 +107,7 @@ class Setting:
         return self._spoil(headers, operations, [*forms, *kinds], answer, known)
 
     def _trust(self, walked: int) -> tuple[bytes | None, Known, str]:
-        """Why the header of the first block is to be trusted: what the source answers, and what is known."""
+        """Choose why the first block's header is trusted, if it is: the source's answer, what is known, and a name."""
         chance = self._chance
         digest = keccak(self._headers[walked].encoded)
         if chance.happens(0.75):
@@ -122,13 +122,13 @@ class Setting:
     def _knowing(
         self, calldata: bytes, state_roots: Mapping[int, bytes] | None = None, hashes: frozenset[bytes] = frozenset()
     ) -> Known:
-        """What a registry knows that has taken this, which begins with a header and ends in one more byte."""
+        """Return what a registry knows that has taken this: a header, and one more byte."""
         execution = self._machine.call(calldata, answer=keccak(calldata[:-1]))
         assert execution.succeeded
         return Known(execution.storage, state_roots or {}, hashes)
 
     def _operations(self) -> list[bytes]:
-        """Of a proof, mostly with something changed."""
+        """Return the operations of a proof, mostly with something changed."""
         chance = self._chance
         operations = list(chance.pick(self._proofs))
         for _ in range(chance.pick((0, 0, 1, 1, 2, 3))):

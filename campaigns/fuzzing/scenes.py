@@ -149,7 +149,7 @@ def _spoil(chance: Chance, group: list[_Subtree]) -> list[_Subtree]:
 
 
 def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
-    """As many bytes as so many subtrees."""
+    """Make as many bytes as `count` subtrees take."""
     if chance.happens(0.4):
         return chance.randbytes(SUBTREE * count)
     items = []

@@ -128,7 +128,7 @@ class Model:
         return hashes
 
     def verdicts(self, attack: Attack) -> list[PackedFacts | str]:
-        """What each transaction proves, or the sentence with which it is refused."""
+        """Return what each transaction proves, or the sentence with which it is refused."""
         roots: dict[int, bytes] = {}
         known: set[bytes] = set()
         verdicts: list[PackedFacts | str] = []
@@ -174,7 +174,10 @@ class Trial:
         self.asked: list[Fact] = list(every)
 
     def check(self, outcome: Outcome) -> int:
-        """How many facts became readable, of which all are so. `outcome` is that of Multicall. Raises NotSo."""
+        """Check that all facts that became readable are so, and return how many.
+
+        `outcome` is that of Multicall. Raises NotSo.
+        """
         if not outcome.succeeded:
             raise NotSo(f"The calls could not be made: {outcome}")
         answers = list(_answers(outcome.data))[len(self.attack.vouched) :]
@@ -213,7 +216,7 @@ class Trial:
 
 
 def _facts(facts: PackedFacts) -> Iterator[Fact]:
-    """What becomes readable, as the model tells it."""
+    """Yield the facts that become readable, as the model tells it."""
     number = facts.block_number
     yield from map(BlockHash, facts.known_hashes)
     if _is_parent_hash_alone(facts):
@@ -226,7 +229,7 @@ def _facts(facts: PackedFacts) -> Iterator[Fact]:
 
 
 def _answers(returned: bytes) -> Iterator[Answer]:
-    """Of each call, as Multicall tells them."""
+    """Yield the answer of each call, as Multicall tells them."""
     cursor, end = 64, 64 + int.from_bytes(returned[32:64])
     while cursor < end:
         begin = cursor + 4
@@ -312,7 +315,7 @@ class Bench:
         self._simulator = Simulator(chain)
 
     def run(self, trials: Iterable[Trial]) -> list[Outcome]:
-        """What comes of each."""
+        """Run each trial, and return what comes of it."""
         return self._simulator.run([Call(self._multicall, self._calls(trial)) for trial in trials])
 
     def _calls(self, trial: Trial) -> bytes:

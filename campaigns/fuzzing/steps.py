@@ -55,7 +55,7 @@ class Trial:
         """The model's sentence, once there is one."""
 
     def feed(self, operations: bytes) -> bool:
-        """Whether the model takes these, too. After a refusal nothing may come."""
+        """Give the model more operations, and return whether it takes them. After a refusal nothing may come."""
         self.calldata += operations
         try:
             self.model.feed(operations)
@@ -64,7 +64,7 @@ class Trial:
         return not self.refusal
 
     def difference(self, outcome: Outcome) -> str:
-        """What the contract did otherwise than the model, or nothing."""
+        """Return what the contract did otherwise than the model, or an empty string."""
         if outcome.halted:
             return "the contract halts"
         if outcome.succeeded != (not self.refusal):

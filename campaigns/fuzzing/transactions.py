@@ -123,7 +123,7 @@ class Round:
         )
 
     def _why_false(self, facts: PackedFacts, calldata: bytes) -> str:
-        """What is wrong with it, or nothing."""
+        """Return what is wrong with the facts or their encoding, or an empty string."""
         if not self._world.agrees(facts):
             return "what py-trie denies"
         if facts.header_fields:
@@ -320,7 +320,7 @@ class Composer:
 
 
 def _address_place(operation: bytes) -> int:
-    """Where in it an address begins; 0 where there is none."""
+    """Return where in the operation an address begins; 0 where there is none."""
     first = operation[0]
     if first >= ACCOUNT:
         return 0 if first & CLOSES_STORAGE else 3
@@ -391,7 +391,7 @@ def _random_world(chance: Chance) -> World:
 
 
 def _forms(facts: PackedFacts) -> Iterator[str]:
-    """What was accepted, in words."""
+    """Yield what was accepted, in words."""
     yield f"{len(facts.headers)} headers" if facts.headers else "block by number"
     if facts.header_fields:
         yield "fields of the header"

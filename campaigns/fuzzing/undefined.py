@@ -118,7 +118,7 @@ def _undefined_of(subtree: _Subtree) -> bytes:
 
 
 def _left_undefined(model: Model, execution: Execution) -> str:
-    """What is undefined of the subtrees that are left, and should not be."""
+    """Return what is undefined of the subtrees that are left, and should not be."""
     end = len(execution.undefined) - 32 * _WORDS_BEHIND
     if any(execution.undefined[end:]):
         return "Bottom, top, or the open storage is undefined"

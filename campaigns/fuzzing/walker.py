@@ -54,7 +54,7 @@ class Walker:
         self._read: dict[bytes, Node] = {}
 
     def value(self, root: bytes, key: str) -> bytes:
-        """What the trie holds at a key of 64 hexadecimal digits; empty where it holds nothing.
+        """Return what the trie holds at a key of 64 hexadecimal digits; empty where it holds nothing.
 
         Raises NotShown and Odd.
         """
@@ -197,7 +197,10 @@ def string(encoded: bytes) -> bytes:
 
 
 def _content(encoded: bytes, start: int, end: int | None) -> tuple[slice, bool]:
-    """Where the content of the item is that begins at `start`, and whether it is a list; `end` is where it must end."""
+    """Return where the content of the item at `start` is, and whether it is a list. Raises Odd.
+
+    `end` is where the item must end, or None.
+    """
     try:
         _, kind, length, begin = consume_length_prefix(encoded, start)
     except (RLPException, IndexError) as error:

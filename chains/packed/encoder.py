@@ -64,7 +64,7 @@ def encode(
     header_fields: Iterable[int] = (),
     history_window: int = history.WINDOW,
 ) -> bytes:
-    """The packed calldata that proves the accounts, in any order, at one block.
+    """Return the packed calldata that proves the accounts, in any order, at one block.
 
     `block` is the RLP of its header; or headers, from one whose hash is trusted down to the block's own, each that of
     the parent of the one before; or its number where the registry has accumulated its header before, and then there
@@ -92,7 +92,7 @@ def encode(
 
 
 def encode_parent_hash(headers: Sequence[bytes]) -> bytes:
-    """The packed calldata that makes the hash of the last header's parent a known one, and accumulates nothing.
+    """Return the packed calldata that makes the hash of the last header's parent a known one, and accumulates nothing.
 
     `headers` are as in `encode`. Raises `CannotPack`.
     """
@@ -319,7 +319,7 @@ def _read_path(node: Sequence[Item]) -> tuple[str, bool]:
 
 
 def _account_parts(value: bytes, depth: int) -> tuple[bytes, int, bytes, bytes, bytes]:
-    """Of an account's leaf: head, flags, nonce and balance, what follows them, and the storage root."""
+    """Split an account's leaf into head, flags, nonce and balance, what follows them, and the storage root."""
     try:
         nonce, balance, storage_root, code_hash = decode_rlp(value)
     except ValueError:

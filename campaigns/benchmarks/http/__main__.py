@@ -82,7 +82,7 @@ class _Installation:
 
     @property
     def asked(self) -> dict[str, str]:
-        """What `state.py` says."""
+        """Return what `state.py` printed: a key, the ids of two batches, and a body."""
         found: dict[str, str] = json.loads((self.folder / "asked.json").read_text())
         return found
 

@@ -40,7 +40,7 @@ class _Load:
         self.open()
 
     def run(self, seconds: int) -> int:
-        """How many answers came."""
+        """Send requests for `seconds` seconds, and return how many answers came."""
         answers, end = 0, time.monotonic() + seconds
         while time.monotonic() < end:
             for number, _ in self._poll.poll(1):

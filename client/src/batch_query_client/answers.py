@@ -28,7 +28,7 @@ def _number(value: Any) -> Any:
 
 
 def _quantity(value: Any) -> Any:
-    """As JSON-RPC writes it: 0x1f."""
+    """Read a quantity as JSON-RPC writes it, such as 0x1f; or else as `_number` does."""
     if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]{1,64}", value, re.ASCII):
         return int(value, 16)
     return _number(value)
@@ -159,7 +159,7 @@ class Fact(AnswerModel):
 
     @builtins.property
     def is_number(self) -> bool:
-        """Whether it is meant as a number, and not as a hash, an address, or whatever a slot holds."""
+        """Return whether the fact is meant as a number, and not as a hash, an address, or whatever a slot holds."""
         return self.property in NUMBERS and (self.property != "NONCE" or self.account != "")
 
     @builtins.property
@@ -242,7 +242,7 @@ class BatchDetails(BatchSummary):
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Of all queries, in their order: those of a query are readable as soon as it is completed."""
+        """Return the facts of all queries, in their order. Those of a query are readable as soon as it is completed."""
         return tuple(self._fact(query, fact) for query in self.query_list for fact in query.facts)
 
     def _fact(self, query: Query, fact: _QueryFact) -> Fact:

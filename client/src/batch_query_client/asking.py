@@ -66,9 +66,10 @@ class Patience:
 
 
 def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> Steps[Answer]:
-    """The answer, of whatever status, as soon as it is none that may pass, or patience is at its end.
+    """Repeat the request until its answer is none that may pass, or patience ends.
 
-    What is not `is_repeatable` is sent again only where it is sure that it was not done. Raises `Unavailable`.
+    Return the answer, of whatever status. What is not `is_repeatable` is sent again only where it is sure that it was
+    not done. Raises `Unavailable`.
     """
     first_failure = math.inf
     attempt = 0
@@ -99,7 +100,7 @@ def retry_after(answer: Answer) -> float | None:
 
 
 def host(url: str) -> str:
-    """What may be shown of a URL: its path and query may hold keys."""
+    """Return what may be shown of a URL: its path and query may hold keys."""
     try:
         return urlsplit(url).hostname or "The address"
     except ValueError:
@@ -110,7 +111,7 @@ def host(url: str) -> str:
 
 
 def require(answer: Answer, url: str) -> Answer:
-    """The answer if it is 200 to 299 or 304. Raises `ServiceRefused`, `Unavailable` and `UnexpectedAnswer`."""
+    """Return the answer if it is 200 to 299 or 304. Raises `ServiceRefused`, `Unavailable` and `UnexpectedAnswer`."""
     if 200 <= answer.status < 300 or answer.status == HTTPStatus.NOT_MODIFIED:
         return answer
     error = _object(answer.content)
@@ -129,7 +130,7 @@ def require(answer: Answer, url: str) -> Answer:
 
 
 def read(model: type[Model], answer: Answer, url: str) -> Model:
-    """The content of an answer that was taken. Raises `UnexpectedAnswer`."""
+    """Read the content of an answer that was taken. Raises `UnexpectedAnswer`."""
     try:
         if answer.content.count(b"[") + answer.content.count(b"{") <= _MAX_CONTAINERS:
             return model.model_validate_json(answer.content)

@@ -79,9 +79,9 @@ def verify_batch_bundle(document: str | bytes, *, block_hashes: BlockHashes) -> 
 
 
 def bundle_blocks(document: str | bytes) -> tuple[tuple[int, int], ...]:
-    """The source chain's id and the number of each block that a bundle, of a query or a batch, claims to be about.
+    """Return the source chain's id and the number of each block that a bundle claims to be about.
 
-    Nothing is checked. Raises `InvalidBundle` where it is no bundle.
+    The bundle is of a query or of a batch. Nothing is checked. Raises `InvalidBundle` where it is no bundle.
     """
     if not is_of_batch(document):
         return (bundles.bundle_block(document),)
@@ -90,14 +90,14 @@ def bundle_blocks(document: str | bytes) -> tuple[tuple[int, int], ...]:
 
 
 def is_of_batch(document: str | bytes) -> bool:
-    """Whether it is said to be the bundle of a batch, and not of one query. Raises `InvalidBundle`."""
+    """Return whether it is said to be the bundle of a batch, and not of one query. Raises `InvalidBundle`."""
     return bundles.format_of(document) == FORMAT
 
 
 def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[VerifiedBatchBundle]:
-    """As `verify_batch_bundle`, with the hashes that these nodes of the source chains tell; several of one must agree.
+    """Check a bundle as `verify_batch_bundle` does, with the hashes that these nodes of the source chains tell.
 
-    Raises `WrongChain` too, where a chain has no node.
+    Several nodes of one chain must agree. Raises `WrongChain` too, where a chain has no node.
     """
     bundle, headers = _read(document)
     of_chain: dict[int, dict[int, bytes]] = {block.source_chain_id: {} for block in bundle.blocks}
@@ -137,7 +137,7 @@ def _block_hashes(node: Node, numbers: Sequence[int]) -> Steps[list[bytes | None
 
 
 def _read(document: str | bytes) -> tuple[_Batch, list[BlockHeader]]:
-    """The bundle, and the headers of its blocks. Whether their hashes are to be trusted is not checked."""
+    """Return the bundle, and the headers of its blocks. Whether their hashes are to be trusted is not checked."""
     bundle = bundles.read_as(_Batch, FORMAT, document)
     if not bundle.queries:
         raise InvalidBundle("The bundle has no queries.")
@@ -155,7 +155,7 @@ def _read(document: str | bytes) -> tuple[_Batch, list[BlockHeader]]:
 def _verify(
     bundle: _Batch, headers: Sequence[BlockHeader], trusted: Mapping[tuple[int, int], bytes]
 ) -> VerifiedBatchBundle:
-    """The hashes of the headers are those that are trusted."""
+    """Check each query of a bundle whose headers have trusted hashes. Raises `InvalidBundle`."""
     verified: dict[int, VerifiedBundle] = {}
     nodes: list[bytes] = []
     for query in bundle.queries:
@@ -170,7 +170,7 @@ def _verify(
 
 
 def _alone(query: _Query, block: BlockPart, nodes: Sequence[bytes]) -> Document:
-    """The bundle of this query alone, where `nodes` are those of the batch's bundle so far. Raises `InvalidBundle`."""
+    """Return the bundle of this query alone. `nodes` are those of the batch's bundle so far. Raises `InvalidBundle`."""
     proofs = [query.account_proof or (), *(entry.proof for entry in query.slots.values())]
     if any(place >= len(nodes) for place in chain.from_iterable(proofs)):
         raise InvalidBundle("Its proof names nodes that neither it nor a query before it has.")

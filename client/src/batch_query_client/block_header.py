@@ -44,7 +44,7 @@ class BlockHeader:
 
 
 def decode(encoded: bytes) -> BlockHeader:
-    """Raises `InvalidBundle`."""
+    """Decode a header from its RLP. Raises `InvalidBundle`."""
     try:
         fields = rlp.decode(encoded, strict=True)
     except (rlp.exceptions.RLPException, RecursionError):

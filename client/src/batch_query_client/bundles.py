@@ -106,16 +106,19 @@ def verify_bundle(
 
 
 def bundle_block(document: str | bytes) -> tuple[int, int]:
-    """The source chain's id and the block's number that a bundle claims: whose hash to look up. Nothing is checked.
+    """Return the source chain's id and the block's number that a bundle claims: whose hash to look up.
 
-    Raises `InvalidBundle` where it is no bundle.
+    Nothing is checked. Raises `InvalidBundle` where it is no bundle.
     """
     bundle = read_as(Document, FORMAT, document)
     return bundle.source_chain_id, bundle.block_number
 
 
 def verify_by_node(document: str | bytes, node: Node) -> Steps[VerifiedBundle]:
-    """As `verify_bundle`, with the hashes that this node of the source chain tells. Raises `WrongChain` too."""
+    """Check a bundle as `verify_bundle` does, with the hashes that this node of the source chain tells.
+
+    Raises `WrongChain` too.
+    """
     bundle = read_as(Document, FORMAT, document)
     header = checked_header(bundle)
     yield from node.require_chain(bundle.source_chain_id)
@@ -133,7 +136,7 @@ def _block_hash(node: Node, number: int) -> Steps[bytes | None]:
 
 
 def asking_hash(number: int) -> tuple[str, str, bool]:
-    """A call of a node, with its parameters; `block_hash_in` reads the answer."""
+    """Return a call of a node, with its parameters; `block_hash_in` reads the answer."""
     return "eth_getBlockByNumber", hex(number), False
 
 
@@ -144,12 +147,12 @@ def block_hash_in(block: object) -> bytes | None:
 
 
 def format_of(document: str | bytes) -> str:
-    """What it is said to be. Raises `InvalidBundle` where it is no bundle of any format."""
+    """Return the format that the bundle names. Raises `InvalidBundle` where it is no bundle of any format."""
     return _read(_Format, "that verify_bundle knows", document).format
 
 
 def read_as(kind: type[Read], known: str, document: str | bytes) -> Read:
-    """The bundle, if it is of this format. Raises `InvalidBundle`."""
+    """Return the bundle, if it is of this format. Raises `InvalidBundle`."""
     if _read(_Format, known, document).format != known:
         raise InvalidBundle(f"The file is not a proof bundle of the format {known}.")
     return _read(kind, known, document)
@@ -184,7 +187,7 @@ class _Format(Part):
 
 
 def checked_header(bundle: BlockPart) -> BlockHeader:
-    """The header, of the hash and the number that it should have. Raises `InvalidBundle`."""
+    """Return the header, checked to have the hash and the number that the bundle names. Raises `InvalidBundle`."""
     header = block_header.decode(bundle.header)
     if header.hash != bundle.block_hash:
         raise InvalidBundle("The header's hash is not the block's hash.")
@@ -194,7 +197,10 @@ def checked_header(bundle: BlockPart) -> BlockHeader:
 
 
 def verify_query(bundle: Document, header: BlockHeader, next_hash: bytes | None) -> VerifiedBundle:
-    """What the bundle shows of its block, whose hash is trusted, as is that of the next one. Raises `InvalidBundle`."""
+    """Return what the bundle shows of its block. The hashes of that block and the next are trusted.
+
+    Raises `InvalidBundle`.
+    """
     if not bundle.facts and not bundle.slots:
         raise InvalidBundle("The bundle claims no facts.")
     account: ProvenAccount | None = None
@@ -239,7 +245,7 @@ def _check_slots(bundle: Document, account: ProvenAccount | None) -> None:
 
 
 def _shown_time(bundle: Document, header: BlockHeader, next_hash: bytes | None) -> int | None:
-    """The time at which the block was the latest, as far as the next block's trusted hash shows it."""
+    """Return the time at which the block was the latest, as far as the next block's trusted hash shows it."""
     if bundle.timestamp is None:
         return None
     if header.timestamp > bundle.timestamp:
@@ -259,7 +265,7 @@ def _shown_time(bundle: Document, header: BlockHeader, next_hash: bytes | None) 
 
 
 def trusted_hash(value: str | bytes) -> bytes:
-    """Of a caller. Raises `InvalidBundle`."""
+    """Read a block hash from a caller. Raises `InvalidBundle`."""
     try:
         found = bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else bytes(value)
     except ValueError:

@@ -37,7 +37,7 @@ logging.getLogger("httpx").addFilter(_WithoutOurs())
 
 
 def run(steps: Steps[Result]) -> Result:
-    """What the steps return, or raise. Blocks."""
+    """Return or raise what the steps do. Blocks."""
     send, value = steps.send, None
     while True:
         try:
@@ -52,7 +52,7 @@ def run(steps: Steps[Result]) -> Result:
 
 
 async def run_async(steps: Steps[Result], http: httpx.AsyncClient) -> Result:
-    """What the steps return, or raise."""
+    """Return or raise what the steps do."""
     send, value = steps.send, None
     while True:
         try:
@@ -97,7 +97,10 @@ async def _carry_out_async(effect: Effect, http: httpx.AsyncClient) -> Any:
 
 
 def http_client() -> httpx.AsyncClient:
-    """Keeps connections open, and nothing else: no cookies, and it follows no redirect, which could take keys along."""
+    """Make a client that keeps connections open, and nothing else.
+
+    It keeps no cookies, and follows no redirect, which could take keys along.
+    """
     return httpx.AsyncClient(
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
@@ -106,7 +109,7 @@ def http_client() -> httpx.AsyncClient:
 
 
 async def exchange(http: httpx.AsyncClient, request: Request) -> Answer:
-    """Raises `Unreachable`."""
+    """Send the request and return its answer. Raises `Unreachable`."""
     ours = _is_ours.set(True)
     try:
         async with asyncio.timeout(request.seconds):

@@ -46,7 +46,7 @@ class Answer:
     content: bytes
 
     def header(self, name: str) -> str:
-        """The first of this name (in lower case), or an empty string."""
+        """Return the first header of this name (in lower case), or an empty string."""
         return next((value for key, value in self.headers if key == name), "")
 
 
@@ -92,7 +92,7 @@ Steps = Generator[Effect, Any, Result]
 
 
 def exchange(request: Request) -> Steps[Answer]:
-    """Raises `Unreachable`."""
+    """Have the request sent, and return its answer. Raises `Unreachable`."""
     answer = yield request
     assert isinstance(answer, Answer)
     return answer

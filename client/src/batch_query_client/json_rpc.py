@@ -42,16 +42,16 @@ class Node:
         return f"The node {host(self._url)}" if self._url else "The node"
 
     def call(self, method: str, *parameters: Any) -> Steps[Any]:
-        """The result of one call. Raises `NodeRefused`, `Unavailable`."""
+        """Return the result of one call. Raises `NodeRefused`, `Unavailable`."""
         if self._provider is not None:
             return self._result((yield from self._by_provider(method, parameters)))
         (reply,) = yield from self._post([(method, parameters)])
         return self._result(reply)
 
     def calls(self, calls: Sequence[tuple[str, Sequence[Any]]], *, together: int = _CALLS_TOGETHER) -> Steps[list[Any]]:
-        """The results of many, in their order; where the node refuses one, its `NodeRefused`. Raises `Unavailable`.
+        """Return the results of many calls, in their order; where the node refuses one, its `NodeRefused`.
 
-        So many are in one request: fewer where answers may be large.
+        `together` is the number of calls in one request: fewer where answers may be large. Raises `Unavailable`.
         """
         replies: list[Any] = []
         if self._provider is not None:
@@ -63,7 +63,7 @@ class Node:
         return [self._result_or_refusal(reply) for reply in replies]
 
     def require_chain(self, chain_id: int) -> Steps[None]:
-        """Raises `WrongChain`."""
+        """Raise `WrongChain` unless the node is of this chain."""
         found = read_quantity((yield from self.call("eth_chainId")))
         if found != chain_id:
             raise WrongChain(f"{self.name} is one of chain {found}, not of chain {chain_id}.")
@@ -142,5 +142,5 @@ def read_data(value: Any) -> bytes:
 
 
 def transaction_call(to: str, data: bytes) -> dict[str, str]:
-    """The first parameter of `eth_call`."""
+    """Return the first parameter of `eth_call`."""
     return {"to": to, "data": hex_data(data)}

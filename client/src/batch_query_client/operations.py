@@ -61,7 +61,7 @@ class Access:
             raise ValueError("The API key has characters that no key has.")
 
     def request(self, path: str, parameters: Mapping[str, Any] | None = None, **more: Any) -> Request:
-        """A GET, with those parameters that are not None."""
+        """Make a GET, with those parameters that are not None."""
         given = {name: value for name, value in (parameters or {}).items() if value is not None}
         url = f"{self.url}{path}{'?' if given else ''}{urlencode(given)}"
         headers = [("accept", "application/json"), *more.pop("headers", ())]
@@ -75,7 +75,7 @@ class Access:
 
 
 def fetch(access: Access, model: type[Model], path: str, parameters: Mapping[str, Any] | None = None) -> Steps[Model]:
-    """What is at a path. Raises `ServiceRefused`, `Unavailable`."""
+    """Read what is at a path. Raises `ServiceRefused`, `Unavailable`."""
     return (yield from _take(access, model, access.request(path, parameters)))
 
 
@@ -88,7 +88,7 @@ def _take(access: Access, model: type[Model], request: Request) -> Steps[Model]:
 
 
 def submit(access: Access, body: Mapping[str, Any], idempotency_key: str) -> Steps[str]:
-    """The identifier of the batch. With this key it is made once, however often the request is sent."""
+    """Submit a batch and return its identifier. With this key it is made once, however often the request is sent."""
     request = access.post("/submit-batch-query", _encoded(body), ("idempotency-key", idempotency_key))
     submitted = yield from _take(access, Submitted, request)
     return submitted.internal_id
@@ -149,12 +149,12 @@ def transactions(access: Access, internal_id: str) -> Steps[UnsignedTransactions
 
 
 def bundle(access: Access, internal_id: str, number: int) -> Steps[bytes]:
-    """The proof bundle of the query of this number (from 1), as it came."""
+    """Return the proof bundle of the query of this number (from 1), as it came."""
     return (yield from _file(access, f"{quote(internal_id, safe='')}/{number}/bundle.json", _MAX_BUNDLE_BYTES))
 
 
 def whole_bundle(access: Access, internal_id: str) -> Steps[bytes]:
-    """The proof bundle of all queries, as it came."""
+    """Return the proof bundle of all queries, as it came."""
     path = f"{quote(internal_id, safe='')}/bundle.json"
     return (yield from _file(access, path, bundles.MAX_BYTES, more_seconds=_WHOLE_BUNDLE_SECONDS))
 
@@ -188,7 +188,7 @@ class _Seen:
 def wait(
     access: Access, internal_id: str, *, timeout: float | None, progress: Callable[[BatchDetails], object] | None
 ) -> Steps[BatchDetails]:
-    """The batch when it is DONE.
+    """Wait until the batch is DONE, and return it.
 
     `progress` is called with the batch, its first hundred queries included, each time something has changed. Raises
     `BatchRejected`, `NotDoneInTime`, and whatever asking raises.
@@ -234,7 +234,7 @@ def _interval(before: _Seen, seen: _Seen) -> float:
 
 
 def _status(access: Access, internal_id: str, seen: _Seen, kept: int) -> Steps[_Seen]:
-    """The service may keep the question for so many seconds, as long as it would say the same as before."""
+    """Ask for the batch's status. The service may keep the question for `kept` seconds while nothing has changed."""
     request = access.request(
         "/batch-query-status",
         {"batchQueryId": internal_id, "wait": kept},
@@ -269,13 +269,13 @@ def _news(access: Access, request: Request, seen: _Seen) -> Steps[_Seen]:
 def facts_on_chain(
     access: Access, internal_id: str, node: Node, registries: Mapping[int, str] | None
 ) -> Steps[tuple[Fact, ...]]:
-    """The facts of a batch as registries hold them. Raises as `registry.require_facts`."""
+    """Return the facts of a batch as registries hold them. Raises as `registry.require_facts`."""
     said = (yield from details(access, internal_id)).facts
     return tuple((yield from registry.require_facts(node, said, registries)))
 
 
 def verify(access: Access, internal_id: str, number: int, node: Node) -> Steps[VerifiedBundle]:
-    """The proof of a query, checked against the block hash that the node tells, and to be of what the service says.
+    """Check the proof of a query against the block hash that the node tells, and against what the service says of it.
 
     Raises `InvalidBundle`, `WrongChain`, and whatever asking raises.
     """
@@ -290,7 +290,7 @@ def verify(access: Access, internal_id: str, number: int, node: Node) -> Steps[V
 
 
 def verify_whole(access: Access, internal_id: str, nodes: Sequence[Node]) -> Steps[VerifiedBatchBundle]:
-    """The proof of all queries, checked by the block hashes that the nodes tell, and to show what is told of them.
+    """Check the proof of all queries against the block hashes that the nodes tell, and what the service says of them.
 
     Raises `InvalidBundle`, `WrongChain`, and whatever asking raises.
     """
@@ -308,7 +308,7 @@ def verify_whole(access: Access, internal_id: str, nodes: Sequence[Node]) -> Ste
 
 
 def _require_as_told(query: Query, proven: VerifiedBundle) -> None:
-    """Raises `InvalidBundle`."""
+    """Raise `InvalidBundle` unless the bundle is of this query and shows the words that the service tells."""
     about = (query.source_chain_id, query.block_number, query.account.lower())
     if (proven.source_chain_id, proven.block_number, proven.account or "") != about:
         raise InvalidBundle("The bundle is of another account, block or chain than the query.")
@@ -357,7 +357,7 @@ _SPELLED = {
 
 
 def parameters(filters: Mapping[str, Any], limit: int | None, cursor: str | None) -> dict[str, Any]:
-    """As the API spells them."""
+    """Return the filters, the limit and the cursor as the API spells them."""
     given = {
         _SPELLED.get(name, name): value.isoformat() if isinstance(value, datetime) else value
         for name, value in filters.items()

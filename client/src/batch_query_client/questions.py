@@ -47,7 +47,7 @@ class _AtBlock:
 
     @property
     def selector(self) -> str:
-        """As the API writes it."""
+        """Return the block as the API writes it."""
         if self.time is not None:
             seconds = self.time.timestamp() if isinstance(self.time, datetime) else self.time
             return f"timestamp:{int(seconds)}"
@@ -121,7 +121,10 @@ def body(
     is_paid_by_caller: bool = False,
     webhook: Webhook | None = None,
 ) -> dict[str, Any]:
-    """The body of a submission. What names the same account at the same block is put together. Raises `ValueError`."""
+    """Return the body of a submission. Queries of the same account at the same block are merged.
+
+    Raises `ValueError`.
+    """
     data = _data(queries)
     if not data:
         raise ValueError("Name at least one account or header.")

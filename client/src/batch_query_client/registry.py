@@ -16,7 +16,7 @@ _SLOT = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 
 
 def selector(signature: str) -> bytes:
-    """Of a function, as `run(uint256)`."""
+    """Return the selector of a function, given as `run(uint256)`."""
     return keccak(text=signature)[:4]
 
 
@@ -28,7 +28,7 @@ _TRY_TIMESTAMP = selector("tryBlockAtTimestamp(uint256)")
 
 
 def call_data(fact: Fact) -> bytes:
-    """Of the call that answers whether the fact is proven, and its word. Made here, whatever call the service names.
+    """Make the call that answers whether the fact is proven, and its word. The call that the service names is not used.
 
     Raises `WrongFact` where the registry knows no such fact.
     """
@@ -48,14 +48,14 @@ def call_data(fact: Fact) -> bytes:
 
 
 def decode(answer: bytes) -> bytes | None:
-    """The fact's word, or None where nothing is proven. Raises `WrongFact` for what no registry answers."""
+    """Return the fact's word, or None where nothing is proven. Raises `WrongFact` for what no registry answers."""
     if len(answer) != 64 or int.from_bytes(answer[:32]) > 1:
         raise WrongFact("There is no facts registry at this address.")
     return answer[32:] if answer[31] else None
 
 
 def read_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
-    """The facts with the words that registries hold now: None where nothing is proven.
+    """Return the facts with the words that registries hold now: None where nothing is proven.
 
     `registries` are those that the caller trusts, by source chain, instead of those that the facts name. Raises
     `WrongChain`, `WrongFact`, `NodeRefused`, `Unavailable`.
@@ -76,7 +76,10 @@ def read_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] 
 
 
 def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
-    """As `read_facts`; raises `NotProven`, and `WrongFact` where a registry holds another word than the facts say."""
+    """Return what `read_facts` does.
+
+    Raises `NotProven` too, and `WrongFact` where a registry holds another word than the facts say.
+    """
     found = yield from read_facts(node, facts, registries)
     for said, fact in zip(facts, found, strict=True):
         if fact.word is None:
@@ -87,7 +90,7 @@ def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, st
 
 
 def require_source(node: Node, address: str, source_chain_id: int) -> Steps[None]:
-    """Raises `WrongFact` unless a registry, or a block hash source, of this source chain is there."""
+    """Raise `WrongFact` unless a registry, or a block hash source, of this source chain is there."""
     call = transaction_call(address, SOURCE_CHAIN_ID)
     (answer,) = yield from node.calls([("eth_call", [call, "latest"])])
     if isinstance(answer, NodeRefused) or read_data(answer) != _word(source_chain_id):

@@ -38,14 +38,14 @@ AnyNode = Any
 def request_body(
     destination: int, queries: Iterable[Account | Header], fee: Fee | None, sender: str | None, webhook: Webhook | None
 ) -> dict[str, Any]:
-    """As `BatchQueryService.submit` is given it. Raises `ValueError`."""
+    """Return the body for the arguments of `BatchQueryService.submit`. Raises `ValueError`."""
     if fee is None and sender != "self":
         fee = "auto"
     return body(destination=destination, queries=queries, fee=fee, is_paid_by_caller=sender == "self", webhook=webhook)
 
 
 def some_key() -> str:
-    """An idempotency key that nobody else has."""
+    """Make an idempotency key that nobody else has."""
     return str(uuid.uuid4())
 
 
@@ -91,7 +91,7 @@ class BatchQueryService:
         return self.submit_body(document, idempotency_key=idempotency_key)
 
     def submit_body(self, document: Mapping[str, Any], *, idempotency_key: str | None = None) -> "Batch":
-        """As `submit`, with the request's body as the API specifies it."""
+        """Submit a batch as `submit` does, with the request's body as the API specifies it."""
         internal_id = run(operations.submit(self._access, document, idempotency_key or some_key()))
         return Batch(internal_id, self._access)
 
@@ -103,11 +103,11 @@ class BatchQueryService:
         fee: Fee | None = None,
         sender: Literal["self"] | None = None,
     ) -> Estimate:
-        """What it would cost, and whether it would be taken. Nothing is stored. Raises as `submit`."""
+        """Return what the batch would cost, and whether it would be taken. Nothing is stored. Raises as `submit`."""
         return self.estimate_body(request_body(destination, queries, fee, sender, None))
 
     def estimate_body(self, document: Mapping[str, Any]) -> Estimate:
-        """As `estimate`, with the request's body as the API specifies it."""
+        """Return what `estimate` does, with the request's body as the API specifies it."""
         return run(operations.estimate(self._access, document))
 
     # --- Reading
@@ -119,7 +119,7 @@ class BatchQueryService:
     def batches(
         self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[BatchFilters]
     ) -> BatchPage:
-        """A part of your batches, newest first; `cursor` is the `next` of the part before."""
+        """Return a part of your batches, newest first; `cursor` is the `next` of the part before."""
         return run(operations.batches(self._access, parameters(filters, limit, cursor)))
 
     def all_batches(self, **filters: Unpack[BatchFilters]) -> Iterator[BatchSummary]:
@@ -132,7 +132,7 @@ class BatchQueryService:
             page = self.batches(cursor=page.next, **filters)
 
     def facts(self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[FactFilters]) -> FactPage:
-        """A part of what was proven here by anybody."""
+        """Return a part of what was proven here by anybody."""
         return run(operations.facts(self._access, parameters(filters, limit, cursor)))
 
     def all_facts(self, **filters: Unpack[FactFilters]) -> Iterator[Fact]:
@@ -145,7 +145,7 @@ class BatchQueryService:
             page = self.facts(cursor=page.next, **filters)
 
     def connections(self) -> tuple[Connection, ...]:
-        """Which source chains can be proven on which destination chains."""
+        """Return which source chains can be proven on which destination chains."""
         return run(operations.connections(self._access))
 
 
@@ -171,7 +171,7 @@ class Batch:
     def wait(
         self, timeout: float | None = None, *, progress: Callable[[BatchDetails], object] | None = None
     ) -> BatchDetails:
-        """The batch as soon as it is DONE; its `facts` have values then.
+        """Wait until the batch is DONE, and return it; its `facts` have values then.
 
         `timeout` is in seconds; without one it takes as long as the service gives the batch. `progress` is called each
         time something has changed, with the batch as it is, of which the first hundred queries are included. Raises
@@ -193,29 +193,32 @@ class Batch:
         return run(operations.facts_on_chain(self._access, self.id, _node(node, self._access), registries))
 
     def bundle(self, number: int = 1) -> bytes:
-        """The proof bundle of one query (by its number, from 1), a JSON file. Raises `NotFound` before DONE."""
+        """Return the proof bundle of one query (by its number, from 1), a JSON file. Raises `NotFound` before DONE."""
         return run(operations.bundle(self._access, self.id, number))
 
     def verify(self, node: AnyNode, number: int = 1) -> VerifiedBundle:
-        """The proof bundle of one query, checked against the block hash that your node of the source chain tells.
+        """Check the proof bundle of one query against the block hash that your node of the source chain tells.
 
         Its values are then those of that block, whatever the service is. Raises `InvalidBundle`, `WrongChain`.
         """
         return run(operations.verify(self._access, self.id, number, _node(node, self._access)))
 
     def whole_bundle(self) -> bytes:
-        """The proof bundle of all queries, a JSON file of up to tens of megabytes. Raises `NotFound` before DONE."""
+        """Return the proof bundle of all queries, a JSON file of up to tens of megabytes.
+
+        Raises `NotFound` before DONE.
+        """
         return run(operations.whole_bundle(self._access, self.id))
 
     def verify_whole(self, *nodes: AnyNode) -> VerifiedBatchBundle:
-        """The proof bundle of all queries, checked against the block hashes that your nodes of the source chains tell.
+        """Check the proof bundle of all queries against the block hashes that your nodes of the source chains tell.
 
         Each source chain needs a node; several of one must agree. Raises `InvalidBundle`, `WrongChain`.
         """
         return run(operations.verify_whole(self._access, self.id, [_node(node, self._access) for node in nodes]))
 
     def transactions(self) -> UnsignedTransactions:
-        """What is to be sent next of a batch that the caller pays. Raises `Conflict` for any other."""
+        """Return what is to be sent next of a batch that the caller pays. Raises `Conflict` for any other."""
         return run(operations.transactions(self._access, self.id))
 
     def send(
@@ -245,7 +248,7 @@ def _node(node: AnyNode, access: Access) -> Node:
 def sign_in(
     url: str, *, address: str, sign: Sign, chain_id: int | None = None, name: str = "batch-query-client"
 ) -> str:
-    """A new API key of this address, by Sign in with Ethereum.
+    """Make a new API key of this address, by Sign in with Ethereum.
 
     `sign` signs a text by `personal_sign` (EIP-191): what is given to it was checked to be a sign-in to this URL and
     nothing else. `chain_id` is that of a contract wallet. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
@@ -257,16 +260,16 @@ def sign_in(
 def read_facts(
     node: AnyNode, facts: Sequence[Fact], registries: Mapping[int, str] | None = None, patience: Patience | None = None
 ) -> list[Fact]:
-    """The facts with the words that registries hold now, through a node of the destination chain; None: not proven.
+    """Return the facts with the words that registries hold now; None: not proven.
 
-    `registries`, by source chain, count before those that the facts name. Raises `WrongFact`, `WrongChain`,
-    `NodeRefused`, `Unavailable`.
+    `node` is one of the destination chain. `registries`, by source chain, count before those that the facts name.
+    Raises `WrongFact`, `WrongChain`, `NodeRefused`, `Unavailable`.
     """
     return run(registry.read_facts(Node(node, patience or Patience()), facts, registries))
 
 
 def verify_bundle_by_node(document: str | bytes, node: AnyNode, patience: Patience | None = None) -> VerifiedBundle:
-    """As `verify_bundle`, with the hashes that a node of the source chain tells.
+    """Check a bundle as `verify_bundle` does, with the hashes that a node of the source chain tells.
 
     Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
     """
@@ -276,7 +279,7 @@ def verify_bundle_by_node(document: str | bytes, node: AnyNode, patience: Patien
 def verify_batch_bundle_by_nodes(
     document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
 ) -> VerifiedBatchBundle:
-    """As `verify_batch_bundle`, with the hashes that nodes of the source chains tell: each chain needs one.
+    """Check a bundle as `verify_batch_bundle` does, with the hashes that nodes tell: each source chain needs one.
 
     Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
     """

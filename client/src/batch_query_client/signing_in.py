@@ -74,7 +74,7 @@ class _Session:
 
 
 def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, name: str) -> Steps[str]:
-    """A new API key of this address, made under this name, or under a numbered one where the name is taken.
+    """Make a new API key of this address, under this name, or under a numbered one where the name is taken.
 
     `chain_id` matters for contract wallets only: on it the service asks them. None: any that the service knows. Raises
     `UnsafeSignIn` where the service wants something else signed than a sign-in to itself; `ServiceRefused`,
@@ -100,7 +100,7 @@ def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, n
 
 
 def check_message(message: str, url: str, address: str) -> None:
-    """Raises `UnsafeSignIn` unless it signs this address in at this URL, and nowhere else (EIP-4361)."""
+    """Raise `UnsafeSignIn` unless it signs this address in at this URL, and nowhere else (EIP-4361)."""
     found = _LINES.match(message)
     if found is None:
         raise UnsafeSignIn("The service wants something signed that is no sign-in message. It was not signed.")

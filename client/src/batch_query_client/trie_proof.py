@@ -43,7 +43,7 @@ class _Nodes(dict[bytes, bytes]):
 
 
 def account(state_root: bytes, address: bytes, nodes: Sequence[bytes]) -> ProvenAccount:
-    """The account at an address. Raises `InvalidBundle`."""
+    """Return the account at an address. Raises `InvalidBundle`."""
     value = _look_up(state_root, address, nodes)
     if value == b"":
         return ProvenAccount(exists=False, nonce=0, balance=0, storage_root=EMPTY_ROOT, code_hash=bytes(32))
@@ -63,13 +63,13 @@ def account(state_root: bytes, address: bytes, nodes: Sequence[bytes]) -> Proven
 
 
 def slot(storage_root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes:
-    """The word of a storage slot (32 bytes), zeros where it is empty. Raises `InvalidBundle`."""
+    """Return the word of a storage slot (32 bytes), zeros where it is empty. Raises `InvalidBundle`."""
     value = _look_up(storage_root, key, nodes)
     return (_integer(_decode(value), 32) if value else 0).to_bytes(32)
 
 
 def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes:
-    """The value at a key, by the nodes from the root to it; empty where they show that there is none."""
+    """Return the value at a key, by the nodes from the root to it; empty where they show that there is none."""
     if root == EMPTY_ROOT:
         # Some nodes of the network send the one empty node of an empty trie, others none.
         if list(nodes) not in ([], [b"\x80"]):

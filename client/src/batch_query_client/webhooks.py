@@ -41,7 +41,7 @@ class WebhookEvent(AnswerModel):
 
 
 def verify_webhook(body: str | bytes, headers: Mapping[str, str], *secrets: str) -> WebhookEvent:
-    """The event, if one of the secrets (whsec_...) has signed it within the last five minutes.
+    """Return the event, if one of the secrets (whsec_...) has signed it within the last five minutes.
 
     `body` is the request's, byte for byte; `headers` are the request's, their names in any case. While the secret is
     being rotated, give both. Raises `InvalidWebhook`.

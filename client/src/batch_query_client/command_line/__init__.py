@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 
 def main() -> None:
-    """Runs `bqs` with the arguments of this process, and ends it with one of `exit_codes`."""
+    """Run `bqs` with the arguments of this process, and end it with one of `exit_codes`."""
     # Those that are loaded later too: a command must not find that it can't store a key when it has made it.
     for name in ("click", "eth_account", "keyring", "rich"):
         if find_spec(name) is None:

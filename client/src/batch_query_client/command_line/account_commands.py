@@ -77,7 +77,7 @@ def _signer(account: "LocalAccount") -> "Sign":
 
 
 def _check_key(url: str, key: str) -> None:
-    """Raises `Unauthorized` for a key that doesn't work."""
+    """Ask the service with the key. Raises `Unauthorized` for a key that doesn't work."""
     try:
         patience = client.Patience(credentials.patience_seconds())
         client.BatchQueryService(url, api_key=key, patience=patience).batch(_NO_BATCH).status()

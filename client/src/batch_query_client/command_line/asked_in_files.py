@@ -41,7 +41,7 @@ class Asked:
 
 
 def document(asked: Asked) -> Mapping[str, Any]:
-    """The body. Raises `click.UsageError` and `ValueError`."""
+    """Return the body. Raises `click.UsageError` and `ValueError`."""
     if asked.file is None:
         return _body(asked, list(_from_arguments(asked)))
     if any((asked.chain, asked.block, asked.time, asked.accounts, asked.props, asked.slots, asked.header)):
@@ -67,7 +67,7 @@ def _body(asked: Asked, queries: Sequence[Account | Header]) -> dict[str, Any]:
 
 
 def _envelope(asked: Asked, *, fee: str | None) -> dict[str, Any]:
-    """The fields beside the data. `fee` is that of a batch that the service pays, where none is named."""
+    """Return the fields beside the data. `fee` is the default for a batch that the service pays."""
     found: dict[str, Any] = {}
     if asked.is_paid_by_caller:
         found["sender"] = "self"

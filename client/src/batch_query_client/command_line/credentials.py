@@ -35,7 +35,7 @@ def folder() -> Path:
 
 
 def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> client.BatchQueryService:
-    """Raises `click.UsageError` where it is not known whom to ask, or with which key.
+    """Return the service to ask. Raises `click.UsageError` where the service or its key is not known.
 
     What may pass is tried again for `patience` seconds, or those of BQS_PATIENCE.
     """
@@ -54,7 +54,7 @@ def patience_seconds(default: float = PATIENCE_SECONDS) -> float:
 
 
 def service_url(url: str | None) -> str:
-    """Raises `click.UsageError`."""
+    """Return the URL of the service, without a slash at its end. Raises `click.UsageError`."""
     at = url or os.environ.get("BQS_URL") or _read("config.json").get("url")
     if not at or not isinstance(at, str):
         raise click.UsageError("It is not known which service to ask. Run `bqs login URL`, or give --url or BQS_URL.")
@@ -75,7 +75,7 @@ def api_key(url: str) -> str:
 
 
 def remember(url: str, key: str) -> str:
-    """Returns where the key is now, for a sentence."""
+    """Store the service's URL and key. Return where the key is now, for a sentence."""
     _write("config.json", {"url": url})
     try:
         with _keyring() as backend:
@@ -88,7 +88,7 @@ def remember(url: str, key: str) -> str:
 
 
 def forget(url: str) -> None:
-    """The key of this service. It still works: the page of keys revokes it."""
+    """Remove the key of this service. It still works: the page of keys revokes it."""
     with suppress(NoKeyring), _keyring() as backend:
         backend.delete_password(_KEYRING_SERVICE, url)
     _forget_in_file(url)
@@ -101,7 +101,7 @@ def _forget_in_file(url: str) -> None:
 
 
 def is_exposed(url: str) -> bool:
-    """Whether others on the way could read the key."""
+    """Return whether others on the way could read the key."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}
 

@@ -21,7 +21,7 @@ with_timeout = click.option(
 
 
 def with_node(chain: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """A node of the source or the destination chain."""
+    """Add the option for a node of the source or the destination chain."""
     return click.option(
         "--rpc-url",
         envvar="BQS_RPC_URL",
@@ -59,7 +59,7 @@ def with_keystore(command: Command) -> Command:
 
 
 def with_question(command: Command) -> Command:
-    """What to ask for; the command gets an `Asked`."""
+    """Add the options that say what to ask for; the command gets an `Asked`."""
 
     def call(
         *,

@@ -135,7 +135,7 @@ def _property(fact: client.Fact) -> str:
 
 
 def shown_value(fact: client.Fact) -> str:
-    """A number where it is meant as one, else the word."""
+    """Return the fact's value: a number where it is meant as one, else the word."""
     if fact.word is None:
         return "not proven yet"
     return str(fact.value) if fact.is_number else hex_data(fact.word)
@@ -197,13 +197,13 @@ class Progress:
         return table
 
     def _of_interest(self, batch: client.BatchDetails) -> Sequence[client.Query]:
-        """As many as there is room for, those that are open first."""
+        """Return as many queries as there is room for, open ones first."""
         room = max(1, self._console.height - _OTHER_ROWS)
         return sorted(batch.query_list, key=lambda query: query.is_completed)[:room]
 
 
 def _current(query: client.Query) -> tuple[str, str, str]:
-    """The step that it is at: which of how many, its status, its transaction."""
+    """Return the query's present step: which of how many, its status, its transaction."""
     begun: list[client.Step] = [step for step in query.steps if step.status]
     if not begun:
         return "", "not begun", ""

@@ -155,7 +155,7 @@ def _print_batch(proven: client.VerifiedBatchBundle, *, is_json: bool) -> None:
 
 
 def _in_short(proven: client.VerifiedBundle) -> list[str]:
-    """A balance in wei, and what else is a number in decimal."""
+    """List the proven values, numbers in decimal (a balance in wei)."""
     numbers = NUMBERS if proven.account else NUMBERS - {"NONCE"}
     found = [
         f"{name} {int.from_bytes(word) if name in numbers else hex_data(word)}" for name, word in proven.facts.items()
