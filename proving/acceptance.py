@@ -306,7 +306,7 @@ def _ahead(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Ahead | Rej
 
 
 def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Acceptance:
-    """Decide about the blocks that exist. Nothing else can be asked about those to come."""
+    """Decide about the blocks that exist. Of those to come, nothing can be asked but when they come."""
     assessed = None if questions.unfound else _assess(inquiry, questions, lambda: _ahead(batch, inquiry, questions))
     coming = _ahead(batch, inquiry, questions) if assessed is None else next(iter(assessed.obstacles), None)
     if isinstance(coming, Rejection):

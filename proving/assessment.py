@@ -211,7 +211,10 @@ def assess(
     heights: Callable[[], Ahead | Rejection | None],
     beside: Callable[[], object] = lambda: None,
 ) -> Assessment:
-    """Ask all questions about these blocks, which rise, side by side; `heights`: do they exist? `beside` runs too."""
+    """Ask all questions about these blocks side by side, and estimate what they take.
+
+    The blocks rise. `heights` tells whether they exist. `beside` is run too.
+    """
     found = together.run(
         (
             heights,

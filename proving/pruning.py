@@ -89,7 +89,7 @@ def prune_now() -> Mapping[str, int] | None:
 
 
 def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:
-    """Prune, and return how many rows of each kind were, and whether nothing is left. Raises `LeaseLost`."""
+    """Prune, and count the rows of each kind. Returns also whether nothing is left. Raises `LeaseLost`."""
     ends = None if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     for kind in KINDS:

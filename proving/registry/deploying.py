@@ -151,7 +151,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
 
 
 def _create_registry(chain: Chain, row: FactsRegistry) -> None:
-    """Send what creates the registry itself. Its constructor asks its block hash source, which must be there before."""
+    """Create the registry itself. Its constructor asks its block hash source, which must be there before."""
     code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window)
 
     def store(nonce: int) -> None:
