@@ -88,7 +88,7 @@ class _Pack:
 
 
 def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
-    """Return in about how many transactions these come, if they have so many nodes of so many bytes in all."""
+    """Estimate in how many transactions these come, if they have so many nodes of so many bytes in all."""
     packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
     gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
     return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / _MAX_GAS))

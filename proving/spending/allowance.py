@@ -41,7 +41,7 @@ def of_user(user: User) -> Iterator[DailyAllowance]:
 
 
 def of_user_on(user: User, destination: Chain) -> Iterator[DailyAllowance]:
-    """Yield the allowances of `of_user` that a batch for this destination uses up."""
+    """Yield the allowances of `of_user` that a batch for this destination counts against."""
     if not destination.test_network:
         yield from _in_gas(user)
     yield from _in_wei(user, destination)

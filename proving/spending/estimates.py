@@ -49,7 +49,7 @@ def of_unknown(queries: Iterable[Query]) -> Estimate:
 
 
 def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) -> Undone:
-    """Count what of a batch's queries is neither proven nor under way, as the rows know it, except for `beside`.
+    """Count what of a batch's queries is neither proven nor under way, as the rows know it, without the ids `beside`.
 
     What is not admitted is counted by itself. `with_paths` counts also how the registry comes to trust old blocks, as
     far as that is planned; paths that lead over the same blocks count once.
