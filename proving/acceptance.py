@@ -69,7 +69,7 @@ class _Acceptance:
 
     @property
     def up_to(self) -> int | None:
-        """As `Batch.unadmitted` takes it."""
+        """Return the highest block to admit, as `Batch.unadmitted` takes it."""
         return self.ahead.head if self.ahead else None
 
 
@@ -126,7 +126,7 @@ def _wait_instead(batch: Batch, rejection: Rejection) -> Wait | None:
 
 
 def undecided(batch_id: str) -> list[int]:
-    """The source chains whose queries are not admitted yet."""
+    """Return the source chains whose queries are not admitted yet."""
     waiting = Query.objects.filter(batch=batch_id, is_admitted=False)
     return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
 
@@ -145,7 +145,7 @@ def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
 
 
 def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
-    """One at a time for each user: two batches can't be promised the same rest. And the blocks that are lined up."""
+    """Lock the users, so that two batches can't be promised the same rest, and the blocks that are lined up."""
     accepted = [one for one in several if isinstance(one.decision, _Acceptance)]
     if not accepted:
         return
@@ -180,7 +180,7 @@ def _record(decided: _Decided) -> bool:
 def _beyond(
     limits: Callable[[User, Chain, Promise, Promise], Iterator[Rejection]], batch: Batch, needed: Promise
 ) -> Rejection | None:
-    """The first of these `limits`, which `allowance` tells, that leaves no room. None holds for what others pay for."""
+    """Return the first of the `limits` from `allowance` that leaves no room. None holds for what others pay for."""
     if batch.pays_itself:
         return None
     destination = get_chains().chain(batch.destination_chain_id)
@@ -188,12 +188,12 @@ def _beyond(
 
 
 def _before(batch: Batch) -> Promise:
-    """What of it was admitted before is estimated at."""
+    """Return the estimate of what was admitted of the batch before."""
     return Promise(batch.estimated_gas or 0, batch.estimated_wei or 0)
 
 
 def _store_headers(blocks: Sequence[Block]) -> None:
-    """Of blocks that have none yet. Where a block has one, nothing but its own reconcile may replace it."""
+    """Store the headers of blocks that have none yet. Only a block's own reconcile may replace a stored header."""
     if blocks:
         bulk_writes.update(blocks, HEADER_COLUMNS, while_empty="hash")
 
@@ -225,7 +225,7 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
 
 
 def _users(ids: Sequence[int]) -> list[User]:
-    """With the limits of their own."""
+    """Return the users in the order of `ids`, with the limits of their own."""
     found = User.objects.in_bulk(ids)
     return [found[pk] for pk in ids]
 
@@ -251,7 +251,7 @@ class _Questions:
         return [Asked.once(number, asking.values()) for number, asking in self.at.items()]
 
     def divided(self, head: int) -> "tuple[_Questions, list[_Asking]]":
-        """What is about blocks up to this one, and by its blocks what is to come."""
+        """Return the questions about blocks up to `head`, and what is asked for at each block or time to come."""
         existing = {number: asking for number, asking in self.at.items() if number <= head}
         coming = [asking for number, asking in self.at.items() if number > head]
         return _Questions(existing, self.blocks, {}), [*coming, *self.unfound.values()]
@@ -306,7 +306,7 @@ def _ahead(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Ahead | Rej
 
 
 def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Acceptance:
-    """Of what is to come nothing else can be asked."""
+    """Decide about the blocks that exist. Of those to come, nothing can be asked but when they come."""
     assessed = None if questions.unfound else _assess(inquiry, questions, lambda: _ahead(batch, inquiry, questions))
     coming = _ahead(batch, inquiry, questions) if assessed is None else next(iter(assessed.obstacles), None)
     if isinstance(coming, Rejection):
@@ -333,7 +333,7 @@ def _assess(
 def _decide_about_existing(
     batch: Batch, inquiry: Inquiry, questions: _Questions, assessed: Assessment, rest: Sequence[_Asking] = ()
 ) -> Rejection | _Acceptance:
-    """Of a batch of which the rest is still to come."""
+    """Decide about the part of a batch whose blocks exist; `rest` is still to come."""
     for obstacle in assessed.obstacles:
         if isinstance(obstacle, Raised):
             raise obstacle.error
@@ -361,7 +361,7 @@ def _decide_about_existing(
 
 
 def _parts(questions: _Questions, estimate: Estimate, rest: Sequence[_Asking], coming: Estimate) -> dict[int, int]:
-    """By a query's id: what it takes of the one estimate or the other, in gas."""
+    """Return by a query's id what it takes of the one estimate or the other, in gas."""
     parts = {pk: 0 for asking in questions.at.values() for pk in asking}
     for shares in estimate.shares:
         parts |= shares.divided(questions.at[shares.missing.number])
@@ -371,7 +371,7 @@ def _parts(questions: _Questions, estimate: Estimate, rest: Sequence[_Asking], c
 
 
 def _with_headers(questions: _Questions, counted: Counted) -> list[Block]:
-    """The blocks that have no header yet, with theirs as it was read."""
+    """Return the blocks that have no header yet, with theirs as it was read."""
     fresh = [block for number, block in questions.blocks.items() if not block.hash and number in counted.headers]
     for block in fresh:
         block.take(counted.headers[block.number])

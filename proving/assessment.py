@@ -59,7 +59,7 @@ class Asked:
 
     @classmethod
     def once(cls, number: int, several: Iterable[Iterable[Fact]]) -> Self:
-        """What several ask for there."""
+        """Return what several queries ask for at a block, each fact once."""
         return cls(number, list(dict.fromkeys(fact for wanted in several for fact in wanted)))
 
 
@@ -125,7 +125,7 @@ def _too_far_ahead(highest: int, latest: int, source: Chain, head: Header) -> Re
 
 
 def _until_they_exist(numbers: Collection[int], times: Collection[int], source: Chain, head: Header) -> Wait:
-    """Waits for the next of them."""
+    """Return how long to wait for the next of these blocks and times."""
     sentences: list[str] = []
     seconds: list[float] = []
     if numbers:
@@ -154,7 +154,7 @@ def _last_of(coming: Collection[int]) -> str:
 
 
 def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
-    """The number of the latest block that is not after a time (unix seconds), which the head is."""
+    """Return the number of the latest block that is not after a time (unix seconds), which is before `head`."""
     number = timestamps.block_at(inquiry.connection.source_rpc, time, head, extend_lease=inquiry.go_on)
     if number is not None:
         return number
@@ -166,7 +166,7 @@ def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
 
 
 def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | None) -> int | Rejection:
-    """The number of the block that has this tag, by what was seen.
+    """Return the number of the block that has this tag, by the headers that were seen.
 
     Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
     """
@@ -211,7 +211,10 @@ def assess(
     heights: Callable[[], Ahead | Rejection | None],
     beside: Callable[[], object] = lambda: None,
 ) -> Assessment:
-    """All questions about these blocks, which rise, side by side: `heights`, whether they exist, and those `beside`."""
+    """Ask all questions about these blocks side by side, and estimate what they take.
+
+    The blocks rise. `heights` tells whether they exist. `beside` is run too.
+    """
     found = together.run(
         (
             heights,
@@ -241,14 +244,14 @@ def assess(
 
 
 def _with_all_headers(inquiry: Inquiry, asked: Sequence[Asked], counted: "Counted") -> "Counted | Raised":
-    """What has no header was not counted."""
+    """Return `counted` if it has the header of every block. A block without a header was not counted."""
     if all(one.number in counted.headers for one in asked):
         return counted
     return Raised(NodeUnavailable(f"A node of chain {inquiry.source.id} lacks headers that it must have."))
 
 
 def _lacking_properties(inquiry: Inquiry, asked: Sequence[Asked]) -> list[Rejection]:
-    """Of each block whose header has not what is asked of it."""
+    """Return a rejection for each block whose header lacks a property that is asked for."""
     fields = {one.number: [fact.field for fact in one.facts if isinstance(fact, HeaderFact)] for one in asked}
     found: list[Rejection] = []
     for numbers in chunks([number for number, wanted in fields.items() if wanted], _PER_READ):
@@ -261,7 +264,7 @@ def _lacking_properties(inquiry: Inquiry, asked: Sequence[Asked]) -> list[Reject
 
 
 def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
-    """What the tries are like, as proofs at the oldest block tell that needs some.
+    """Return what the tries are like, by proofs at the oldest block that needs some.
 
     It is also asked whether some node still serves proofs there: many keep only the newest states.
     """
@@ -289,7 +292,7 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
 
 
 def sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
-    """The same by the account that a path leads through, where no other is asked for."""
+    """Return what the state trie is like by the account that a path leads through, if no other account is asked for."""
     wanted = ProofRequest(header.number, header.hash, history.CONTRACT)
     return _told_by(header, inquiry.connection.source_rpc.proofs([wanted]))
 
@@ -351,7 +354,7 @@ def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
 
 
 def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[Missing], dict[int, Header]]:
-    """Which of the blocks the registry knows; and the headers of them, and of those that follow, by number."""
+    """Return which of the blocks the registry knows; and by number the headers of them, and of those that follow."""
     contract = inquiry.connection.registry.contract
     following = {one.number + 1 for one in asked if any(isinstance(fact, TimeFact) for fact in one.facts)}
     numbers = sorted({one.number for one in asked} | following)
@@ -370,7 +373,7 @@ def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[Missing], d
 
 
 def _without_held(inquiry: Inquiry, known: Sequence[Missing]) -> list[Missing]:
-    """Without the facts that the registry holds already."""
+    """Return the blocks without the facts that the registry holds already."""
     rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
     pieces = [(one, part) for one in known for part in chunks(one.facts, _PER_READ)]
     missing: dict[int, list[Fact]] = defaultdict(list)
@@ -383,7 +386,7 @@ def _without_held(inquiry: Inquiry, known: Sequence[Missing]) -> list[Missing]:
 
 
 def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Estimate:
-    """Of blocks that don't exist yet, of each by its place what each asks for: all of it, and no path."""
+    """Estimate blocks that don't exist yet: all that each asks for, and no path. Each is numbered by its place."""
     missing = [
         Missing(place, Asked.once(place, asking.values()).facts, is_known=False) for place, asking in enumerate(blocks)
     ]
@@ -413,7 +416,7 @@ class Cost:
 
 
 def cost(destination_rpc: RpcClient, estimate: Estimate, fees: Fees) -> Cost:
-    """Raises `NodeUnavailable`, `RpcRefused`."""
+    """Return what the estimate costs at these fees, with a rollup's data. Raises `NodeUnavailable`, `RpcRefused`."""
     data = rollups.data_cost(destination_rpc, estimate.size.bound, estimate.gas.bound)
     likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
     gas = estimate.gas + Likely(likely.gas, data.gas)

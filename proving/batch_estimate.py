@@ -115,20 +115,20 @@ class BatchEstimate:
 
     @property
     def blocks_to_done(self) -> int:
-        """Of the destination, from now on, once all blocks exist."""
+        """Return the blocks of the destination until the batch is done, from the time when all its blocks exist."""
         rows = max((one.in_a_row for one in self._estimates), default=0)
         return rows + self.confirming_blocks if rows else 0
 
     @property
     def seconds_to_done(self) -> int:
-        """Without what is waited for of a chain that does not answer."""
+        """Return the seconds until the batch is done, without the wait for a chain that does not answer."""
         gathering = self.destination.gather_seconds if self.transactions else 0
         until_all_exist = max((one.seconds for one in self.sources), default=0)
         return math.ceil(until_all_exist + gathering + self.blocks_to_done * self.destination.block_seconds)
 
 
 def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, bytes]:
-    """The request that `body_of` reads, and its body, counted as one that the key's user has estimated.
+    """Return the request that `body_of` reads, and its body. Counts it among the estimates of the key's user.
 
     Raises `InvalidRequest`, and what `body_of`, `account_names.resolve` and `submission_rate` raise.
     """
@@ -140,7 +140,7 @@ def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, byt
 
 
 def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
-    """Raises `Unavailable`."""
+    """Estimate what a batch would take, and why it would be rejected. Raises `Unavailable`."""
     destination = get_chains().chain(request.destinationChainId)
     try:
         with node_waits.waiting_for(destination.id, patience_seconds=_PATIENCE_SECONDS):
@@ -192,7 +192,7 @@ def _ask(request: BatchRequest, destination: Chain) -> tuple[list[SourceEstimate
 
 
 def _by_source(request: BatchRequest) -> Mapping[int, Mapping[Selector, _Asking]]:
-    """By the source chain, and by what selects a block there."""
+    """Group what is asked for by the source chain, and by what selects a block there."""
     found: dict[int, dict[Selector, dict[int, Sequence[Fact]]]] = defaultdict(lambda: defaultdict(dict))
     for place, part in enumerate(request.parts()):
         asking = Query(address=part.address, fields=part.fields, slots=part.slots, timestamp=part.selector.timestamp)
@@ -304,7 +304,7 @@ def _faults(obstacles: Iterable[object]) -> Iterator[str]:
 
 
 def _seconds_until(found: _Found, source: Chain, head: Header) -> float:
-    """Until all of it exists."""
+    """Return the seconds until all of it exists."""
     blocks = max(found.at, default=0) - head.number
     return max(0.0, blocks * source.block_seconds, max(found.unfound, default=0) - head.timestamp)
 
@@ -321,7 +321,7 @@ def _parts(
 
 
 def _count(blocks: Iterable[Asked | Missing]) -> Counter[Part]:
-    """How much of each part is asked for, without the headers themselves."""
+    """Count how much of each part is asked for, without the headers themselves."""
     found: Counter[Part] = Counter()
     for block in blocks:
         here = Missing(0, block.facts, is_known=True)
@@ -350,7 +350,7 @@ def _fee_too_low(request: BatchRequest, destination: Chain, sources: Sequence[So
 def _reasons(
     request: BatchRequest, body: bytes, key: ApiKey, sources: Sequence[SourceEstimate], low: Rejection | None
 ) -> Iterator[Reason]:
-    """All of them, though a batch is rejected for the first."""
+    """Yield all reasons to reject the batch, though it would be rejected for the first."""
     if refused := submission.why_no_room(request, body, key):
         yield Reason(None, refused.code, refused.sentence, refused.retry_after is not None)
     for of_source in sources:

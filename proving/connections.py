@@ -12,7 +12,7 @@ from proving.transactions import pauses
 
 
 def why_paused(connection: Connection) -> str:
-    """A sentence; empty where the operator hasn't paused it. Asked once for tasks that run side by side."""
+    """Return why the operator has paused it, a sentence; empty if it isn't paused. Tasks side by side ask once."""
     source, destination = connection.source_id, connection.destination_id
     return together.ask_once(("pause", destination, source), lambda: pauses.why_paused(source, destination))
 
@@ -25,12 +25,12 @@ class OpenConnection:
     destination_rpc: RpcClient
 
     def history_slot(self, number: int) -> int:
-        """The slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
+        """Return the slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
         return history.slot(number, self.source_rpc.chain.history_window)
 
 
 def open_connection(destination: int, source: int) -> OpenConnection:
-    """Raises as `deployments.find`, also where the connection isn't configured any more."""
+    """Open a connection. Raises as `deployments.find`, and `Unusable` if the connection isn't configured any more."""
     config = get_chains().connection(source, destination)
     if config is None:
         raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
@@ -39,7 +39,7 @@ def open_connection(destination: int, source: int) -> OpenConnection:
 
 
 def open_unless_paused(destination: int, source: int) -> OpenConnection:
-    """As `open_connection`; raises `Unusable` also where the operator has paused it."""
+    """Open a connection as `open_connection` does. Raises `Unusable` also if the operator has paused it."""
     connection = open_connection(destination, source)
     if paused := why_paused(connection.config):
         raise Unusable(paused)
@@ -47,7 +47,7 @@ def open_unless_paused(destination: int, source: int) -> OpenConnection:
 
 
 def open_for_waiting(destination: int, source: int) -> OpenConnection:
-    """As `open_unless_paused`, for somebody who waits for an answer. It writes nothing."""
+    """Open a connection as `open_unless_paused` does, for a caller who waits for an answer. Writes nothing."""
     config = get_chains().connection(source, destination)
     assert config is not None, "the request was checked"
     if paused := why_paused(config):

@@ -55,7 +55,7 @@ _NAMED_SLOTS = 5000
 
 
 def of(query: Query) -> list[Fact]:
-    """The facts that a query asks for."""
+    """Return the facts that a query asks for."""
     facts: list[Fact] = [AccountFact(query.address, field) for field in query.account_fields]
     facts += [SlotFact(query.address, slot) for slot in query.slots]
     facts += [HeaderFact(field) for field in query.header_fields]
@@ -68,7 +68,7 @@ def of(query: Query) -> list[Fact]:
 
 
 def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]]:
-    """By the block's id: the 32-byte word of each of these facts of it whose proof is stored here.
+    """Return, by the block's id, the 32-byte word of each of these facts whose proof is stored here.
 
     The number of statements doesn't grow with that of blocks.
     """
@@ -112,7 +112,7 @@ def account_words(proof: AccountProof) -> dict[AccountField, bytes]:
 
 
 def header_words(header: Header) -> dict[HeaderField, bytes]:
-    """The words of the properties that this header is known to have; of those that fit none, the keccak-256."""
+    """Return the words of the properties that this header is known to have; of those that fit none, the keccak-256."""
     return {
         field: keccak(content) if field in HASHED_HEADER_FIELDS else content.rjust(32, b"\0")
         for field, content in zip(HeaderField, header.fields, strict=False)
@@ -121,13 +121,13 @@ def header_words(header: Header) -> dict[HeaderField, bytes]:
 
 
 def lacking(header: Header, fields: Iterable[HeaderField]) -> list[HeaderField]:
-    """Those that this header is not known to have."""
+    """Return the fields that this header is not known to have."""
     known = header_words(header)
     return [field for field in fields if field not in known]
 
 
 def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) -> str:
-    """A sentence about the fields that a header lacks: later forks have added some, and other layouts have others."""
+    """Return a sentence about the fields that a header lacks: later forks added some, and other layouts have others."""
     why = (
         "its fork does not know them."
         if header.is_ethereums
@@ -138,7 +138,7 @@ def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) ->
 
 
 def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:
-    """By (block's id, address). Proofs of other pairs of these blocks and addresses do no harm."""
+    """Return stored proofs by (block's id, address). Proofs of other pairs of these blocks and addresses do no harm."""
     addresses = {
         fact.address for facts in wanted.values() for fact in facts if isinstance(fact, AccountFact | SlotFact)
     }
@@ -158,7 +158,7 @@ def _places(values: Sequence[object]) -> str:
 def _slots(
     wanted: Mapping[Block, Iterable[Fact]], accounts: Mapping[tuple[int, str], AccountProof]
 ) -> dict[tuple[int, SlotFact], bytes]:
-    """By (block's id, fact)."""
+    """Return the words of stored slot proofs by (block's id, fact)."""
     asked = {
         (accounts[block.pk, fact.address].pk, fact.slot): (block.pk, fact)
         for block, facts in wanted.items()
@@ -214,7 +214,7 @@ def _call(registry: Registry, block_number: int, fact: Fact) -> tuple[str, bytes
 
 
 def calldata(block_number: int, fact: Fact) -> str:
-    """Calldata, 0x and hex, that reads a fact from its registry; the call reverts where the fact isn't proven.
+    """Return the calldata, 0x and hex, that reads a fact from its registry; the call reverts if the fact isn't proven.
 
     Each argument is one word. A batch may have thousands of facts, and a general encoder takes ten times as long.
     """
@@ -245,7 +245,7 @@ class Comparison:
 
 
 def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Comparison:
-    """What the registry lacks of what these queries of the block ask for."""
+    """Return which facts that these queries of the block ask for the registry lacks."""
     missing: dict[Fact, list[int]] = defaultdict(list)
     for chunk in chunks(queries, _CHUNK):
         wanted = {query.pk: of(query) for query in chunk}

@@ -80,7 +80,7 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
 
 
 def recent(chain: Chain, rpc: RpcClient) -> Heads:
-    """As `read`, but what was read within the last `poll_seconds` does, whoever in this process has asked for it."""
+    """Read the heads as `read` does, or return those that this process has read within the last `poll_seconds`."""
     known = _known.setdefault(rpc, _Known())
     with known.lock:
         if known.heads is not None and time.monotonic() - known.seen_at < poll_seconds(chain):
@@ -89,12 +89,12 @@ def recent(chain: Chain, rpc: RpcClient) -> Heads:
 
 
 def poll_seconds(chain: Chain) -> float:
-    """How often to ask what the next block brings: a few times per block, so that no node is hammered."""
+    """Return how often to ask what the next block brings: a few times per block, so that no node is hammered."""
     return min(4, max(0.2, chain.block_seconds / 4))
 
 
 def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
-    """When to ask for the next block, if it comes as it should; then `poll_seconds` from time to time.
+    """Return when to ask for the next block, if it comes as it should; then `poll_seconds` from time to time.
 
     The shortest delay tells how long blocks take to this node, and how this machine's clock is apart from the chain's.
     """
@@ -109,7 +109,7 @@ def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
 
 
 def linked(rpc: RpcClient, head: Header, number: int) -> Header | None:
-    """The block of that number below a head, as far as the parent hashes of kept headers lead there."""
+    """Return the block of that number below a head, as far as the parent hashes of kept headers lead there."""
     known = _known.get(rpc)
     return None if known is None or number > head.number else _before(known, head, number)
 

@@ -25,7 +25,7 @@ class Look:
 
 @contextmanager
 def look(kind: str, **about: str | int) -> Iterator[Look]:
-    """Whoever looks sets the outcome. An exception is a `defect`: what may fail is caught before it comes here."""
+    """Time and count a look. Its caller sets the outcome; an exception is a `defect`: expected ones are caught."""
     this, outcome, began = Look(), "defect", time.monotonic()
     try:
         with log_context.about(**about):

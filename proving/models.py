@@ -56,7 +56,7 @@ class FactsRegistry(Leased):
 
     @property
     def refused_with_remedy(self) -> str:
-        """As `refused`, with what the operator must do."""
+        """Return `refused`, with what the operator must do."""
         command = f"manage.py deploy_registry {self.destination_chain_id} {self.source_chain_id} --replace"
         return self.refused and f"{self.refused} The operator must run: {command}"
 
@@ -140,7 +140,7 @@ WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
 
 
 def proves_facts(block: str, transaction: str = "") -> models.Q:
-    """Of a query's transactions: those that prove its facts, and don't only extend the registry's trust.
+    """Select transactions of a query that prove its facts, and don't only extend the registry's trust.
 
     `block` is the path to the query's block, `transaction` that to the transaction.
     """
@@ -213,14 +213,14 @@ class Transaction(models.Model):
 
     @property
     def gas(self) -> int:
-        """What it has used, or the most that it can still use."""
+        """Return what it has used, or the most that it can still use."""
         if self.state == TransactionState.DISPLACED:
             return 0
         return self.gas_limit if self.state == TransactionState.PENDING else self.gas_used
 
     @property
     def cost(self) -> int:
-        """In wei: what it has cost, or the most that it can still cost. Any of its versions may be mined."""
+        """Return what it has cost in wei, or the most that it can still cost. Any of its versions may be mined."""
         if self.state == TransactionState.DISPLACED:
             return 0
         if self.state != TransactionState.PENDING:
@@ -229,7 +229,7 @@ class Transaction(models.Model):
 
     @property
     def most_for_gas(self) -> int:
-        """In wei."""
+        """Return the most that its gas can cost, in wei."""
         return max((version.gas * version.max_fee_per_gas for version in self.versions.all()), default=0)
 
     @property
@@ -239,9 +239,10 @@ class Transaction(models.Model):
 
     @property
     def reserved(self) -> int:
-        """The same in wei. What was broadcast may be mined, though a node says that its nonce was used by another.
+        """Return the wei that count against limits of a day.
 
-        A node may also call final what isn't, or lie about what it has cost: part of the most counts in any case.
+        What was broadcast may be mined, though a node says that its nonce was used by another. A node may also call
+        final what isn't, or lie about what it has cost: part of the most counts in any case.
         """
         most = self.most_for_gas + max(self.data_fee, self.expected_data_fee)
         return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)

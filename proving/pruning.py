@@ -53,13 +53,13 @@ _TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, leases.LONGEST
 
 
 def wake() -> None:
-    """Where there is no row yet, make the one that is leased, due at once."""
+    """Make the row that is leased, due at once, if there is none yet."""
     if not Pruning.objects.exists():
         Pruning.objects.get_or_create(pk=1, defaults={"due_at": Now()})
 
 
 def prune_when_due(pk: object) -> None:
-    """A worker's duty: prune for a moment, and be due again. Does nothing while another process prunes."""
+    """Prune for a moment, and be due again: a worker's duty. Does nothing while another process prunes."""
     lease = leases.claim(Pruning.objects.all(), pk)
     if lease is None:
         return
@@ -89,7 +89,7 @@ def prune_now() -> Mapping[str, int] | None:
 
 
 def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:
-    """How many rows of each kind, and whether nothing is left. Raises `LeaseLost`."""
+    """Prune, and count the rows of each kind. Returns also whether nothing is left. Raises `LeaseLost`."""
     ends = None if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     for kind in KINDS:
@@ -129,7 +129,7 @@ class Kind:
 
 
 def _settled(before: datetime) -> QuerySet[Batch]:
-    """Batches that ended before this moment, and that no reorganisation can take back."""
+    """Return batches that ended before this moment, and that no reorganisation can take back."""
     in_work = Query.objects.filter(batch=OuterRef("pk"), block__due_at__isnull=False)
     closed = Batch.objects.exclude(status__in=OPEN_STATUSES).filter(finished_at__lt=before)
     return closed.filter(~Exists(in_work)).order_by("finished_at")
@@ -140,7 +140,7 @@ def _prune_proofs(before: datetime) -> int:
 
 
 def _mark_batches(before: datetime) -> int:
-    """From now on they have no bundles, and count for less in what their users keep stored."""
+    """Mark batches as without bundles. From now on they count for less in what their users keep stored."""
     settled = _settled(before).filter(proofs_pruned_at=None, proofs_gone_at=None)
     chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
     row_locks.lock(User.objects.filter(pk__in=Batch.objects.filter(pk__in=chosen).values("user")))
@@ -179,7 +179,7 @@ def _empty_proofs() -> int:
 
 
 def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, int]]) -> int:
-    """`rows` are primary keys of proofs and of their blocks."""
+    """Empty those proofs that no batch needs. `rows` are primary keys of proofs and of their blocks."""
     blocks = {block for _, block in rows}
     # A batch that is accepted now waits for these locks, and finds the proofs gone; one that was before is seen here.
     row_locks.lock(Block.objects.filter(pk__in=blocks))
@@ -188,13 +188,13 @@ def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, in
 
 
 def _needed(blocks: Collection[int]) -> set[int]:
-    """Those of these blocks that a batch has bundles of."""
+    """Return which of these blocks a batch has bundles of."""
     queries = Query.objects.filter(block__in=blocks, batch__proofs_pruned_at=None)
     return {block for block in queries.order_by().values_list("block", flat=True).distinct() if block is not None}
 
 
 def _prune_steps(before: datetime) -> int:
-    """Marked first, too: the page of a batch tells each step's times, or of none."""
+    """Delete steps of a marked batch, or mark some: a batch's page shows the times of all its steps, or of none."""
     left = Batch.objects.filter(steps_gone_at=None)
     batch = left.exclude(steps_pruned_at=None).order_by("finished_at").values_list("pk", flat=True).first()
     if batch is None:
@@ -224,7 +224,7 @@ def _prune_calldata(before: datetime) -> int:
 
 
 def _prune_path_headers(before: datetime) -> int:
-    """Of blocks without queries. Number and hash stay: that is all that a path needs to begin there."""
+    """Empty headers of blocks without queries. Number and hash stay: that is all that a path needs to begin there."""
     passed = Block.objects.filter(is_checkpoint=True, header_rlp__isnull=False, due_at=None, queue_at__lt=before)
     asked = Query.objects.filter(block=OuterRef("pk"))
     # It is the next header of a bundle of a time.
@@ -244,7 +244,7 @@ def _prune_path_headers(before: datetime) -> int:
 
 
 def _prune_webhooks(before: datetime) -> int:
-    """What was sent; and when all of that is gone, and no event can follow, where to."""
+    """Delete ended deliveries; and webhooks that have none left, if no event of their batch can follow."""
     ended = WebhookDelivery.objects.filter(ended_at__lt=before)
     if oldest := _first(ended.order_by("ended_at")):
         # One that is to be sent again since is not among them.

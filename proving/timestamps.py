@@ -7,7 +7,7 @@ from chains.rpc import InvalidReply, RpcClient
 
 
 def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Callable[[], None]) -> int | None:
-    """Number of the block N with time(N) <= timestamp < time(N+1), or None if the first block is later.
+    """Return the number of the block N with time(N) <= timestamp < time(N+1), or None if the first block is later.
 
     `head` must be later than the timestamp. Times rise with numbers, and on most chains nearly evenly: guessing by the
     slope between what is known finds it in a few headers; every other guess halves what is left, for chains whose

@@ -88,7 +88,7 @@ def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 
 def _find(request: HttpRequest, internal_id: str) -> Batch:
-    """Raises `ApiError`."""
+    """Find the caller's own batch that pays itself and isn't rejected. Raises `ApiError`."""
     batch = own_batch(request, internal_id)
     if not batch.pays_itself:
         raise ApiError(409, "paid_by_operator", "The service sends the transactions of this batch.")
@@ -98,7 +98,7 @@ def _find(request: HttpRequest, internal_id: str) -> Batch:
 
 
 def _left_of(batch: Batch) -> Left:
-    """Raises `ApiError`."""
+    """Ask the chains what is left to be sent for the batch. Raises `ApiError`."""
     try:
         with node_waits.waiting_for(batch.destination_chain_id):
             return unsigned.left_of(batch)
@@ -134,7 +134,7 @@ def _body(batch: Batch, left: Left) -> Mapping[str, Any]:
 
 
 def _numbers(left: Left) -> Mapping[int, int]:
-    """By a query's id its number in the batch, from 1."""
+    """Return, by a query's id, its number in the batch, from 1."""
     asked = sorted({pk for tx in left.transactions for pk in tx.queries})
     numbers: dict[int, int] = {}
     for chunk in chunks(asked, _PER_STATEMENT):

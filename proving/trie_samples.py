@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def wanted(header: Header, here: Iterable[Fact], everywhere: Iterable[Fact]) -> list[ProofRequest]:
-    """A few of the accounts that are asked for at a block, and those of which most slots are asked for anywhere."""
+    """Choose a few of the accounts that are asked for at a block, and those with the most slots asked for anywhere."""
     slots: dict[str, list[int]] = {}
     for fact in everywhere:
         if isinstance(fact, SlotFact):
@@ -33,7 +33,7 @@ def wanted(header: Header, here: Iterable[Fact], everywhere: Iterable[Fact]) -> 
 
 
 def read(header: Header, proofs: Sequence[AccountProof]) -> Tries:
-    """What the proofs tell. Raises `InvalidProof`."""
+    """Return what the proofs tell about the tries. Raises `InvalidProof`."""
     ways: list[TriePath] = []
     leaves: list[int] = []
     storages: dict[str, Storage] = {}
@@ -62,10 +62,10 @@ def _leaf_size(account: Account) -> int:
 
 
 def _size(number: int) -> int:
-    """In bytes."""
+    """Return the size in bytes."""
     return (number.bit_length() + 7) // 8
 
 
 def _spread(items: Sequence[_T], most: int) -> list[_T]:
-    """So many of them at the most, from all over."""
+    """Return at most `most` items, from all over the list."""
     return [items[place * len(items) // most] for place in range(most)] if len(items) > most else list(items)

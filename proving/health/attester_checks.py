@@ -64,7 +64,7 @@ class Asked:
 
 
 def examine(connection: Connection) -> Asked:
-    """Of an attested connection."""
+    """Ask the attesters of an attested connection, and tell whether enough of them agree with our nodes."""
     source = get_rpc(connection.source_id)
     try:
         block, said = _ask(connection)
@@ -95,7 +95,10 @@ def watch() -> None:
 
 
 def _take_turn(connection: Connection) -> bool:
-    """Whether it is this worker's: several may come at once. A turn in the future was taken by a clock ahead."""
+    """Take the turn if it is due, and return whether this worker has it: several may come at once.
+
+    A turn in the future was taken by a clock ahead.
+    """
     ends = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
     rows = AttesterWatch.objects.filter(**ends)
     if not rows.exists():
@@ -128,12 +131,15 @@ def _note(connection: Connection) -> None:
 
 
 def _since(before: dict[str, Any] | None, said: Said, now: str) -> str:
-    """Since when it has answered so."""
+    """Return since when it has answered so."""
     return before["since"] if before and before["answer"] == said.answer else now
 
 
 def _ask(connection: Connection) -> tuple[int, list[Said]]:
-    """The block that they were asked about, and what each said. Raises `NodeUnavailable`, `RpcRefused`."""
+    """Ask the attesters. Returns the block that they were asked about, and what each said.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
     header = _old_enough(get_rpc(connection.source_id))
     domain = Domain(connection.destination_id, _contract(connection) or _NO_CONTRACT)
     answers = ask(connection.attesters, domain, connection.source_id, header.number)

@@ -64,7 +64,7 @@ def observe_what_is_due() -> None:
 
 
 def witnesses() -> list[Witness]:
-    """The newest blocks that were seen, for `queries.clock`.
+    """Return the newest blocks that were seen, for `queries.clock`.
 
     A test network may have any time: it counts where there are no other chains.
     """
@@ -133,7 +133,7 @@ def _observe(lease: Lease[ChainWatch]) -> None:
 
 
 def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
-    """What pages tell of the chain, and nothing depends on: what a node doesn't tell is left as it was known."""
+    """Ask what pages tell of the chain, and nothing depends on. What a node doesn't tell is left as it was known."""
     final, fees, keeps_hashes = together.together(
         lambda: _told(lambda: rpc.header("finalized")),
         lambda: _told(rpc.fees) if chain in get_chains().destinations() else None,
@@ -166,7 +166,7 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
 
 
 def _lag(chain: Chain) -> float:
-    """How old the newest block of a chain may be, in seconds."""
+    """Return how old the newest block of a chain may be, in seconds."""
     return max(_SECONDS_LATE, _BLOCKS_LATE * chain.block_seconds)
 
 
@@ -183,7 +183,7 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
 
 
 def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
-    """What is wrong with the keys of the signers, whose addresses are added."""
+    """Yield what is wrong with the keys of the signers, and add their addresses to `addresses`."""
     for number, signer in enumerate(chain.all_signers, 1):
         try:
             addresses.append(signer.account().address)

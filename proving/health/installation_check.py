@@ -56,7 +56,7 @@ def _check_chain(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
 
 
 def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
-    """Where ENS names are resolved on this chain: ask for one, as a submission does."""
+    """Ask for an ENS name, as a submission does, if names are resolved on this chain."""
     if chains.ens is None or chains.ens.chain_id != chain.id:
         return []
     # It takes a while to import, and is used here alone.
@@ -147,7 +147,7 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
 
 
 def _said_of(signer: Signer, chain: Chain, rpc: RpcClient) -> str:
-    """The signer's address and what it holds, in a sentence; or why that can't be told."""
+    """Return the signer's address and what it holds, in a sentence; or why that can't be told."""
     try:
         address = signer.account().address
         balance = rpc.balance(address)
@@ -160,7 +160,10 @@ def _said_of(signer: Signer, chain: Chain, rpc: RpcClient) -> str:
 
 
 def _kept() -> list[Problem]:
-    """What else keeps the service from working, as `/healthz` tells it. What workers saw of chains was seen anew."""
+    """Return what else keeps the service from working, as `/healthz` tells it.
+
+    What workers saw of chains is left out: it was seen anew.
+    """
     try:
         return [problem for check in report.CHECKS if check is not report.chains for problem in check()]
     except DatabaseError:
@@ -169,7 +172,7 @@ def _kept() -> list[Problem]:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines of columns as wide as they must be. A row of two cells tells a fault, in a sentence as long as it is."""
+    """Return lines of columns as wide as they must be. A row of two cells tells a fault, in a sentence."""
     whole = [row for row in rows if len(row) == len(_COLUMNS)]
     widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
     widths[0] = max(len(row[0]) for row in rows)

@@ -36,7 +36,7 @@ def clocks() -> Iterator[Problem]:
 
 
 def chains() -> Iterator[Problem]:
-    """As a running worker has seen them."""
+    """Yield the problems of chains, as a running worker has seen them."""
     configured = {chain.id: chain for chain in get_chains().chains}
     seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - _COUNTS, Now() + _COUNTS))
     problems = dict(seen.values_list("chain_id", "problems"))
@@ -68,7 +68,7 @@ def stops() -> Iterator[Problem]:
 
 
 def signers() -> Iterator[Problem]:
-    """What keeps transactions from being sent, while there is something to send."""
+    """Yield what keeps transactions from being sent, while there is something to send."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
@@ -99,16 +99,16 @@ def storing() -> Iterator[Problem]:
 
 
 def brokers() -> Iterator[Problem]:
-    """What keeps the service from working at its full speed, though not from working: for notices."""
+    """Yield, for notices, what keeps the service from working at its full speed, though not from working."""
     found = heartbeats.running().exclude(broker_problem="").values_list("broker_problem", flat=True)
     for sentence in found.distinct():
         yield Problem("broker_unavailable", sentence)
 
 
 def attesters() -> Iterator[Problem]:
-    """What the operator must look into about configured connections, though they work: for notices, without a code.
+    """Yield, for notices, what the operator must look into about configured connections that work. It has no code.
 
-    Nothing would ever remove those of others.
+    Those of other connections are left out: nothing would ever remove them.
     """
     for row in FactsRegistry.in_use.exclude(notice="").order_by("pk"):
         if get_chains().connection(row.source_chain_id, row.destination_chain_id):
@@ -128,5 +128,5 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
 
 
 def findings() -> tuple[list[Problem], list[Problem]]:
-    """The problems, and the notices, of which not all have a code. Raises `django.db.DatabaseError`."""
+    """Return the problems, and the notices, of which not all have a code. Raises `django.db.DatabaseError`."""
     return [problem for check in CHECKS for problem in check()], [*attesters(), *brokers()]

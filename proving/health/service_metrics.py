@@ -41,7 +41,7 @@ class ServiceMetrics(Collector):
         self._found_at = -KEPT_SECONDS * 1.0
 
     def describe(self) -> Iterable[_Family]:
-        """Nothing: registering it must not ask the database."""
+        """Describe nothing: registering it must not ask the database."""
         return ()
 
     def collect(self) -> Iterable[_Family]:
@@ -184,7 +184,7 @@ class Pending:
 
 
 def pending_of(signers: Collection[int]) -> dict[int, Pending]:
-    """By the signers' primary keys, of those that have any."""
+    """Count what is pending by the signers' primary keys, of those that have any."""
     waiting = Transaction.objects.filter(state=TransactionState.PENDING, signer__in=signers).order_by().values("signer")
     grouped = waiting.annotate(all=Count("pk"), since=Min("spent_at"), lowest=Min("nonce"))
     return {row[0]: Pending(*row[1:]) for row in grouped.values_list("signer", "all", "since", "lowest")}
@@ -273,7 +273,7 @@ def _health() -> Iterator[_Family]:
 
 
 def _age(since: datetime | None, now: datetime) -> float:
-    """In seconds; 0 also of what lies ahead, by a clock that was ahead."""
+    """Return the age in seconds; 0 also of what lies ahead, by a clock that was ahead."""
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 

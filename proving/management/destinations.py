@@ -9,7 +9,7 @@ from config.configured_chains import get_chains
 
 
 def chosen(ids: Sequence[int]) -> list[Chain]:
-    """Those of these ids, or all. Raises `CommandError` for one that is no destination."""
+    """Return the destinations of these ids, or all. Raises `CommandError` for one that is no destination."""
     destinations = {chain.id: chain for chain in get_chains().destinations()}
     if unknown := [str(one) for one in ids if one not in destinations]:
         raise CommandError(f"Not a destination chain: {', '.join(unknown)}.")
@@ -17,7 +17,7 @@ def chosen(ids: Sequence[int]) -> list[Chain]:
 
 
 def connection(source: int, destination: int) -> Connection:
-    """Raises `CommandError` where it isn't configured."""
+    """Find a configured connection. Raises `CommandError` where it isn't configured."""
     found = get_chains().connection(source, destination)
     if found is None:
         raise CommandError(f"Chain {source} is not connected to chain {destination}.")
@@ -25,7 +25,7 @@ def connection(source: int, destination: int) -> Connection:
 
 
 def signer(destination: int, address: str) -> str:
-    """The address with its checksum. Raises `CommandError` where no key of the destination is its."""
+    """Return the address with its checksum. Raises `CommandError` where no key of the destination is its."""
     (chain,) = chosen([destination])
     found = next((one.address for one in chain.accounts() if one.address.lower() == address.lower()), None)
     if found is None:

@@ -47,13 +47,16 @@ class Leg:
 
     @property
     def arrives(self) -> bool:
-        """Whether the registry trusts the block's hash after these calls."""
+        """Return whether the registry trusts the block's hash after these calls."""
         at_start = not self.plan.length and self.plan.origin == self.plan.target
         return at_start or any(header.number == self.plan.target for header in self.checkpoints)
 
 
 def begin(connection: OpenConnection, plan: Plan) -> Plan | Preparation | NotYet:
-    """The plan with all that its block hash source needs to begin; or what must be sent before. Raises as `survey`."""
+    """Complete the plan with what its block hash source needs to begin; or return what to send before.
+
+    Raises as `survey`.
+    """
     if plan.start is None:
         return plan
     start = sources.of(connection.config).begin(connection, plan.start.number)
@@ -61,7 +64,7 @@ def begin(connection: OpenConnection, plan: Plan) -> Plan | Preparation | NotYet
 
 
 def next_leg(connection: OpenConnection, plan: Plan, *, others: Collection[int] = ()) -> Leg:
-    """The next transaction of a path that can begin: as much of it as fits.
+    """Return the next transaction of a path that can begin: as much of it as fits.
 
     `others` are blocks that ride along where a hop passes them. Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -104,7 +107,7 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
 
 
 def _riders(connection: OpenConnection, stops: Sequence[int], others: Collection[int]) -> list[list[int]]:
-    """For each hop, the waiting blocks whose hashes are in the state that it starts from."""
+    """Return, for each hop, the waiting blocks whose hashes are in the state that it starts from."""
     riders: list[list[int]] = []
     passed = range(stops[-1] - connection.config.window, stops[0])
     waiting = _unknown(connection, sorted(set(others).intersection(passed).difference(stops), reverse=True))
@@ -115,7 +118,7 @@ def _riders(connection: OpenConnection, stops: Sequence[int], others: Collection
 
 
 def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
-    """Those of the blocks whose hashes the registry does not trust yet: many wait for no more than confirmations."""
+    """Return the blocks whose hashes the registry does not trust yet: many wait for no more than confirmations."""
     headers = [header for header in connection.source_rpc.headers(numbers) if header is not None]
     asked = [(header.number, header.hash) for header in headers]
     vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked)
@@ -125,7 +128,7 @@ def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
 def _history_to_prove(
     connection: OpenConnection, header: Header, following: Header, answer: AccountProof
 ) -> AccountToProve:
-    """The history contract at one block, verified: it knows the hash of `following`."""
+    """Verify the proof of the history contract at one block: it must know the hash of `following`."""
     try:
         account = verify_account(header.state_root, answer.address, answer.nodes)
         values = {slot.slot: verify_slot(account.storage_root, slot.slot, slot.nodes) for slot in answer.slots}
@@ -181,7 +184,7 @@ def _headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]
 
 
 def pause_after_failures(connection: OpenConnection) -> float:
-    """Seconds to wait before the registry's trust is extended again, because that reverted; longer with each time."""
+    """Return the seconds to wait before the registry's trust is extended again. The more has reverted, the longer."""
     # One that was cancelled, because nobody wanted it any more, says nothing.
     cancelled = SignedTransaction.objects.filter(
         transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True
@@ -199,7 +202,7 @@ def pause_after_failures(connection: OpenConnection) -> float:
 
 
 def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
-    """What is under way to extend the registry's trust: one transaction at a time, because the next builds on it.
+    """Return what is under way to extend the registry's trust: one transaction at a time, as the next builds on it.
 
     `seen` is the destination's newest block that was observed: what is in a later one would be paid again.
     """

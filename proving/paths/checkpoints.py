@@ -16,7 +16,7 @@ from queries.models import Block
 
 
 def rows(connection: OpenConnection) -> QuerySet[Block]:
-    """Of this connection, in no order."""
+    """Return the checkpoints of this connection whose hashes are known, in no order."""
     known = Block.objects.filter(
         destination_chain_id=connection.config.destination_id,
         source_chain_id=connection.config.source_id,
@@ -26,7 +26,7 @@ def rows(connection: OpenConnection) -> QuerySet[Block]:
 
 
 def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
-    """The blocks of these numbers as the source chain has them now, which may be others than when they were noted."""
+    """Return the blocks of these numbers as the source chain has them now. Others may have been noted before."""
     found = connection.source_rpc.headers(numbers)
     return [header for header in found if header is not None]
 

@@ -60,7 +60,7 @@ def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) 
 
 
 def unread(connection: OpenConnection, latest: int) -> list[int]:
-    """Numbers of the blocks that came to be trusted since the last `read`, up to the destination's block `latest`.
+    """Return numbers of blocks that came to be trusted since the last `read`, up to the destination's block `latest`.
 
     It notes nothing. Where nodes refuse to tell, there are none. Raises `NodeUnavailable`.
     """
@@ -98,6 +98,6 @@ def _note(connection: OpenConnection, logs: Sequence[Log]) -> None:
 
 
 def _by_hash(connection: OpenConnection, hashes: Collection[bytes]) -> list[Header]:
-    """The headers that the source chain has of these."""
+    """Return the headers that the source chain has of these hashes."""
     found = together.each(partial(connection.source_rpc.header_by_hash, block_hash) for block_hash in hashes)
     return [header for header in found if header is not None]

@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def gas(self) -> int:
-        """About, without what the start takes."""
+        """Return about how much gas it takes, without what the start takes."""
         header = _HEADER_GAS if self.start and self.hops else 0
         return header + len(self.hops) * HOP_GAS + self.walk * WALKED_HEADER_GAS
 
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def length(self) -> int:
-        """In `unit`s: of a path with both, the headers are what takes long."""
+        """Return its length in `unit`s: of a path with both, the headers are what takes long."""
         return self.walk or len(self.hops)
 
 
@@ -91,7 +91,7 @@ def survey(
     trusted: Collection[int] = (),
     hints: Collection[int] = (),
 ) -> Plan | NotYet | TooFar:
-    """The cheapest path to a block's hash within the limits: what it takes, without proofs.
+    """Find the cheapest path to a block's hash within the limits: what it takes, without proofs.
 
     `NotYet` where none can begin at this moment. `others` are blocks of the connection that wait too, `trusted` ones
     that will be trusted by then, `hints` ones that the registry is asked about beside those that rows name.
@@ -131,7 +131,7 @@ def survey(
 def route_to(
     connection: OpenConnection, targets: Sequence[Header], *, extend_lease: Callable[[], None]
 ) -> Route | TooFar:
-    """The paths to the hashes of all these blocks, the highest first.
+    """Find the paths to the hashes of all these blocks, the highest first.
 
     What one path leads over shortens the next. `extend_lease` is called between steps that take long. Raises
     `NodeUnavailable`, `RpcRefused`.
@@ -178,7 +178,7 @@ def route_to(
 
 
 def _with(route: Route, plan: Plan, connection: OpenConnection, *, goes_on: bool) -> Route:
-    """The route with this path, which may be the same that leads to a block before it."""
+    """Return the route with this path, which may be the same that leads to a block before it."""
     start = sources.of(connection.config).gas(connection.config) if plan.start else Likely()
     return replace(
         route,
@@ -242,7 +242,7 @@ class _Checkpoint:
 
 
 def _checkpoints(connection: OpenConnection, target: int, hints: Collection[int]) -> Iterator[_Checkpoint]:
-    """The nearest blocks above that the registry trusts, as of the newest block: rows only tell which to ask for.
+    """Yield the nearest blocks above that the registry trusts, as of the newest block: rows only tell which to ask for.
 
     What is pending may fail, or be mined after what builds on it, where two signers send.
     """
@@ -262,7 +262,7 @@ def _checkpoints(connection: OpenConnection, target: int, hints: Collection[int]
 
 
 def _through_history(connection: OpenConnection, plan: Plan, extend_lease: Callable[[], None]) -> Plan | None:
-    """The plan with its hops, as far as there is a history; None where there is none at its origin."""
+    """Return the plan with its hops, as far as there is a history; None where there is none at its origin."""
     window = connection.config.window
     stops = [*range(plan.origin - window, plan.target, -window), plan.target]
     froms = [plan.origin, *stops[:-1]]
@@ -288,7 +288,7 @@ def _through_history(connection: OpenConnection, plan: Plan, extend_lease: Calla
 
 
 def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> list[int]:
-    """For each (at, number): the hash of block `number` that the state of block `at` knows, or zero."""
+    """Return, for each (at, number), the hash of block `number` that the state of block `at` knows, or zero."""
     try:
         return connection.source_rpc.storages(
             [(history.CONTRACT, connection.history_slot(number), at) for at, number in wanted]
@@ -300,7 +300,7 @@ def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> li
 
 
 def _oldest_in_history(connection: OpenConnection, at: int, missing: int, extend_lease: Callable[[], None]) -> int:
-    """The oldest block after `missing` whose hash the state of block `at` knows; `at` if it knows none."""
+    """Return the oldest block after `missing` whose hash the state of block `at` knows; `at` if it knows none."""
     low, high = missing, at
     while high - low > 1:
         extend_lease()

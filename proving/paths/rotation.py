@@ -22,7 +22,7 @@ class Rotation:
 
 
 def of_paths(registry: int, block: Block) -> Rotation:
-    """Whose turn it is of those who wait on the block's connection: whose last path is the longest ago."""
+    """Return whose turn it is of those who wait on the block's connection: whose last path is the longest ago."""
     sent = Transaction.objects.filter(extends=registry)
     newest = sent.aggregate(pk=Max("pk"))["pk"]
     since, given = _given.get(registry, (None, frozenset[int | None]()))

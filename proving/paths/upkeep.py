@@ -49,7 +49,7 @@ def wake(*, everyone: bool = False) -> None:
 
 
 def look_after(registry_id: object) -> None:
-    """A worker's duty: see whether it may be used, learn what others have accumulated, keep headers if configured."""
+    """Check whether it may be used, learn what others have accumulated, keep headers if configured: a worker's duty."""
     _under_lease(registry_id, _look_after)
 
 
@@ -164,7 +164,7 @@ def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
 
 
 def _newest_trusted(connection: OpenConnection) -> int | None:
-    """The newest block whose state root the registry trusts, as of the pending block."""
+    """Return the newest block whose state root the registry trusts, as of the pending block."""
     rows = checkpoints.rows(connection).order_by("-number")
     found = checkpoints.headers(connection, list(rows.values_list("number", flat=True)[:_NEWEST]))
     contract = connection.registry.contract
@@ -176,7 +176,7 @@ def _newest_trusted(connection: OpenConnection) -> int | None:
 def _leg_to(
     lease: Lease[FactsRegistry], connection: OpenConnection, target: int
 ) -> Leg | Preparation | NotYet | TooFar:
-    """What accumulates the header of a block, or leads there."""
+    """Return the calls that accumulate the header of a block, or lead there."""
     header = connection.source_rpc.known_header(target)
     if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
         return _accumulate(connection, Leg(Plan(target, target), ()), header)

@@ -11,7 +11,7 @@ _MOST = 1000
 
 
 def by_others(block: Block, batch: str | None = None) -> list[int]:
-    """Numbers of the blocks of the same connection, beside this one, whose hashes are wanted.
+    """Return numbers of the blocks of the same connection, beside this one, whose hashes are wanted.
 
     Those for which the operator pays; with the identifier of a batch that pays itself, those of that batch.
     """
@@ -22,7 +22,7 @@ def by_others(block: Block, batch: str | None = None) -> list[int]:
 
 
 def by_queries(block: Block, numbers: Collection[int], batch: str | None = None) -> list[int]:
-    """Ids of the queries of the same connection that want the hashes of these blocks, as `by_others` names them."""
+    """Return ids of the connection's queries that want the hashes of these blocks, as `by_others` names them."""
     here = _wanting(block, batch).filter(
         Q(block__number__in=numbers, timestamp=None)
         | Q(block__number__in=[number - 1 for number in numbers], timestamp__isnull=False)

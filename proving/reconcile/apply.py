@@ -190,7 +190,7 @@ def _why_reverted(context: Context, reverted: Reverted) -> Requeue | Fail:
 
 
 def _without(context: Context, missing: Missing, batches: Collection[str]) -> Missing:
-    """What others than these batches ask for."""
+    """Return what is missing without what only these batches ask for."""
     # Whatever became of them meanwhile: what can't pay must not be asked for again and again.
     dropped = set(Query.objects.filter(block=context.block, batch__in=batches).values_list("pk", flat=True))
     left = {fact: [pk for pk in asking if pk not in dropped] for fact, asking in missing.items()}
@@ -198,5 +198,5 @@ def _without(context: Context, missing: Missing, batches: Collection[str]) -> Mi
 
 
 def _able(queries: set[int], batches: Collection[str]) -> set[int]:
-    """Those of the queries that are of other batches."""
+    """Return the queries that are of other batches."""
     return queries.difference(Query.objects.filter(pk__in=queries, batch__in=batches).values_list("pk", flat=True))

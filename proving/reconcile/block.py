@@ -200,7 +200,7 @@ def _release(
 
 
 def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
-    """Those whose leases are lost are another worker's."""
+    """Release the blocks whose leases are still held. The others are another worker's."""
 
     def write() -> None:
         alike: dict[frozenset[tuple[str, object]], list[Lease[Block]]] = defaultdict(list)

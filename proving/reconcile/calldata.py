@@ -15,7 +15,7 @@ _TIME_GAS = 120_000
 
 
 def of_proofs(context: Context, action: Prove) -> Iterator[Intent]:
-    """As many as it takes. Where the first carries the header, the others rest on it."""
+    """Return as many transactions as it takes. Where the first carries the header, the others rest on it."""
     header = _header(context) if action.with_header else None
     return packing.intents(context.block, context.registry.contract, action.missing, header=header)
 
@@ -34,10 +34,10 @@ def of_preparation(context: Context, action: PreparePath) -> Intent:
 def of_leg(
     context: Context, action: ExtendPath, leg: Leg, needing: Missing, riding: Collection[int]
 ) -> Iterator[Intent]:
-    """A part of a path. If it ends at the block itself, what can be proven at once goes with it, and the rest of what
-    is `needing` it follows, resting on it.
+    """Yield a part of a path.
 
-    `riding` are the ids of queries whose blocks ride along.
+    If it ends at the block itself, what can be proven at once goes with it, and the rest of what is `needing` it
+    follows, resting on it. `riding` are the ids of queries whose blocks ride along.
     """
     proofs: Iterator[Intent] = iter(())
     if leg.arrives and action.target.number == context.block.number:

@@ -24,7 +24,7 @@ class AskedAhead:
     """By a header's hash: whether the registry can take that header in the pending block."""
 
     def forget_newest(self) -> None:
-        """What was newest is long ago."""
+        """Forget what was newest: that is long ago."""
         self.latest = None
         self.vouched.clear()
 
@@ -58,5 +58,5 @@ class Context:
 
     @property
     def poll_seconds(self) -> float:
-        """How often to observe the destination."""
+        """Return how often to observe the destination."""
         return poll_seconds(self.destination_chain)

@@ -141,7 +141,10 @@ class Prove:
 
     @property
     def with_header(self) -> bool:
-        """What only the header proves, or makes known. Who can't pay is left out, and with them the need for it."""
+        """Return whether the header goes with it, for what only that proves or makes known.
+
+        Who can't pay is left out, and with them the need for it.
+        """
         return not self.root_is_known or any(isinstance(fact, HeaderFact) for fact in self.missing)
 
 
@@ -258,7 +261,7 @@ class Decision:
 
 
 def checked(seen: Checked) -> Decision:
-    """Whether the block in which the facts were last read is still there."""
+    """Decide whether the block in which the facts were last read is still there."""
     if seen.header is None or seen.is_behind:
         # Less than was seen before is a node that lags; only another block at that height is a reorg.
         return Decision(
@@ -357,7 +360,7 @@ def prove(seen: Observation) -> Decision:
 
 
 def _moved(seen: Observation, known: Sequence[Action]) -> Decision | None:
-    """Of a time that others are to prove: a reorg may have moved it, and nobody could prove it at this block."""
+    """Look for a time that others are to prove and a reorg may have moved: nobody could prove it at this block."""
     if seen.target is None:
         return None
     for fact, asking in seen.missing.items():
@@ -371,7 +374,7 @@ def _is_between(timestamp: int, seen: Observation, following: Header) -> bool:
 
 
 def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> Decision:
-    """What is sent now, where nothing holds it back; or a path is looked for."""
+    """Decide what is sent now, where nothing holds it back; or look for a path."""
     if needs_path and seen.target is not None:
         return Decision(FindPath(seen.target, seen.needing), known)
     if seen.needing and not seen.hash_is_vouched_for:
@@ -406,7 +409,7 @@ def _gathering(seen: Observation) -> Decision | None:
 
 
 def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
-    """Why nothing of what is missing may be sent now."""
+    """Return why nothing of what is missing may be sent now; None if it may."""
     if needs_path and seen.target is None:
         return Requeue(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
     if needs_path and seen.is_extending:
@@ -444,7 +447,7 @@ def _hash_available(seen: Observation) -> Complete:
 
 
 def _fact_steps(seen: Observation) -> Iterator[Action]:
-    """Of the queries whose facts all read back as proven."""
+    """Yield the steps of queries whose facts all read back as proven, and the header's of those that lack no time."""
     lacking = {pk for asking in seen.missing.values() for pk in asking}
     held = defaultdict(list)
     for pk in seen.asked:
@@ -461,7 +464,7 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
 
 
 def _sending(seen: Observation) -> Decision:
-    """What can be sent at once. Of what carries the header only one transaction: the others wait for it."""
+    """Decide what can be sent at once. Only one transaction carries the header: the others wait for it."""
     missing = seen.missing_now
     times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
     if not times:
@@ -489,12 +492,12 @@ def _prove(seen: Observation, missing: Missing) -> Prove:
 
 
 def _is_alone(seen: Observation) -> bool:
-    """Whether it may well revert: whatever shared its transaction would revert with it, at others' expense."""
+    """Return whether it may well revert: what shared its transaction would revert with it, at others' expense."""
     return bool(seen.failures) or not seen.is_vouched_for_long
 
 
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
-    """A reorg has moved a time to another block: its queries go there."""
+    """Move the queries of a time to the block to which a reorg has moved it."""
     if not found.has_later:
         sentence = f"Chain {seen.source} has no block later than the time {asked.timestamp} any more."
         return Decision(Requeue(sentence, seen.source_poll_seconds))
@@ -547,7 +550,7 @@ def _wait_for_path(seen: Observation) -> Requeue:
 
 
 def rest(seen: Rest) -> End:
-    """When to reconcile again, once all is done that can be."""
+    """Decide when to reconcile again, once all is done that can be."""
     if seen.left_to_others_for is not None and not seen.under_way:
         pause = min(_LONGEST_PAUSE_FOR_OTHERS, seen.left_to_others_for.total_seconds() / 10)
         return Requeue("", max(seen.poll_seconds, pause))

@@ -58,7 +58,7 @@ class Checked:
 
 
 def checked(context: Context) -> Checked | None:
-    """None where nothing was completed yet."""
+    """Read the block again in which facts were last read. None where nothing was completed yet."""
     block = context.block
     if block.checked_number is None:
         return None
@@ -168,7 +168,7 @@ class Unfetched:
 
 
 def unfetched(context: Context, faults: Mapping[int, Exception]) -> Unfetched | None:
-    """None where all was fetched, now and before."""
+    """Return what could not be fetched. None where all was fetched, now and before."""
     if not faults and context.block.refused_since is None:
         return None
     return Unfetched(
@@ -257,13 +257,15 @@ class Observation:
 
     @property
     def has_idle_queries(self) -> bool:
-        """Whether something is open for which nothing is under way."""
+        """Return whether something is open for which nothing is under way."""
         return bool(self.asked)
 
     @cached_property
     def missing_now(self) -> Missing:
-        """What is to be sent: without what is under way, because nothing is paid twice, and without what only those
-        ask for who pay themselves. All that costs money is decided by this.
+        """Return what is to be sent. All that costs money is decided by this.
+
+        What is under way is left out, because nothing is paid twice. So is what is asked for only by batches that pay
+        themselves.
         """
         wanted = {
             fact: [pk for pk in asking if not self.asked[pk].is_left_to_others]
@@ -274,12 +276,12 @@ class Observation:
 
     @cached_property
     def needing(self) -> Missing:
-        """Of these what can't be proven without the block's header."""
+        """Return which of these can't be proven without the block's header."""
         return self._needing(self.missing_now)
 
     @cached_property
     def all_needing(self) -> Missing:
-        """The same of all that is missing, whoever sends it."""
+        """Return what of all that is missing can't be proven without the block's header, whoever sends it."""
         return self._needing(self.missing)
 
     def _needing(self, missing: Missing) -> Missing:
@@ -308,7 +310,7 @@ def ask_ahead(context: Context) -> None:
 
 
 def registry(context: Context) -> Observation:
-    """What the registry holds and lacks of what the block's open queries ask for.
+    """Read what the registry holds and lacks of what the block's open queries ask for.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -320,10 +322,9 @@ def registry(context: Context) -> Observation:
 
 
 def of_batch(context: Context, batch: str) -> Observation:
-    """What the registry lacks of what one batch's open queries ask for, as if all was to be sent for it, and nothing
-    was under way.
+    """Read what the registry lacks of what one batch's open queries ask for.
 
-    Raises `NodeUnavailable`, `RpcRefused`.
+    It is as if all was to be sent for it, and nothing was under way. Raises `NodeUnavailable`, `RpcRefused`.
     """
     asking = context.block.open_queries().filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = asking.annotate(pays_itself=_PAYS_ITSELF).order_by("pk")
@@ -346,7 +347,7 @@ def of_batch(context: Context, batch: str) -> Observation:
 
 
 def _compared(context: Context, looked_at: Sequence[Query]) -> Observation:
-    """What the registry holds of what these queries ask for, whichever others wait for the header."""
+    """Read what the registry holds of what these queries ask for, whichever others wait for the header."""
     block = context.block
     view = _read(context, [])
     root_is_confirmed = _has_root(context, view)
@@ -439,7 +440,7 @@ def _root_is_known(context: Context, seen: Observation) -> bool:
 
 
 def _target(context: Context, needing: Missing) -> Header | None:
-    """The header whose hash must be vouched for. None where nothing needs it, or it isn't there yet."""
+    """Return the header whose hash must be vouched for. None where nothing needs it, or it isn't there yet."""
     if not needing:
         return None
     is_timed = any(isinstance(fact, TimeFact) for fact in needing)
@@ -452,8 +453,10 @@ def _own_header(block: Block) -> Header:
 
 
 def _looked_at(context: Context) -> list[Query]:
-    """Those come first for which something may be sent. Of a crowd the others are looked at by lot: for some of them
-    nobody may ever send anything, and these must not be the first each time.
+    """Return the queries to look at, first those for which something may be sent.
+
+    If they are many, others are chosen by lot: for some of them nobody may ever send anything, and these must not be
+    the first each time.
     """
     first = _first_idle(context)
     if len(first) < _QUERIES_PER_LOOK:
@@ -490,7 +493,7 @@ def _idle(blocks: Sequence[Block], confirmed: int) -> QuerySet[Query]:
 
 
 def _read(context: Context, wanted: Sequence[Fact], *, at: Literal["latest"] | None = None) -> RegistryView:
-    """What the registry holds about these facts, by default at the newest confirmed block."""
+    """Read what the registry holds about these facts, by default at the newest confirmed block."""
     ahead = context.ahead.confirmed if at is None else context.ahead.latest
     if ahead is not None and all(fact in ahead.facts for fact in wanted):
         return replace(ahead, facts={fact: ahead.facts[fact] for fact in wanted})
@@ -504,7 +507,7 @@ def _vouches(context: Context, header: Header, *, at: BlockIdentifier) -> bool:
 
 
 def _has_root(context: Context, view: RegistryView) -> bool:
-    """Whether the registry holds the block's state root."""
+    """Return whether the registry holds the block's state root."""
     return hex_data(view.state_root) == context.block.state_root
 
 
@@ -547,7 +550,10 @@ def path(context: Context, target: Header) -> PathFound | Preparation | NotYet |
 def path_of_batch(
     context: Context, target: Header, batch: str, hints: Collection[int]
 ) -> PathFound | Preparation | NotYet | TooFar:
-    """As `path`, for one batch that pays itself, whose turn it always is. `hints` are those of `planning.survey`."""
+    """Find the path as `path` does, for one batch that pays itself, whose turn it always is.
+
+    `hints` are those of `planning.survey`.
+    """
     return _path(context, target, wanted.by_others(context.block, batch), hints)
 
 
@@ -590,7 +596,7 @@ def _senders_of(blocks: Sequence[Block]) -> list[Collection[str]]:
 
 
 def _last_begun(blocks: Sequence[Block]) -> list[datetime | None]:
-    """When the newest step began that transactions complete; None where there is none."""
+    """Return, for each block, when the newest step began that transactions complete; None where there is none."""
     waiting = open_queries(blocks).filter(step__in=PROVABLE_STEPS, steps__status=StepStatus.IN_PROGRESS).order_by()
     newest = dict(waiting.values_list("block").annotate(Max("steps__started_at")))
     return [newest.get(block.pk) for block in blocks]
@@ -612,6 +618,6 @@ def rest(context: Context, senders: Collection[str]) -> Rest:
 
 
 def _under_way(block: Block) -> str:
-    """A sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
+    """Return a sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
     tx = sent.newest_under_way(block)
     return "" if tx is None else tx.waits_for

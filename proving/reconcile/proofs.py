@@ -47,7 +47,7 @@ class Fetched:
 
 
 def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
-    """What the open queries of the block lack, in parts: each is to be stored before the next is asked for.
+    """Yield what the open queries of the block lack, in parts. Store each before the next is asked for.
 
     One account that no node proves holds up no other, except for the time that it takes to ask.
     """
@@ -69,7 +69,7 @@ def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
 
 
 def _waiting(blocks: Sequence[Block]) -> list[list[Query]]:
-    """Of each block: its open queries whose proofs are waited for."""
+    """Return, for each block, its open queries whose proofs are waited for."""
     by_block: dict[int, list[Query]] = {block.pk: [] for block in blocks}
     waiting = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
     for query in waiting.only("pk", "block", "address", "slots"):
@@ -115,7 +115,7 @@ def _not_stored(several: Sequence[tuple[Block, Mapping[str, Sequence[Query]]]]) 
 
 
 def _pieces(wanted: Iterable[_Wanted], most_slots: int) -> Iterator[list[_Wanted]]:
-    """What is wanted, in bounded requests: an account of thousands of slots is asked for several times."""
+    """Divide what is wanted into bounded requests: an account of thousands of slots is asked for several times."""
     asked = (
         _Wanted(one.address, one.account, slots)
         for one in wanted
@@ -128,7 +128,7 @@ def _pieces(wanted: Iterable[_Wanted], most_slots: int) -> Iterator[list[_Wanted
 def _verified_proofs(
     block: Block, source: RpcClient, wanted: Sequence[_Wanted]
 ) -> tuple[list[Proven], dict[str, Exception]]:
-    """The proofs that verify, and what is wrong with the others, by address."""
+    """Ask for proofs. Return those that verify, and what is wrong with the others, by address."""
     block_hash = bytes.fromhex(block.hash[2:])
     answers = source.proofs(
         [ProofRequest(block.number, block_hash, one.address, [int(slot, 16) for slot in one.slots]) for one in wanted]
@@ -158,7 +158,7 @@ def _verified_proofs(
 
 
 def _verified(block: Block, answer: FetchedProof) -> Proven:
-    """Raises `InvalidProof`."""
+    """Verify a proof of an account and its slots. Raises `InvalidProof`."""
     account = verify_account(bytes.fromhex(block.state_root[2:]), answer.address, answer.nodes)
     row = AccountProof(
         block=block,

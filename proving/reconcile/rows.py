@@ -57,7 +57,7 @@ def write(context: Context, changes: Sequence[Change]) -> None:
 
 
 def _parts(context: Context, changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """What changes anything, in parts of so many queries at the most."""
+    """Divide what changes anything into parts of a limited number of queries."""
     pieces = (piece for change in changes for piece in _pieces(context, change))
     return by_size(pieces, _size, _QUERIES_PER_WRITE)
 
@@ -96,7 +96,7 @@ def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
 
 
 def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
-    """Without steps that none of the queries is at, or will be by then: what changes nothing costs as much."""
+    """Leave out steps that none of the queries is at, or will be by then: what changes nothing costs as much."""
     completing = {
         pk for one in several for change in one.changes if isinstance(change, Complete) for pk in change.queries
     }
@@ -119,7 +119,7 @@ def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
 
 
 def _write(several: Sequence[_Changes]) -> Sequence[None]:
-    """Inside the caller's database transaction."""
+    """Write the changes inside the caller's database transaction."""
     _lock_batches(several)
     for turn in itertools.zip_longest(*(one.changes for one in several)):
         completing: dict[tuple[StepKind, str], list[tuple[Context, Complete]]] = defaultdict(list)
@@ -146,7 +146,7 @@ def _write(several: Sequence[_Changes]) -> Sequence[None]:
 
 
 def _lock_batches(several: Sequence[_Changes]) -> None:
-    """All that are changed, at once: each change by itself would lock them in the order of the changes."""
+    """Lock all batches that are changed, at once: each change would lock them in the order of the changes."""
     queries: set[int] = set()
     taking: set[int] = set()
     for one in several:
@@ -267,7 +267,7 @@ def _shown(block: Block) -> _Shown:
 
 
 def _to_show(block: Block, change: ShowPath) -> _Shown:
-    """At its end the block itself is one that paths may begin at."""
+    """Return what to show of a path. At its end the block itself is one that paths may begin at."""
     length = max(block.path_length, change.left) if change.unit in {"", block.path_unit} else change.left
     return change.unit or block.path_unit, length, change.left, block.is_checkpoint or not change.unit
 

@@ -22,7 +22,7 @@ Found = TypeVar("Found")
 
 
 def accumulated_by(block: Block, registry: Deployment) -> str:
-    """Hash of the transaction of ours that brought the header to the registry; empty if none did."""
+    """Return the hash of the transaction of ours that brought the header to the registry; empty if none did."""
 
     def read(blocks: Sequence[int]) -> Mapping[int, str]:
         rows = Transaction.accumulates.through.objects.filter(
@@ -35,7 +35,7 @@ def accumulated_by(block: Block, registry: Deployment) -> str:
 
 
 def is_accumulating(block: Block) -> bool:
-    """Whether a transaction that brings the header is under way."""
+    """Return whether a transaction that brings the header is under way."""
 
     def read(blocks: Sequence[int]) -> Mapping[int, bool]:
         rows = Transaction.accumulates.through.objects.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
@@ -45,7 +45,7 @@ def is_accumulating(block: Block) -> bool:
 
 
 def facts_under_way(block: Block) -> Collection[Fact]:
-    """What transactions that are under way may prove already, for other queries."""
+    """Return the facts that transactions that are under way may prove already, for other queries."""
 
     def read(blocks: Sequence[int]) -> Mapping[int, Collection[Fact]]:
         live = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES)
@@ -59,7 +59,7 @@ def facts_under_way(block: Block) -> Collection[Fact]:
 
 
 def newest_under_way(block: Block) -> Transaction | None:
-    """The newest transaction under way for a query of the block, whatever it does, without its data."""
+    """Return the newest transaction under way for a query of the block, whatever it does, without its data."""
 
     def read(blocks: Sequence[int]) -> Mapping[int, Transaction]:
         sent = Transaction.queries.through.objects.filter(
@@ -74,7 +74,7 @@ def newest_under_way(block: Block) -> Transaction | None:
 
 
 def proven_by(queries: Collection[int], registry: Deployment) -> Mapping[int, str]:
-    """By a query's id: hash of the mined transaction that proved it to the registry, if one of ours did."""
+    """Return, by a query's id, the hash of our mined transaction that proved it to the registry, if any did."""
     return together.share_work(("proven by", registry.addresses), queries, partial(_proven_by, registry))
 
 
@@ -89,7 +89,7 @@ def _proven_by(registry: Deployment, several: Sequence[Collection[int]]) -> list
 
 
 def failures(queries: Sequence[int]) -> int:
-    """How many transactions for these queries, the first few hundred, reverted."""
+    """Count the transactions for these queries, the first few hundred, that reverted."""
     return together.share_work("failures", queries[:_PER_STATEMENT], _failures)
 
 

@@ -91,7 +91,7 @@ class TooSlow(Exception):
 
 
 def left_of(batch: Batch) -> Left:
-    """What is left to be sent for a batch that is open.
+    """Find what is left to be sent for a batch that is open.
 
     Raises `NodeUnavailable`, `RpcRefused` and `TooSlow` where nothing can be told.
     """
@@ -129,7 +129,7 @@ class _Found:
         self.block = head if self.block is None else min(self.block, head)
 
     def wait(self, sentence: str) -> None:
-        """Something is missing beside the transactions, and why."""
+        """Note that something is missing beside the transactions, and why."""
         self.waits[sentence] = None
         self.is_complete = False
 
@@ -138,7 +138,7 @@ class _Found:
         self.wait(str(error))
 
     def add(self, transactions: Sequence[Unsigned]) -> None:
-        """Raises `_Enough`."""
+        """Add transactions while there is room. Raises `_Enough`."""
         room = _MOST - len(self.transactions)
         self.transactions += transactions[:room]
         if len(transactions) > room:
@@ -184,7 +184,7 @@ class _Reading(Lease[Block]):
     ends: float
 
     def extend(self) -> None:
-        """Raises `TooSlow`."""
+        """Check that time is left. Raises `TooSlow`."""
         if time.monotonic() > self.ends:
             raise TooSlow("The nodes are too slow to tell all that is missing.")
 
@@ -343,7 +343,7 @@ def _of_leg(
 
 
 def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
-    """Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
+    """Ask for each transaction's gas limit. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
     limits = together.each(partial(_gas_limit, rpc, one) for one in proposed)
     return [
         Unsigned(one.intent.to, one.intent.data, gas, one.what, one.intent.queries)

@@ -31,7 +31,7 @@ def change(
     *,
     seconds: float = 600,
 ) -> list[str]:
-    """The attesters from now on, in the contract's order, once the change is confirmed.
+    """Change the attesters. Returns the new ones, in the contract's order, once the change is confirmed.
 
     Raises `ChangeRefused`, `chains.rpc.ChainError`.
     """
@@ -89,7 +89,7 @@ def _send(destination: int, intent: Intent, seconds: float) -> None:
 
 
 def _submit(chain: Chain, intent: Intent) -> Transaction | None:
-    """None while something is under way that extends the registry's trust."""
+    """Submit the change, or return None while something is under way that extends the registry's trust."""
     try:
         outcome = sending.submit_all(chain, Order([intent], by_first=True))
     except Reverted as reverted:

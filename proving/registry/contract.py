@@ -37,15 +37,15 @@ class Registry:
         self.address = to_checksum_address(address)
 
     def state_root(self, block_number: int) -> Call:
-        """A call that answers 32 bytes: zero where the block's header is not accumulated."""
+        """Return a call that answers 32 bytes: zero where the block's header is not accumulated."""
         return self._call("stateRoot", block_number)
 
     def vouches(self, block_number: int, block_hash: bytes) -> Call:
-        """A call that answers a word: whether the header of this number and hash would be trusted now."""
+        """Return a call that answers a word: whether the header of this number and hash would be trusted now."""
         return self._call("vouches", block_number, block_hash)
 
     def account_field(self, address: str, block_number: int, field: AccountField) -> Call:
-        """A call whose answer `decode_try` reads, as for the three below."""
+        """Return a call whose answer `decode_try` reads, as for the three below."""
         return self._call("tryAccountField", address, block_number, int(field))
 
     def slot_value(self, address: str, block_number: int, slot: str) -> Call:
@@ -59,12 +59,15 @@ class Registry:
 
     @staticmethod
     def decode_try(answer: bytes) -> bytes | None:
-        """The fact's word (32 bytes), or None where nothing is proven."""
+        """Return the fact's word (32 bytes), or None where nothing is proven."""
         proven, word = decode(["bool", "bytes32"], answer)
         return bytes(word) if proven else None
 
     def prove_timestamp(self, header: bytes, following: bytes, timestamp: int) -> bytes:
-        """Calldata that stores that the header's block is the latest at a time; `following` is the header after it."""
+        """Return calldata that stores that the header's block is the latest at a time.
+
+        `following` is the header after it.
+        """
         return self._call("proveTimestamp", header, following, timestamp)[1]
 
     @staticmethod
@@ -76,7 +79,7 @@ class Registry:
         header_fields: Iterable[HeaderField] = (),
         history_window: int = history.WINDOW,
     ) -> bytes:
-        """Calldata that stores facts of accounts and, unless `block` is a number, accumulates its header."""
+        """Return calldata that stores facts of accounts and, unless `block` is a number, accumulates its header."""
         return packed.encode(block, state_root, accounts, header_fields=header_fields, history_window=history_window)
 
     def _call(self, function: str, *arguments: Any) -> Call:
@@ -84,17 +87,17 @@ class Registry:
 
 
 def call(contract: str, address: str, function: str, *arguments: Any) -> Call:
-    """A call of the contract `contract` (by its name here) at an address."""
+    """Return a call of the contract `contract` (by its name here) at an address."""
     return to_checksum_address(address), _calldata(contract, function, *arguments)
 
 
 def in_one_call(address: str, calls: Sequence[Call]) -> Call:
-    """One call that makes all of them in order, all or nothing, through the `Multicall` at an address."""
+    """Return one call that makes all of them in order, all or nothing, through the `Multicall` at an address."""
     return calls[0] if len(calls) == 1 else call("Multicall", address, "run", calls)
 
 
 def selector(contract: str, function: str) -> bytes:
-    """The four bytes that name a function of the contract `contract` (by its name here)."""
+    """Return the four bytes that name a function of the contract `contract` (by its name here)."""
     return _selector_and_types(contract, function)[0]
 
 
@@ -112,7 +115,7 @@ def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]
 
 
 def creation_code(name: str, *arguments: Any) -> bytes:
-    """What to send to create the contract `name`, constructor arguments included."""
+    """Return the data that creates the contract `name`, constructor arguments included."""
     artifact = load_artifact(name)
     inputs = next((one["inputs"] for one in artifact.abi if one["type"] == "constructor"), [])
     types = [collapse_if_tuple(argument) for argument in inputs]

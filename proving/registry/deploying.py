@@ -39,7 +39,7 @@ def deploy(
     seconds: float = 600,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
-    """The registry of a connection, deployed and confirmed; what was begun before is finished, not begun again.
+    """Deploy the registry of a connection, and wait until it is confirmed. What was begun before is finished.
 
     `tell` is given what it waits for, in sentences, whenever that changes. Raises `DeploymentError`, also after
     `seconds` without confirmation; `chains.rpc.ChainError` when no node answers.
@@ -151,7 +151,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
 
 
 def _create_registry(chain: Chain, row: FactsRegistry) -> None:
-    """The same for the registry itself, whose constructor asks its block hash source: that must be there before."""
+    """Create the registry itself. Its constructor asks its block hash source, which must be there before."""
     code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window)
 
     def store(nonce: int) -> None:
@@ -197,7 +197,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
 
 
 def _send(chain: Chain, intents: Sequence[Intent], and_store: Callable[[int], None]) -> None:
-    """As `submit_all`, by the first signer, whose nonces tell the addresses; again while others send the same."""
+    """Submit all by the first signer, whose nonces tell the addresses. Tries again while others send the same."""
     for _ in range(100):
         match sending.submit_all(chain, Order(intents, and_store, by_first=True)):
             case Sent():
@@ -210,5 +210,5 @@ def _send(chain: Chain, intents: Sequence[Intent], and_store: Callable[[int], No
 
 
 def contract_address(sender: str, nonce: int) -> str:
-    """Where a transaction of `sender` with this nonce creates a contract (Yellow Paper, section 7)."""
+    """Return where a transaction of `sender` with this nonce creates a contract (Yellow Paper, section 7)."""
     return to_checksum_address(keccak(encode([to_canonical_address(sender), nonce]))[12:])

@@ -31,7 +31,7 @@ class Deployment:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """To which is sent what is proven to it."""
+        """The addresses to which is sent what is proven to it."""
         return self.contract.address, self.multicall
 
 
@@ -47,7 +47,7 @@ _compared_at: WeakKeyDictionary[RpcClient, dict[str, float]] = WeakKeyDictionary
 
 
 def find(destination: int, source: int) -> Deployment:
-    """The registry of a connection. Its code was seen to be right, by this process and not long ago.
+    """Find the registry of a connection. Its code was seen to be right, by this process and not long ago.
 
     Raises `Unusable`; `NodeUnavailable` and `RpcRefused` where its code can't be read.
     """
@@ -61,7 +61,7 @@ def find(destination: int, source: int) -> Deployment:
 
 
 def noted(destination: int, source: int) -> Deployment:
-    """As `find`, for who may neither ask nor write: by what workers have noted of its code. Raises `Unusable`."""
+    """Find the registry by what workers noted of its code, neither asking nodes nor writing. Raises `Unusable`."""
     return _usable(_row(destination, source))
 
 
@@ -80,7 +80,7 @@ def _usable(row: FactsRegistry) -> Deployment:
 
 
 def not_deployed(destination: int, source: int) -> str:
-    """That a connection has no registry, with what its operator must do; sentences."""
+    """Say that a connection has no registry, with what its operator must do; sentences."""
     return (
         f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
         f"manage.py deploy_registry {destination} {source}"
@@ -129,9 +129,10 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
 def vouches(
     rpc: RpcClient, registry: Deployment, blocks: Sequence[tuple[int, bytes]], *, at: BlockIdentifier = "pending"
 ) -> list[bool]:
-    """Of each (number, hash): whether a transaction mined next could bring that header. `rpc` is the destination's.
+    """Return, for each (number, hash), whether a transaction mined next could bring that header.
 
-    By default asked of the pending block: one that is mined now is the first to know the hash of the present head.
+    `rpc` is the destination's. By default the pending block is asked: one that is mined now is the first to know the
+    hash of the present head.
     """
     answers = rpc.eth_calls([registry.contract.vouches(*block) for block in blocks], at)
     words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]

@@ -57,7 +57,7 @@ class _Pack:
         return [replace(account, slots=self._slots[address]) for address, account in self._accounts.items()]
 
     def add_account(self, address: str, account: AccountToProve, queries: Collection[int]) -> bool:
-        """Whether there was room for it."""
+        """Add an account, and return whether there was room for it."""
         nodes = set(account.nodes) - self._state_nodes
         if not self._take(nodes, _ACCOUNT_BYTES, _ACCOUNT_GAS):
             return False
@@ -67,7 +67,7 @@ class _Pack:
         return True
 
     def add_slot(self, address: str, slot: str, slot_nodes: list[bytes], queries: Collection[int]) -> bool:
-        """Whether there was room for it. Its account is there already."""
+        """Add a slot, and return whether there was room for it. Its account is there already."""
         nodes = set(slot_nodes) - self._storage_nodes[address]
         if not self._take(nodes, _SLOT_BYTES, _SLOT_GAS):
             return False
@@ -88,7 +88,7 @@ class _Pack:
 
 
 def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
-    """In how many transactions these come, if they have so many nodes of so many bytes in all."""
+    """Estimate in how many transactions these come, if they have so many nodes of so many bytes in all."""
     packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
     gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
     return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / _MAX_GAS))
@@ -102,7 +102,7 @@ def intents(
     header: bytes | None,
     beside: int = 0,
 ) -> Iterator[Intent]:
-    """Transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
+    """Yield transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
 
     With `header` the first accumulates it, and fields of the header go with it: the others rest on that. Facts about
     times are not of this kind. `beside` are the bytes of other calls that share the first transaction.
@@ -167,7 +167,7 @@ def _slot_nodes(proof: AccountProof, slots: Sequence[str]) -> Iterator[tuple[str
 
 
 def _key(text: str) -> bytes:
-    """Where an address or a slot lies in its trie."""
+    """Return the key under which an address or a slot lies in its trie."""
     return keccak(bytes.fromhex(text[2:]))
 
 

@@ -101,7 +101,7 @@ class Attested:
         return final
 
     def _final(self, connection: OpenConnection) -> int | None:
-        """None where a chain's nodes don't tell: attesters may know by the chain's confirmations."""
+        """Return the newest final block; None if nodes don't tell. Attesters may know by the chain's confirmations."""
         try:
             header = connection.source_rpc.header("finalized")
         except RpcRefused:
@@ -109,7 +109,7 @@ class Attested:
         return None if header is None else header.number
 
     def _members(self, connection: OpenConnection) -> tuple[set[str], int]:
-        """The attesters that the contract believes now, and how many of them it wants."""
+        """Return the attesters that the contract believes now, and how many of them it wants."""
         address = connection.registry.block_hash_source
         calls = [call(self.contract, address, function) for function in ("attesters", "threshold")]
         members, threshold = connection.destination_rpc.eth_calls(calls)
@@ -137,7 +137,10 @@ def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer])
 
 
 def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
-    """Attesters that sign another hash than our own nodes know, or have signed one: somebody's node is wrong."""
+    """Return sentences about attesters that sign another hash than our own nodes know, or have signed one.
+
+    One of the nodes is wrong, ours or theirs.
+    """
     others = [answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash]
     sentences = [answer.sentence for answer in answers if isinstance(answer, Refusal) and answer.code == "conflict"]
     if others:
@@ -150,7 +153,7 @@ def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, 
 
 
 def _difference(connection: OpenConnection, attesters: Collection[str], threshold: int) -> str:
-    """What the contract believes, where it isn't what chains.toml says, which is what pages tell of whom to trust."""
+    """Say what the contract believes, if chains.toml says otherwise: pages tell by chains.toml whom to trust."""
     configured = {attester.address for attester in connection.config.attesters}
     if configured == set(attesters) and threshold == connection.config.threshold:
         return ""

@@ -42,31 +42,31 @@ class BlockHashSource(Protocol):
     title: str
 
     def trust(self, connection: Connection) -> str:
-        """Who must be trusted for what, a sentence."""
+        """Say who must be trusted for what, in a sentence."""
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
-        """The arguments of the contract's constructor."""
+        """Return the arguments of the contract's constructor."""
 
     def gas(self, connection: Connection) -> Likely:
-        """What it takes to have one block vouched for."""
+        """Return the gas that it takes to have one block vouched for."""
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
-        """Where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
+        """Return where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
 
         `others` are blocks of the same connection that wait too. Raises `NodeUnavailable`, `RpcRefused`.
         """
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
-        """The block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
+        """Return the block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
 
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        """Whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
+        """Return whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int | None:
-        """How many of the source's newest blocks need no path; None: any final one does without.
+        """Return how many of the source's newest blocks need no path; None: any final one does without.
 
         `keeps_hashes`: the source's state has a history of block hashes (EIP-2935).
         """
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
-        """Number of the newest block that a path could start from now. Raises as `reach`."""
+        """Return the number of the newest block that a path could start from now. Raises as `reach`."""

@@ -57,7 +57,7 @@ class Native:
 
 
 def _edges(connection: Connection, head: int) -> list[tuple[int, int]]:
-    """Of each window that the chain may have: its oldest block, and the oldest that stays in it for some blocks."""
+    """Return, for each window that the chain may have, its oldest block, and the oldest that stays for some blocks."""
     window = _window(connection)
     sizes = (window, min(window, _BLOCKHASH_WINDOW))
     return [(head + 1 - size, head + 1 - size + min(size // 8, 64)) for size in sizes]

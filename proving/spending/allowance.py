@@ -29,19 +29,19 @@ class DailyAllowance:
 
     @property
     def share(self) -> int:
-        """How much is used, in percent."""
+        """Return how much is used, in percent."""
         return min(100, 100 * self.used // self.most) if self.most else 100
 
 
 def of_user(user: User) -> Iterator[DailyAllowance]:
-    """Those that hold for the user; none where only test networks are proven to, and nothing else is set."""
+    """Yield the allowances of the user; none if only test networks are proven to, and nothing else is set."""
     yield from _in_gas(user)
     for chain in get_chains().destinations():
         yield from _in_wei(user, chain)
 
 
 def of_user_on(user: User, destination: Chain) -> Iterator[DailyAllowance]:
-    """Those of `of_user` that a batch for this destination takes of."""
+    """Yield the allowances of `of_user` that a batch for this destination counts against."""
     if not destination.test_network:
         yield from _in_gas(user)
     yield from _in_wei(user, destination)
@@ -59,12 +59,15 @@ def _in_wei(user: User, chain: Chain) -> Iterator[DailyAllowance]:
 
 
 def too_large(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
-    """Each limit that the batch can never fit, whatever others use: with what was admitted `before`."""
+    """Return a rejection for each limit that the batch, with what was admitted `before`, can never fit."""
     return filter(None, (_never_fits(limit, needed, before) for limit in _limits(user, destination)))
 
 
 def exceeded(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
-    """Also each that leaves no room for this now; with nothing `needed`, each that is used up."""
+    """Yield a rejection for each limit that leaves no room for this, now or ever.
+
+    With nothing `needed`, each limit that is used up is rejected.
+    """
     for limit in _limits(user, destination):
         if rejection := _never_fits(limit, needed, before) or _is_used_up(limit, needed):
             yield rejection
@@ -101,7 +104,10 @@ def _is_used_up(limit: "_DailyLimit", needed: Promise) -> Rejection | None:
 
 
 def fee_too_low(fee: int, needed: Promise, *, path_gas: int, data_wei: int) -> Rejection | None:
-    """Whether a fee, in wei, does not do for this, of which so much is for paths and for a rollup's data."""
+    """Return a rejection if a fee, in wei, is less than this needs.
+
+    `path_gas` of it is for paths, `data_wei` for a rollup's data.
+    """
     if needed.wei <= fee:
         return None
     path = f", {path_gas} of it for the path to blocks that are old" if path_gas else ""
@@ -125,7 +131,7 @@ class _DailyLimit:
 
 
 def _limits(user: User, destination: Chain) -> Iterator[_DailyLimit]:
-    """In gas over all destinations that cost real money, and in the currency of this one."""
+    """Yield limits in gas over all destinations that cost real money, and in the currency of this one."""
     if not destination.test_network:
         costly = [chain.id for chain in get_chains().destinations() if not chain.test_network]
         yield _DailyLimit(

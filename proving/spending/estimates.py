@@ -34,12 +34,12 @@ class Undone:
 
 
 def gas_of(query: Query) -> int:
-    """What a query takes at the most: its part of the batch's estimate, or as much as it could take by itself."""
+    """Return the most gas that a query takes: its part of the batch's estimate, or what it could take by itself."""
     return of_unknown([query]).gas.bound if query.estimated_gas is None else query.estimated_gas
 
 
 def of_unknown(queries: Iterable[Query]) -> Estimate:
-    """What queries take about which no node was asked: all of their facts, on the largest of chains, without paths."""
+    """Estimate queries about which no node was asked: all their facts, on the largest of chains, without paths."""
     wanted: dict[Hashable, dict[Fact, None]] = defaultdict(dict)
     for query in queries:
         where = (query.source_chain_id, query.block_id, query.timestamp, query.block_tag)
@@ -49,7 +49,7 @@ def of_unknown(queries: Iterable[Query]) -> Estimate:
 
 
 def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) -> Undone:
-    """What of a batch's queries is neither proven nor under way, as the rows know it, `beside` those of these ids.
+    """Count what of a batch's queries is neither proven nor under way, as the rows know it, without the ids `beside`.
 
     What is not admitted is counted by itself. `with_paths` counts also how the registry comes to trust old blocks, as
     far as that is planned; paths that lead over the same blocks count once.

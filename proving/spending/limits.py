@@ -37,7 +37,7 @@ class Limit:
         return max(0, self.left) // (self.gas + 1)
 
     def sentence(self, chain: Chain, price: int) -> str:
-        """What is left undone at this price, and what it would take."""
+        """Say what is left undone at this price, and what it would take."""
         undone = "1 query is" if self.queries == 1 else f"{self.queries} queries are"
         return (
             f"{undone} left undone: at the present gas price of chain {chain.id}, {_gwei(price)}, they take about "
@@ -51,7 +51,7 @@ Rest = Mapping[str, Undone]
 
 
 def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] = (), with_paths: bool) -> Rest:
-    """Of the batches of these queries, when those of the ids `proven` are. Counting takes long for large batches.
+    """Count what these queries' batches still need, once the queries `proven` are. It takes long for large batches.
 
     What completes queries comes first: only what leads to old blocks must leave enough `with_paths`.
     """
@@ -63,10 +63,10 @@ def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] =
 
 
 def for_each(chain: Chain, stored: Mapping[Transaction, Counter[str]], rest: Rest) -> Iterator[list[Limit]]:
-    """Those that hold for each of these stored transactions, whose own share doesn't count. `rest` is that beside all.
+    """Yield the limits of each of these stored transactions, whose own share doesn't count.
 
-    `stored` has them in their order, with `weights_of` each. Each is worked out when it is asked for: the shares of
-    those before count, and those behind are reserved.
+    `rest` is that beside all of them. `stored` has them in their order, with `weights_of` each. Each is worked out when
+    it is asked for: the shares of those before count, and those behind are reserved.
     """
     following: Counter[str] = sum(stored.values(), Counter())
     for tx, own in stored.items():
@@ -112,7 +112,7 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
 
 
 def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tuple[str, frozenset[str]] | None:
-    """Why a stored transaction, whose own share doesn't count, exceeds a user's gas budget: a sentence, and for whom.
+    """Say why a stored transaction, whose own share doesn't count, exceeds a user's gas budget, and for which batches.
 
     Acceptance counts what is expected; this holds also for what reverts and is sent again.
     """
@@ -141,7 +141,7 @@ def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tu
 
 
 def _data_fee(tx: Transaction, gas: int) -> int:
-    """In wei: that of so much gas, if it carries as much data as the transaction's."""
+    """Return the data fee of this gas, in wei, if it carries as much data as the transaction's gas does."""
     return tx.data_fee * gas // tx.gas_limit
 
 

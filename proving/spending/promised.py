@@ -32,8 +32,10 @@ class Promise:
 
 
 def to_user(user_id: int, destinations: list[int]) -> Promise:
-    """On these destinations: what the user's batches have caused in the last 24 hours, whatever became of them, and
-    what the open ones are still expected to cause.
+    """Add up what the user's batches cause on these destinations.
+
+    That is what they have caused in the last 24 hours, whatever became of them, and what the open ones are still
+    expected to cause.
     """
     batches = Batch.objects.filter(user=user_id, destination_chain_id__in=destinations)
     # What pays itself is never sent for here.
@@ -58,12 +60,12 @@ def to_user(user_id: int, destinations: list[int]) -> Promise:
 
 
 def on_chain(chain_id: int) -> int:
-    """In wei: what the chain's signers have spent in the last 24 hours, and may still spend by what is pending."""
+    """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by what is pending."""
     return sum(by_signer(chain_id).values())
 
 
 def by_signer(chain_id: int) -> Mapping[str, int]:
-    """The same by the signers' addresses."""
+    """Divide what `on_chain` returns by the signers' addresses."""
     sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id).select_related("signer")
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
     wei: dict[str, int] = defaultdict(int)
@@ -85,7 +87,10 @@ class Caused:
 
 
 def by_user(most: int) -> tuple[list[Caused], bool]:
-    """The dearest first; and whether that is all. So many shares are added up at most, the newest ones."""
+    """Return what users have caused, the dearest first; and whether that is all.
+
+    At most `most` shares are added up, the newest ones.
+    """
     columns = ("batch__user_id", "batch__user__address", "batch__destination_chain_id", "batch_id", "gas", "wei")
     since = _day_began()
     # By an index each: an OR would read all transactions that there are.
@@ -107,7 +112,10 @@ def by_user(most: int) -> tuple[list[Caused], bool]:
 
 
 def recent(prefix: str = "") -> Q:
-    """What is spent in the last 24 hours, or pending; `prefix` leads to the transaction, and ends in `__`."""
+    """Select what is spent in the last 24 hours, or pending.
+
+    `prefix` leads to the transaction, and ends in `__`.
+    """
     in_a_day = Q(**{f"{prefix}spent_at__gt": _day_began()})
     return in_a_day | Q(**{f"{prefix}state": TransactionState.PENDING})
 
@@ -117,7 +125,7 @@ def _day_began() -> datetime:
 
 
 def sum_wei(shares: QuerySet[Share]) -> int:
-    """What these shares come to, in wei."""
+    """Add up these shares, in wei."""
     # Databases don't add up 256 bits.
     return sum(shares.values_list("wei", flat=True))
 
@@ -133,5 +141,5 @@ def sum_reserved_gas(shares: QuerySet[Share]) -> int:
 
 
 def caused_by(batch: Batch) -> int:
-    """In wei: what a batch has spent, and what its pending transactions can cost."""
+    """Return the wei that a batch has spent, and that its pending transactions can cost."""
     return sum_wei(Share.objects.filter(batch=batch))

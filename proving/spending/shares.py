@@ -85,7 +85,10 @@ def show_spent(tx: Transaction) -> None:
 
 
 def _show_spent(batches: Sequence[str]) -> None:
-    """What a cancellation takes above a batch's fee is the operator's: it frees the nonce for all that wait."""
+    """Write what these batches have spent.
+
+    What a cancellation takes above a batch's fee is the operator's: it frees the nonce for all that wait.
+    """
     version = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
     )
@@ -111,13 +114,13 @@ def _show_spent(batches: Sequence[str]) -> None:
 
 
 def weights_of(tx: Transaction) -> Counter[str]:
-    """By batch: which part of the transaction's gas limit it causes, as was decided when it was first shared."""
+    """Return, by batch, which part of the gas limit it causes, as decided when the transaction was first shared."""
     stored = Counter(dict(tx.shares.values_list("batch", "weight")))
     return stored or _portions_of(tx)
 
 
 def _portions_of(tx: Transaction) -> Counter[str]:
-    """How much of a transaction's gas limit each of its batches causes.
+    """Return how much of a transaction's gas limit each of its batches causes.
 
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
     before: so who asks for little pays little, whoever else asks for much. But who rides along with a path to another
@@ -147,7 +150,7 @@ def _portions_of(tx: Transaction) -> Counter[str]:
 
 
 def largest(queries: Collection[int]) -> frozenset[str]:
-    """Of the batches of these queries the one that would take most by itself; none where there is none."""
+    """Return, of the batches of these queries, the one that would take most by itself; none where there is none."""
     weights: Counter[str] = Counter()
     for query in Query.objects.filter(pk__in=queries):
         weights[query.batch_id] += estimates.gas_of(query)

@@ -68,7 +68,7 @@ class Shape:
         return sum(share for (_, end), share in self.ends.items() if end != End.LEAF)
 
     def nodes(self, keys: float, transactions: int = 1) -> Nodes:
-        """What proves so many keys, in so many transactions, each for those in one part of the trie.
+        """Count the nodes that prove so many keys, in so many transactions, each for keys in one part of the trie.
 
         Transactions have in common only what is on the way to where one ends and the next begins.
         """
@@ -102,7 +102,10 @@ class Shape:
 
     @property
     def deeper(self) -> "Shape":
-        """On the high side: each way is as deep as the deepest and one branch more, and leads to the key's own leaf."""
+        """Return a shape on the high side: each way is as deep as the deepest and one branch more.
+
+        It leads to the key's own leaf.
+        """
         if self.ends.keys() == {(0, End.EMPTY)}:
             return self
         levels = {
@@ -114,7 +117,7 @@ class Shape:
 
 
 def of_paths(paths: Sequence[TriePath]) -> Shape:
-    """As the ways of some keys, at least one, tell."""
+    """Return the shape that the ways of some keys, at least one, show."""
     children: dict[int, list[int]] = {}
     for path in paths:
         for depth, count in path.branches:
@@ -127,7 +130,7 @@ def of_paths(paths: Sequence[TriePath]) -> Shape:
 
 
 def of_random_keys(count: int) -> Shape:
-    """Of a trie that has so many keys: the ways of these."""
+    """Return the shape of a trie that has so many keys, by the ways of these."""
     levels: dict[int, Level] = {}
     ends: dict[tuple[int, End], float] = {}
     before = 1.0  # the share of the keys whose way comes to this depth
@@ -145,13 +148,13 @@ def of_random_keys(count: int) -> Shape:
 
 
 def of_children(*counts: int) -> Shape:
-    """Of a trie whose ways all have branches of so many children, from the root on, and end in leaves."""
+    """Return the shape of a trie whose ways all have branches of so many children, from the root on, and a leaf."""
     levels = {depth: Level(1.0, float(count)) for depth, count in enumerate(counts)}
     return Shape(levels, {(len(counts), End.LEAF): 1.0})
 
 
 def _distinct(depth: int, keys: float, transactions: int) -> float:
-    """How many of the nodes at a depth are on the ways of so many keys."""
+    """Return how many of the nodes at a depth are on the ways of so many keys."""
     places = float(_PLACES**depth)
     found = -places * math.expm1(keys * math.log1p(-1 / places)) if depth else 1.0
     return min(keys, found + transactions - 1)

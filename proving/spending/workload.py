@@ -101,7 +101,7 @@ class Load:
 
     @property
     def most_gas(self) -> float:
-        """Whatever else is in the transaction."""
+        """Return the most gas, whatever else is in the transaction."""
         return max(self.gas(by_bytes=True), self.gas(by_bytes=False))
 
 
@@ -178,13 +178,16 @@ class Missing:
 
     @cached_property
     def header_load(self) -> Load:
-        """Of its bytes alone."""
+        """Return the load of the header's bytes alone."""
         encoded = b"" if self.header is None else self.header.encode()
         return Load(len(encoded), zeros=encoded.count(0)) if encoded else Load(_HEADER_BYTES)
 
     @property
     def needs_header(self) -> bool:
-        """Without a state root no fact is stored; and fields of a header need the header again, and its hash."""
+        """Return whether the header is needed.
+
+        Without a state root no fact is stored; and fields of a header need the header again, and its hash.
+        """
         of_header = any(isinstance(fact, HeaderFact | TimeFact) for fact in self.facts)
         return bool(self.facts) and (not self.is_known or of_header)
 
@@ -199,19 +202,19 @@ class Missing:
 
     @cached_property
     def fields(self) -> frozenset[HeaderField]:
-        """Of the header, without those that each header tells that is accumulated."""
+        """Return the fields of the header, without those that each header tells that is accumulated."""
         fields = frozenset(fact.field for fact in self.facts if isinstance(fact, HeaderFact))
         return fields.difference(HeaderField(place) for place in IMPLIED_HEADER_FIELDS)
 
     @cached_property
     def zero_fields(self) -> int:
-        """How many of these are zero: they share a word."""
+        """Return how many of these are zero: they share a word."""
         words = {} if self.header is None else header_words(self.header)
         return sum(not any(words.get(field, b"\1")) for field in self.fields)
 
     @cached_property
     def words(self) -> Mapping[str, int]:
-        """By the account's address: how many its fields take. None where only slots are asked for."""
+        """Return, by the account's address, how many words its fields take. None where only slots are asked for."""
         found: dict[str, set[int]] = {}
         for fact in self.facts:
             if isinstance(fact, AccountFact | SlotFact):
@@ -223,7 +226,7 @@ class Missing:
 
     @cached_property
     def slots(self) -> Mapping[str, Sequence[int]]:
-        """By the account's address."""
+        """Return the slots by the account's address."""
         found: dict[str, list[int]] = defaultdict(list)
         for fact in self.facts:
             if isinstance(fact, SlotFact):
@@ -280,7 +283,7 @@ class _Loads:
 
     @property
     def proof(self) -> Load:
-        """All but the times."""
+        """Return the load of all but the times."""
         return sum((load for part, load in self.parts.items() if part != Part.TIMES), Load())
 
     def _add_accounts(self) -> None:
@@ -338,7 +341,7 @@ class _Way:
     """What a route takes, and in how many transactions. What it leads to is proven in the last one."""
 
     def __init__(self, route: Route, known: _Known, header: Load) -> None:
-        """With headers that are like this one."""
+        """Count the load of a route, with headers that are like this one."""
         ring = trie_shapes.of_random_keys(max(1, min(route.newest, history.WINDOW)))
         slot = Load(_SLOT_BYTES + _HASH_BYTES, _BLOCK_HASH)
         one, two = _of_nodes(ring.nodes(1)), _of_nodes(ring.nodes(2))
@@ -382,7 +385,7 @@ class Estimate:
 
     @property
     def path_gas(self) -> int:
-        """Of the bound."""
+        """Return the paths' part of the bound, in gas."""
         return self.parts.get(Part.PATHS, Likely()).bound
 
 
@@ -404,7 +407,7 @@ class Shares:
         self._accounts = len(loads.missing.words)
 
     def divided(self, queries: Mapping[int, Iterable[Fact]]) -> dict[int, int]:
-        """By the id of a query: its part, of what it is the first of these to ask for. Together no more than all."""
+        """Return each query's part by its id: of what it is the first to ask for. Together no more than all."""
         left = set(self.missing.facts)
         first: dict[int, set[Fact]] = {}
         for pk, asked in queries.items():
@@ -425,7 +428,7 @@ class Shares:
 
 
 def estimate(blocks: Sequence[Missing], tries: Tries, route: Route) -> Estimate:
-    """What it takes to prove this, and the route to it."""
+    """Estimate what it takes to prove this, and the route to it."""
     wanted = [one for one in blocks if one.facts]
     header = max((one.header_load for one in wanted), key=attrgetter("most_gas"), default=Load())
     expected, bound = _Expected(tries), _Bound(tries)
@@ -453,7 +456,7 @@ def estimate(blocks: Sequence[Missing], tries: Tries, route: Route) -> Estimate:
 
 
 def _size(blocks: Sequence[_Loads], way: _Way) -> int:
-    """In bytes."""
+    """Return the size in bytes."""
     return math.ceil(sum((load.size for one in blocks for load in one.parts.values()), way.load.size))
 
 
@@ -461,7 +464,7 @@ class _Together:
     """Blocks that are ready together: small ones share a transaction, each other one has its own."""
 
     def __init__(self, blocks: Sequence[_Loads], *, beside: int = 0) -> None:
-        """So many of the small ones are `beside`, in other transactions."""
+        """Put small blocks together. As many of them as `beside` says are in other transactions."""
         small = [one for one in blocks if one.transactions == 1]
         proofs = sum((one.proof for one in small), Load())
         count, gas = max(0, len(small) - beside), proofs.most_gas * _SIGNED

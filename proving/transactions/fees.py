@@ -22,7 +22,7 @@ class OfferedFees:
 
 
 def most_for_gas(chain: Chain, bounds: Collection[Limit], fees: "MarketFees") -> int | NotPaid:
-    """In wei for a unit: by the chain's cap and the limits. `NotPaid` where that is too little to be mined."""
+    """Return the most to pay in wei per gas, by the chain's cap and the limits. `NotPaid` if that is too little."""
     if too_low := [limit for limit in bounds if limit.price < fees.least]:
         batches = frozenset[str]().union(*(limit.batches for limit in too_low))
         return NotPaid(min(too_low, key=attrgetter("price")).sentence(chain, fees.least), batches)

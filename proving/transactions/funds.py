@@ -37,7 +37,7 @@ class Costs:
     data_fee: int
 
     def at(self, price: int) -> int:
-        """In wei, at so much for a unit of gas."""
+        """Return the cost in wei, at this price in wei per gas."""
         return self.gas_limit * price + self.data_fee
 
 
@@ -65,7 +65,7 @@ def balance(rpc: RpcClient, signer: Signer) -> Balance:
 
 
 def of(chain: Chain, signer: Signer, balance: Balance) -> Funds:
-    """In the database transaction that promises some of it, so that no other one promises the same."""
+    """Count the funds, in the database transaction that promises some of them: no other may promise the same."""
     unpaid = signer.transactions.filter(Q(state=TransactionState.PENDING) | Q(pk__in=balance.pending))
     costs = sum(tx.cost for tx in unpaid.defer("data").prefetch_related("versions"))
     left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - promised.on_chain(chain.id)
@@ -74,7 +74,10 @@ def of(chain: Chain, signer: Signer, balance: Balance) -> Funds:
 
 
 def affordable(costs: Sequence[Costs], market: MarketFees, funds: Funds) -> Affordable:
-    """Of transactions in their order. None but the first lowers the price to what the daily limit leaves."""
+    """Return how many of these transactions, in their order, can be paid for, and the price.
+
+    Only the first lowers the price to what the daily limit leaves.
+    """
     count, price = 0, min(market.offer.max_fee_per_gas, funds.cap)
     gas, data_fees = 0, 0
     for one in costs:
@@ -96,7 +99,7 @@ class Lack:
 
 
 def why_too_little(chain: Chain, signer: Signer, first: Costs, market: MarketFees, funds: Funds) -> Lack | None:
-    """None where the first transaction may be sent."""
+    """Return why the first transaction can't be paid for; None if it may be sent."""
     who = f"The signer {signer.address} on chain {chain.id} holds {chain.amount(funds.balance)}"
     if funds.balance < chain.minimum_signer_balance_wei:
         least = f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."

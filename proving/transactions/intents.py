@@ -40,14 +40,14 @@ class Intent:
     """What executing it takes at the most, without its calldata; None where only a simulation tells."""
 
     def gas_bound(self) -> int | None:
-        """The most that it takes as a transaction; None where only a simulation tells."""
+        """Return the most gas that it takes as a transaction; None if only a simulation tells."""
         if self.most_gas is None:
             return None
         size = len(self.data)
         return TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
 
     def proves(self) -> Collection[int]:
-        """Ids of the queries whose facts it proves. Of others it makes known their blocks, and proves nothing."""
+        """Return ids of the queries whose facts it proves. For others it only makes their blocks known."""
         if self.extends is None:
             return self.queries
         here = Query.objects.filter(pk__in=self.queries, block__in=self.accumulates)

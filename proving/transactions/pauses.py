@@ -33,7 +33,7 @@ def pause_connection(source: int, destination: int, reason: str = "") -> Connect
 
 
 def resume_connection(source: int, destination: int) -> bool:
-    """Whether it was paused."""
+    """Resume a connection, and return whether it was paused."""
     deleted, _ = ConnectionPause.objects.filter(source_chain_id=source, destination_chain_id=destination).delete()
     if deleted:
         logger.warning("the connection from chain %d to chain %d goes on", source, destination)
@@ -48,13 +48,13 @@ def sentence(pause: ConnectionPause) -> str:
 
 
 def why_paused(source: int, destination: int) -> str:
-    """Of a connection: a sentence; empty where it isn't paused."""
+    """Return why a connection is paused, a sentence; empty if it isn't paused."""
     pause = ConnectionPause.objects.filter(source_chain_id=source, destination_chain_id=destination).first()
     return sentence(pause) if pause else ""
 
 
 def why_not_for(tx: Transaction) -> str:
-    """Why a stored transaction may not be sent for its connection, a sentence; empty where it may."""
+    """Return why a stored transaction may not be sent for its connection, a sentence; empty if it may."""
     queries = Query.objects.filter(transactions=tx, source_chain_id=OuterRef("source_chain_id"))
     registry = FactsRegistry.objects.filter(extending_transactions=tx, source_chain_id=OuterRef("source_chain_id"))
     paused = ConnectionPause.objects.filter(
@@ -65,7 +65,7 @@ def why_not_for(tx: Transaction) -> str:
 
 
 def pause_signer(chain_id: int, address: str, reason: str = "") -> Signer:
-    """`address` has its EIP-55 checksum."""
+    """Pause a signer. `address` has its EIP-55 checksum."""
     signer, _ = Signer.objects.get_or_create(chain_id=chain_id, address=address)
     signer.paused_at, signer.paused_because = timezone.now(), reason
     signer.notice = sentence_of_signer(signer)
@@ -75,7 +75,7 @@ def pause_signer(chain_id: int, address: str, reason: str = "") -> Signer:
 
 
 def resume_signer(chain_id: int, address: str) -> bool:
-    """Whether it was paused. What it had signed before is broadcast again."""
+    """Resume a signer, and return whether it was paused. What it had signed before is broadcast again."""
     paused = Signer.objects.filter(chain_id=chain_id, address=address).exclude(paused_at=None)
     resumed = paused.update(paused_at=None, paused_because="", notice="", due_at=Now())
     if resumed:
@@ -89,7 +89,7 @@ def sentence_of_signer(signer: Signer) -> str:
 
 
 def why_signer_paused(signer_id: int) -> str:
-    """As the row is now: a sentence; empty where it isn't paused."""
+    """Return why the signer is paused, as its row is now, a sentence; empty if it isn't paused."""
     signer = Signer.objects.filter(pk=signer_id).exclude(paused_at=None).first()
     return sentence_of_signer(signer) if signer else ""
 

@@ -30,7 +30,7 @@ class Room:
     """Whether the user has nothing under way: then one may always be sent."""
 
     def fits(self, gas_limits: Sequence[int]) -> int:
-        """How many of these transactions, the first ones. What isn't used up yet is enough for one more."""
+        """Return how many of these transactions fit, the first ones. What isn't used up yet is enough for one more."""
         before = itertools.accumulate(gas_limits, initial=0)
         count = sum(1 for _, used in zip(gas_limits, before, strict=False) if used < self.gas)
         return max(min(self.transactions, count), 1 if self.has_none and gas_limits else 0)
@@ -51,7 +51,7 @@ def most(chain: Chain, blocks: Sequence[Block | None]) -> list[int]:
 
 
 def left_by_signer(chain: Chain, block: Block, pending: Mapping[str, Pending]) -> dict[str, Room]:
-    """By a signer's address: the room for that user."""
+    """Return the room for that user, by a signer's address."""
     own = Transaction.objects.filter(
         signer__chain_id=chain.id,
         signer__address__in=pending,

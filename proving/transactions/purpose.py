@@ -8,7 +8,7 @@ from queries.models import BatchStatus
 
 
 def is_wanted(tx: Transaction) -> bool:
-    """Whether anybody still needs what it proves. A batch that is DONE does: this one may have left the chain."""
+    """Return whether anybody still needs what it proves. A DONE batch does: the transaction may have left the chain."""
     if is_to_unused_registry(tx):
         return False
     is_proof = tx.queries.exists()
@@ -16,7 +16,7 @@ def is_wanted(tx: Transaction) -> bool:
 
 
 def is_to_unused_registry(tx: Transaction) -> bool:
-    """Whether it proves something to a registry that was refused or replaced meanwhile."""
+    """Return whether it proves something to a registry that was refused or replaced meanwhile."""
     if not tx.to:
         return False
     rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(multicall=tx.to), destination_chain_id=tx.signer.chain_id)

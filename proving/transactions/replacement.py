@@ -62,7 +62,7 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
 
 
 def _is_stuck(chain: Chain, rpc: RpcClient, signer: Signer, tx: Transaction, newest: SignedTransaction) -> bool:
-    """Whether its batches' money allows no replacement that would be mined now, while others wait for it.
+    """Return whether its batches' money allows no replacement that would be mined now, while others wait for it.
 
     Others may be batches of its own that could pay, and share it with one that can't.
     """
@@ -78,7 +78,7 @@ def _is_stuck(chain: Chain, rpc: RpcClient, signer: Signer, tx: Transaction, new
 
 
 def _holds_up_others(signer: Signer, tx: Transaction, poor: Collection[str] | None = None) -> bool:
-    """Whether nonces are behind it; or others wait for the header that it brings, or for the registry's trust.
+    """Return whether nonces are behind it, or others wait for the header that it brings or for the registry's trust.
 
     Its own batches count as others too if only those of `poor` can't pay.
     """
@@ -108,7 +108,7 @@ def _holds_up_others(signer: Signer, tx: Transaction, poor: Collection[str] | No
 
 
 def _raised(fee: int) -> int:
-    """The least that nodes take instead of a fee (wei per gas)."""
+    """Return the least that nodes take instead of a fee (wei per gas)."""
     return fee * RISE_PERCENT // 100 + 1
 
 
@@ -122,14 +122,15 @@ def _holds_key(chain: Chain, signer: Signer) -> bool:
 
 
 def _patience(chain: Chain) -> timedelta:
-    """How long a version may wait in the mempool before its fees are raised."""
+    """Return how long a version may wait in the mempool before its fees are raised."""
     return timedelta(seconds=max(15, 4 * chain.block_seconds))
 
 
 def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
-    """Upon the newest block, and upon the pending one, in which it may be itself: a change of attesters can't be twice.
+    """Return whether it reverts upon the newest block, and upon the pending one too.
 
-    The pending one is asked too because it alone vouches for the head.
+    The pending block may hold the transaction itself: a change of attesters can't be made twice. It is asked because it
+    alone vouches for the head.
     """
     blocks: tuple[BlockIdentifier, ...] = ("latest", "pending")
     for block in blocks:
@@ -144,7 +145,7 @@ def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
 def _replace(
     chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, newest: SignedTransaction, *, cancel: bool
 ) -> SignedTransaction:
-    """A new version under the same nonce with fees that nodes take for a replacement, where the limits leave room."""
+    """Sign a new version under the same nonce, with fees that nodes take for a replacement, if limits leave room."""
     market = market_fees(rpc).offer
     cancel_with = _cancellation_gas(rpc, lease.row, newest) if cancel else None
     market_limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
@@ -196,7 +197,7 @@ def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int, now: da
 
 
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:
-    """What it takes to do nothing: on some rollups more than elsewhere, because the data's gas is a part of it."""
+    """Return the gas that it takes to do nothing: more on some rollups, because the data's gas is a part of it."""
     least = newest.gas if newest and newest.is_cancellation else CANCELLATION_GAS
     estimate = rpc.estimate_gas(signer.address, signer.address, b"")
     # Where data has become dearer since, the one before may be refused for ever.
@@ -204,7 +205,7 @@ def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction 
 
 
 def _most_for_cancellation(chain: Chain, gas: int, others: int) -> int:
-    """In wei for a unit of gas: one raise above the chain's cap, and within what `others` leave of its daily limit.
+    """Return the most to pay in wei per gas: one raise above the chain's cap, within its daily limit beside `others`.
 
     It may cost more than the fee and the user's limit leave: until the nonce is used nobody's transactions are mined.
     """
@@ -215,7 +216,7 @@ def _most_for_cancellation(chain: Chain, gas: int, others: int) -> int:
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:
-    """Data may have become dearer on the chain below since the transaction was stored. On the row it is kept later."""
+    """Raise the data fee if data has become dearer on the chain below. The row is written later."""
     now = rollups.data_cost(rpc, len(bytes(tx.data)), tx.gas_limit).wei
     tx.data_fee = tx.expected_data_fee = max(tx.data_fee, now)
 
@@ -226,7 +227,7 @@ def _rest_beside(chain: Chain, tx: Transaction) -> Rest:
 
 
 def _most_for_replacement(chain: Chain, tx: Transaction, rest: Rest) -> int:
-    """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
+    """Return the most to pay in wei per gas. What was spent since the transaction was stored leaves less for it."""
     return min([_left_today(chain, tx), *(limit.price for limit in _limits(chain, tx, rest))])
 
 
@@ -236,7 +237,7 @@ def _limits(chain: Chain, tx: Transaction, rest: Rest) -> list[Limit]:
 
 
 def _left_today(chain: Chain, tx: Transaction) -> int:
-    """In wei for a unit of gas: what the chain's cap and its daily limit leave."""
+    """Return what the chain's cap and its daily limit leave, in wei per gas."""
     if chain.daily_limit_wei is None:
         return chain.max_fee_per_gas
     others = promised.on_chain(chain.id) - tx.reserved

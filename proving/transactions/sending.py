@@ -79,7 +79,7 @@ def submit_all(chain: Chain, order: Order) -> Sent | Unsent:
 
 
 def _submit_each(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
-    """As `_submit_all`; but where that fails, by themselves: the fault of one must not be the others'."""
+    """Submit all orders together; if that fails, each by itself: the fault of one must not be the others'."""
     try:
         return _submit_all(chain, orders)
     except (ChainError, OperationalError):
@@ -250,7 +250,7 @@ class _Sending:
         return [one.signer for one in self._accounts.values()]
 
     def store(self, ready: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
-        """What becomes of each. Whoever else sends on the chain waits until the database transaction ends."""
+        """Store the orders, and return what becomes of each. Until all is committed nobody else sends on the chain."""
         self._lock_users(ready.values())
         outcomes: dict[int, Sent | Unsent] = {}
         for parcel in _parcels(ready):
@@ -269,13 +269,13 @@ class _Sending:
         return outcomes
 
     def _lock_users(self, ready: Iterable[_Ready]) -> None:
-        """What a user's batches may use in a day counts on all chains, and others send on other chains."""
+        """Lock the users: what their batches may use in a day counts on all chains, and others send on other chains."""
         batches = {batch for one in ready for batch in one.rest}
         if batches:
             row_locks.lock(User.objects.filter(pk__in=Batch.objects.filter(pk__in=batches).values("user")))
 
     def _pending(self) -> dict[str, Pending]:
-        """By the address of each signer that the operator hasn't paused, in the file's order."""
+        """Return what is pending by the addresses of signers that the operator hasn't paused, in the file's order."""
         paused = {one.signer.address for one in self._accounts.values() if one.signer.paused_at}
         return {address: one for address, one in self._pending_of_all().items() if address not in paused}
 
@@ -299,7 +299,7 @@ class _Sending:
             funds.show(account.signer, notice)
 
     def _store_parcel(self, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
-        """By the signer who is to send next; what it has no money or no room for, by the one after it."""
+        """Try signers in order, the one that is to send next first; pass on what one can't fund or fit."""
         pending = self._pending()
         first = next(iter(parcel.values()))
         if not pending or (first.order.by_first and next(iter(self._accounts)) not in pending):
@@ -325,7 +325,10 @@ class _Sending:
         return outcomes
 
     def _store_by(self, account: _Account, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
-        """In one transaction, if each can pay what is offered. Who can't would hold up the others, and goes alone."""
+        """Store the orders in one transaction, if each can pay what is offered.
+
+        An order that can't would hold up the others, and goes alone.
+        """
         done = self._under_way(parcel)
         going = {place: one for place, one in parcel.items() if place not in done and self._room(account, one)}
         alone = {place: one for place, one in parcel.items() if place not in going or len(going) == 1}
@@ -344,7 +347,7 @@ class _Sending:
         return outcomes | {place: self._store(account, one) for place, one in poor.items()}
 
     def _store_parts(self, account: _Account, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
-        """As much as the money suffices for, which is too little for all."""
+        """Store as many orders as the balance covers, which is too little for all."""
         cheapest = min((one.simulated[0].costs for one in parcel.values()), key=attrgetter("gas_limit"))
         lack = funds.why_too_little(self._chain, account.signer, cheapest, self._market, self._funds_of(account))
         if lack:
@@ -362,13 +365,13 @@ class _Sending:
         return kind(lack.sentence, shares.largest(one.simulated[0].intent.queries))
 
     def _under_way(self, several: Mapping[int, _Ready]) -> set[int]:
-        """The places of those of which something is done by a stored transaction."""
+        """Return the places of orders of which a stored transaction does something already."""
         intents = [(place, each.intent) for place, one in several.items() for each in one.simulated]
         doing = under_way([intent for _, intent in intents], self._signers)
         return {place for (place, _), is_done in zip(intents, doing, strict=True) if is_done}
 
     def _room(self, account: _Account, one: _Ready) -> int:
-        """How many of its transactions the signer may send now."""
+        """Return how many of its transactions the signer may send now."""
         block = one.order.block
         if block is None:
             return len(one.simulated)
@@ -443,7 +446,7 @@ class _Sending:
 
 
 def _parcels(ready: Mapping[int, _Ready]) -> Iterator[dict[int, _Ready]]:
-    """What may share a transaction, in the order of the first of each."""
+    """Group what may share a transaction, in the order of the first of each."""
     parcels: list[dict[int, _Ready]] = []
     open_ones: dict[tuple[str, frozenset[str]], dict[int, _Ready]] = {}
     for place, one in ready.items():
@@ -464,7 +467,7 @@ def _fits(one: _Ready, others: Collection[_Ready]) -> bool:
 
 
 def _shared(several: Sequence[_Ready]) -> _Ready:
-    """These in one transaction. Its gas limit is more than it takes: each was simulated as one by itself."""
+    """Join these in one transaction. Its gas limit is more than it takes: each was simulated as one by itself."""
     parts = [one.simulated[0] for one in several]
     to, data = in_one_call(several[0].order.multicall, [(part.intent.to, part.intent.data) for part in parts])
     intent = Intent(
@@ -484,7 +487,7 @@ def _shared(several: Sequence[_Ready]) -> _Ready:
 
 
 def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:
-    """The nonces that neither the chain nor a stored transaction has; `nonce` is the node's word."""
+    """Return the nonces that neither the chain nor a stored transaction has; `nonce` is the node's word."""
     stored = signer.transactions.order_by("-nonce").values_list("nonce", flat=True)
     last = stored.exclude(state=TransactionState.DISPLACED).first()
     first = max(nonce, 0 if last is None else last + 1)

@@ -29,18 +29,18 @@ class Pending:
     """When the lowest of its nonces was signed, or left the chain; None where nothing is pending."""
 
     def is_stuck(self, chain: Chain) -> bool:
-        """Whether its lowest nonce has waited so long that others may have to wait as long behind it."""
+        """Return whether its lowest nonce has waited so long that others may have to wait as long behind it."""
         # A moment that lies ahead is that of a clock that was ahead.
         return self.since is not None and abs(clock.believable() - self.since) > _patience(chain)
 
 
 def _patience(chain: Chain) -> timedelta:
-    """Some blocks, and time for its fees to be raised."""
+    """Return how long a nonce may wait: some blocks, and time for its fees to be raised."""
     return timedelta(seconds=max(60, 10 * chain.block_seconds))
 
 
 def why_none(chain: Chain) -> str:
-    """A sentence, where the chain has no signer; else empty."""
+    """Return a sentence if the chain has no signer; else an empty one."""
     if chain.all_signers:
         return ""
     return (
@@ -50,7 +50,7 @@ def why_none(chain: Chain) -> str:
 
 
 def rows(chain: Chain) -> list[Signer]:
-    """Those of the file, in its order. Raises `chains.chains_file.SignerError`."""
+    """Return the rows of the file's signers, in its order; make missing ones. Raises `chains_file.SignerError`."""
     addresses = signing.senders(chain)
     found = {row.address: row for row in Signer.objects.filter(chain_id=chain.id, address__in=addresses)}
     for address in addresses:
@@ -61,9 +61,9 @@ def rows(chain: Chain) -> list[Signer]:
 
 @contextmanager
 def locked(chain: Chain) -> Iterator[dict[int, Signer]]:
-    """A database transaction in which nobody else sends on this chain. Gives the rows as they are now, by pk.
+    """Open a database transaction in which nobody else sends on this chain. Gives the rows as they are now, by pk.
 
-    All of them, those too that the file names no more, and always in one order: so who holds one waits for none.
+    It locks all of them, those too that the file names no more, and always in one order: who holds one waits for none.
     """
     with transaction.atomic():
         locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update(no_key=True)
@@ -71,7 +71,7 @@ def locked(chain: Chain) -> Iterator[dict[int, Signer]]:
 
 
 def pending(chain: Chain) -> dict[str, Pending]:
-    """By address, in the file's order."""
+    """Return what is pending by address, in the file's order."""
     found = {address: Pending() for address in signing.senders(chain)}
     waiting = Transaction.objects.filter(
         signer__chain_id=chain.id, signer__address__in=found, state=TransactionState.PENDING
@@ -84,14 +84,14 @@ def pending(chain: Chain) -> dict[str, Pending]:
 
 
 def free(chain: Chain, pending: Mapping[str, Pending]) -> list[str]:
-    """Addresses of those that aren't stuck; of all, where all are."""
+    """Return the addresses of signers that aren't stuck; of all, if all are."""
     return [address for address, one in pending.items() if not one.is_stuck(chain)] or list(pending)
 
 
 def ranked(chain: Chain, pending: Mapping[str, Pending], follows: Collection[str] = ()) -> list[str]:
-    """Addresses, that of the signer first that should send next: one that isn't stuck, and has the least pending.
+    """Return addresses, first the signer that should send next: one that isn't stuck, and has the least pending.
 
-    Before that counts whom it `follows`: nonces of one signer are mined in order, those of two in any order.
+    A signer that it `follows` goes before: nonces of one signer are mined in order, those of two in any order.
     """
     not_stuck = free(chain, pending)
 
@@ -103,7 +103,7 @@ def ranked(chain: Chain, pending: Mapping[str, Pending], follows: Collection[str
 
 
 def why_left_out(signer: Signer, pending: Pending) -> str:
-    """A sentence for the operator about one that is stuck while others are not."""
+    """Return a sentence for the operator about a signer that is stuck while others are not."""
     lowest = Transaction.objects.defer("data").get(pk=next(iter(pending.gas)))
     return (
         f"The signer {signer.address} on chain {signer.chain_id} sends nothing more until its transaction "
@@ -124,7 +124,7 @@ class Beside:
 
 
 def beside(orders: Sequence[Order]) -> list[Beside]:
-    """What is under way beside each of these."""
+    """Return what is under way beside each of these orders."""
     by_block = _under_way("queries__block", {order.block.pk for order in orders if order.block})
     by_registry = _under_way("extends", {one.extends for order in orders for one in order.intents if one.extends})
     found: list[Beside] = []
@@ -137,7 +137,7 @@ def beside(orders: Sequence[Order]) -> list[Beside]:
 
 
 def _under_way(about: str, wanted: Collection[int]) -> dict[int, list[tuple[str, str]]]:
-    """By what transactions are about: their senders and states."""
+    """Return the senders and states of live transactions, by what these are about."""
     live = Transaction.objects.filter(**{f"{about}__in": wanted}, state__in=LIVE_STATES)
     found: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for pk, address, state in live.order_by().values_list(about, "signer__address", "state").distinct():

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def senders(chain: Chain) -> tuple[str, ...]:
-    """Addresses of the accounts that send on this chain now, in the file's order. Raises `SignerError`."""
+    """Return addresses of the accounts that send on this chain now, in the file's order. Raises `SignerError`."""
     return tuple(account.address for account in chain.accounts())
 
 

@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 def stop(chain_id: int, reason: str = "") -> SigningStop:
-    """From now on nothing is signed or broadcast on this chain. What is in nodes' mempools may still be mined."""
+    """Stop signing and broadcasting on this chain. What is in nodes' mempools may still be mined."""
     with transaction.atomic():
         # Who signs at this moment has locked them: when this has ended, so has that.
         row_locks.lock(Signer.objects.filter(chain_id=chain_id))
@@ -22,7 +22,7 @@ def stop(chain_id: int, reason: str = "") -> SigningStop:
 
 
 def resume(chain_id: int) -> bool:
-    """Whether it was stopped. What was signed before is broadcast again."""
+    """Resume signing on this chain, and return whether it was stopped. What was signed before is broadcast again."""
     with transaction.atomic():
         row_locks.lock(Signer.objects.filter(chain_id=chain_id))
         deleted, _ = SigningStop.objects.filter(chain_id=chain_id).delete()
@@ -39,6 +39,6 @@ def sentence(switch: SigningStop) -> str:
 
 
 def why_stopped(chain_id: int) -> str:
-    """A sentence; empty where nothing is stopped."""
+    """Return why the chain is stopped, a sentence; empty if it isn't."""
     switch = SigningStop.objects.filter(chain_id=chain_id).first()
     return sentence(switch) if switch else ""

@@ -88,7 +88,7 @@ def _tend_leased(lease: Lease[Signer], look: Look) -> None:
 
 
 def _release(chain: Chain, lease: Lease[Signer]) -> None:
-    """Due again as long as there is something to watch, which others may store at any moment before this one."""
+    """Release the signer, due again while there is something to watch. Others may store that until this moment."""
     try:
         with lease.writing() as signer:
             states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
@@ -100,9 +100,9 @@ def _release(chain: Chain, lease: Lease[Signer]) -> None:
 
 
 def tend_for(chain: Chain, seconds: float) -> Iterator[None]:
-    """For commands that wait for what they have sent, in case no worker runs: tend the chain's signers again and again.
+    """Tend the chain's signers again and again, for commands that wait for what they have sent, in case no worker runs.
 
-    Once at least, and for so many seconds.
+    At least once, and for `seconds`.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -115,7 +115,10 @@ def tend_for(chain: Chain, seconds: float) -> Iterator[None]:
 
 
 def _watched(signer: Signer) -> QuerySet[Transaction]:
-    """What the chain can still change. That a nonce was used by another is a node's word: it is looked after a day."""
+    """Return the transactions that the chain can still change.
+
+    That a nonce was used by another is a node's word: such a transaction is looked after for a day.
+    """
     recent = Q(state=TransactionState.DISPLACED, spent_at__gt=timezone.now() - _DAY)
     return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
 
@@ -165,7 +168,7 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
 
 
 def _is_displaced(rpc: RpcClient, address: str, tx: Transaction, heads: Heads) -> bool:
-    """Whether the account's nonce is past it in a final block, and none of our versions is in the chain."""
+    """Return whether the account's nonce is past it in a final block, and none of our versions is in the chain."""
     if tx.nonce >= rpc.nonce(address, heads.final):
         return False
     # Asked again: what was asked before may be older than the final block that was told with it.
@@ -277,7 +280,7 @@ class _Receipts:
         self._headers |= dict(zip(unknown, self._rpc.headers(unknown), strict=True))
 
     def canonical(self, tx: Transaction) -> Receipt | None:
-        """The receipt of the version that is in the chain, if one is."""
+        """Return the receipt of the version that is in the chain, if one is."""
         for version in tx.versions.all():
             receipt = self._receipts[version.hash]
             if receipt is None:
@@ -295,9 +298,10 @@ class _Receipts:
 
 
 def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Receipt:
-    """The receipt with the price by its block's header (EIP-1559), which is believed instead of the node's, if known.
+    """Return the receipt, with the price by its block's header (EIP-1559), if that is known.
 
-    Raises `InvalidReply` where no block can have it: budgets and limits count what it says.
+    The header is believed instead of the node. Raises `InvalidReply` where no block can have it: budgets and limits
+    count what it says.
     """
     least, most, price = 0, version.max_fee_per_gas, receipt.effective_gas_price
     if header.base_fee_per_gas is not None:
@@ -312,7 +316,7 @@ def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Re
 
 
 def _intrinsic_gas(raw: bytes) -> int:
-    """The least that a transaction with these signed bytes takes (EIP-2028), whatever it does."""
+    """Return the least gas that a transaction with these signed bytes takes (EIP-2028), whatever it does."""
     zeros = raw.count(0)
     return TRANSACTION_GAS + max(0, 4 * zeros + 16 * (len(raw) - zeros - _ENVELOPE_BYTES))
 
@@ -373,7 +377,7 @@ def _count(signer: Signer, tx: Transaction, times: int = 1) -> None:
 
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
-    """What it took beside its gas, in wei; None where that isn't told, or isn't believed."""
+    """Return what it took beside its gas, in wei; None if that isn't told, or isn't believed."""
     told = rollups.paid_beside_gas(rpc, receipt)
     if not told:
         return told
@@ -438,7 +442,7 @@ def _save(tx: Transaction) -> None:
 
 
 def _wake_blocks(tx: Transaction) -> None:
-    """Before its batches are written, and then these are locked at once: in the order of `accounts.row_locks`."""
+    """Wake the blocks, and then lock the batches that are written next: the order is that of `accounts.row_locks`."""
     asked = Query.objects.filter(transactions=tx)
     blocks = Block.objects.filter(pk__in=asked.values("block"))
     row_locks.update(blocks, due_at=Now())

@@ -73,7 +73,7 @@ def _deliver(lease: Lease[Webhook], look: Look, before_waiting: Callable[[], Non
 
 
 def _is_early(delivery: WebhookDelivery) -> bool:
-    """Whether it waits for longer than any row is postponed. A later time than any pause has is of a clock ahead."""
+    """Return whether it still waits for more than a second. A later time than any pause has is of a clock ahead."""
     longest = (1 + _SPREAD) * _pause_after(delivery.failures - 1) if delivery.failures else timedelta()
     return 1 < webhooks.seconds_left(delivery) <= longest.total_seconds()
 
@@ -83,7 +83,7 @@ def _pause_after(failures: int) -> timedelta:
 
 
 def _request(webhook: Webhook, delivery: WebhookDelivery) -> Post | None:
-    """None where the secrets can't be read."""
+    """Make the signed request; None where the secrets can't be read."""
     now = timezone.now().replace(microsecond=0)
     try:
         to = webhooks.destination(webhook)
@@ -132,7 +132,7 @@ def _is_delivered(attempt: Attempt) -> bool:
 
 
 def _note(lease: Lease[Webhook], delivery: WebhookDelivery, attempt: Attempt) -> None:
-    """Raises `LeaseLost`."""
+    """Note an attempt, and release the webhook until its next delivery. Raises `LeaseLost`."""
     is_delivered = _is_delivered(attempt)
     ends_as = DeliveryStatus.DELIVERED if is_delivered else None
     if attempt.http_status == _GONE:

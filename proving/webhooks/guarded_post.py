@@ -56,7 +56,7 @@ def look_up(url: str) -> LookUp:
 
 
 def post(request: Post, found: LookUp, *, seconds: float = TOTAL_SECONDS) -> int:
-    """The HTTP status of the answer. Raises `Failed`, `TimedOut`."""
+    """Send a request, and return the HTTP status of the answer. Raises `Failed`, `TimedOut`."""
     ends = time.monotonic() + seconds
     timed_out = TimedOut(f"did not answer within {seconds:g} seconds")
     try:
@@ -89,12 +89,12 @@ _look_ups = ThreadPoolExecutor(MOST_LOOK_UPS, thread_name_prefix="look-up")
 
 
 def _host(url: str) -> str:
-    """As the library that sends reads it: no other reading of a URL may be what is judged."""
+    """Return the host as the library that sends reads it: no other reading of a URL may be what is judged."""
     return URL(url).raw_host or ""
 
 
 def _addresses(host: str) -> Sequence[Address]:
-    """Raises `OSError`, `UnicodeError`."""
+    """Look up the addresses of a host. Raises `OSError`, `UnicodeError`."""
     try:
         return [ip_address(host)]
     except ValueError:
@@ -112,7 +112,10 @@ def _may_connect(address: Address) -> bool:
 
 
 def _is_of_this_machine(address: Address) -> bool:
-    """Whether connections to it stay in this machine, where no firewall stops them: they come from where they go."""
+    """Return whether connections to it stay in this machine, where no firewall stops them.
+
+    They come from where they go.
+    """
     family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -147,12 +150,12 @@ class _Found(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: nothing is open."""
 
 
 async def _answered(request: Post, addresses: Sequence[Address], *, is_named: bool, seconds: float) -> int:
     def checked_socket(to: aiohttp.AddrInfoType) -> socket.socket:
-        """The last gate: whatever the library has made of URL and addresses, this is what it connects to."""
+        """Check the address a last time: whatever the library makes of URL and addresses, it connects to this."""
         family, kind, protocol, _, sockaddr = to
         if not is_named and not _may_connect(ip_address(sockaddr[0])):
             raise PermissionError
@@ -183,7 +186,7 @@ _the_loop: LoopThread | None = None
 
 
 def _loop() -> LoopThread:
-    """Made at its first use, as that of `chains.bounded_http`."""
+    """Return the loop. It is made at its first use, as that of `chains.bounded_http`."""
     global _the_loop
     with _lock:
         if _the_loop is None:

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 @signals.setup_logging.connect
 def _keep_our_logs(**_: object) -> None:
-    """Celery sets up no logs where somebody listens: lines go through the filters of `config.logs`."""
+    """Keep Celery from setting up logs, by listening to its signal: lines go through the filters of `config.logs`."""
 
 
 class Sweep(bootsteps.StartStopStep):
@@ -70,7 +70,7 @@ class Sweep(bootsteps.StartStopStep):
         self._thread.start()
 
     def stop(self, parent: Any) -> None:
-        """Finishes what is in hand, what was begun by messages included."""
+        """Finish what is in hand, what was begun by messages included."""
         if self.worker and self._thread:
             self.worker.stop()
             self._thread.join()

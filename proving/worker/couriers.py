@@ -22,7 +22,7 @@ _MOST_OF_A_USER = 8
 
 class Couriers:
     def __init__(self, at_end: Callable[[], None]) -> None:
-        """`at_end` is called when one has ended, in its thread. It must not raise."""
+        """Make the pool of threads. `at_end` is called when one has ended, in its thread. It must not raise."""
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="courier")
         self._at_end = at_end
         self._lock = threading.Lock()
@@ -33,7 +33,7 @@ class Couriers:
         return len(self._in_hand) >= _THREADS
 
     def has_room(self, queue: Queue) -> bool:
-        """Whether anything of the queue could be taken up."""
+        """Return whether anything of the queue could be taken up."""
         user = queue[0]
         return not self.are_full and (user is None or self._count(lambda task: task.user == user) < _MOST_OF_A_USER)
 
@@ -51,7 +51,7 @@ class Couriers:
         return True
 
     def stop(self) -> None:
-        """Waits for what is in hand."""
+        """Wait for what is in hand."""
         self._pool.shutdown(wait=True)
 
     def _count(self, condition: Callable[[Task], bool]) -> int:

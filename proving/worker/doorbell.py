@@ -91,7 +91,7 @@ class Doorbell:
         self._disconnect()
 
     def _wait(self) -> list[Route] | None:
-        """The routes to ring now: none where the broker is only to be checked. None: it is closed."""
+        """Wait for the routes to ring now, none if the broker is only to be checked. None: it is closed."""
         with self._changed:
             while not self._is_closed:
                 now = time.monotonic()
@@ -121,7 +121,7 @@ class Doorbell:
             self._queued(every()[0])
 
     def _queued(self, route: Route) -> int:
-        """How many messages wait in its queue, which is made if it isn't there. As Celery's workers declare it."""
+        """Return how many messages wait in the route's queue. Declares it as Celery's workers do, if it isn't there."""
         count: int = self._channel.queue_declare(queue=route.queue, durable=True, auto_delete=False).message_count
         return count
 

@@ -65,7 +65,7 @@ class Task:
 
     @property
     def is_large(self) -> bool:
-        """Whether it computes much, while what is beside it would wait."""
+        """Return whether it computes much, while what is beside it would wait."""
         return self.size > _MANY_PROOFS
 
     @property
@@ -75,7 +75,7 @@ class Task:
 
     @property
     def queue(self) -> Queue:
-        """What it stands in line with."""
+        """Return what it stands in line with."""
         return (self.user, self.kind, self.lane)
 
 
@@ -99,7 +99,7 @@ class Poll:
     """The queues that were asked for something, in that order."""
 
     def routes_of(self, *kinds: str) -> list[Route]:
-        """Those of these kinds that it asks about."""
+        """Return the routes of these kinds that it asks about."""
         return [one for one in routes.every() if one.kind in kinds and (self.routes is None or one in self.routes)]
 
     def is_over(self) -> bool:
@@ -109,7 +109,7 @@ class Poll:
         return not self.is_over() and self.has_room(queue)
 
     def asking(self, queue: Queue, tasks: Iterator[Task]) -> Iterator[Task]:
-        """What is in the queue, while it has room: what is taken up meanwhile may leave none."""
+        """Yield the tasks of the queue while it has room: what is taken up meanwhile may leave none."""
         while self.may_ask(queue):
             self.asked[queue] = None
             task = next(tasks, None)
@@ -119,7 +119,7 @@ class Poll:
 
 
 def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
-    """What can be done now: first what is for all, then one thing for each user, then the second for each, and so on.
+    """Yield what can be done now: first what is for all, then one thing for each user, then the second for each.
 
     The users, and of each user the lanes and kinds, come in the order of their last `turns`: a long queue or a chain
     that hangs holds up nobody.
@@ -130,7 +130,7 @@ def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
 
 
 def due_webhooks(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
-    """The webhooks that something can be sent to now, one for each user in turn. They are no part of `due`."""
+    """Yield the webhooks that something can be sent to now, one for each user in turn. They are no part of `due`."""
     turns, poll = turns or Turns(), poll or Poll()
     if poll.may_ask((None, *routes.WEBHOOKS)):
         rows = leases.due_and_free(routes.WEBHOOKS.rows())
@@ -199,7 +199,7 @@ def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) 
 
 
 def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:
-    """The first of each receiver, then the second of each, and so on: a slow one has no others behind it."""
+    """Yield the first of each receiver, then the second of each, and so on: a slow one has no others behind it."""
     place = Window(RowNumber(), partition_by="receiver", order_by="due_at")
     first = of_all.filter(user=user).annotate(place=place).filter(place__lte=MOST_OF_A_RECEIVER)
     found = first.order_by("place", "due_at").values_list("pk", "receiver")

@@ -32,7 +32,7 @@ class Group:
 
     @property
     def may_grow(self) -> bool:
-        """Whether others may join."""
+        """Return whether others may join."""
         first = self.tasks[0]
         return (
             self.running is None
@@ -43,12 +43,12 @@ class Group:
 
     @property
     def size(self) -> int:
-        """What its tasks ask nodes for in all."""
+        """Return how much its tasks ask nodes for in all."""
         return sum(task.size for task in self.tasks)
 
     @property
     def chains(self) -> frozenset[int]:
-        """Whose nodes it asks."""
+        """The chains whose nodes it asks."""
         return self.tasks[0].chains
 
     @property
@@ -73,7 +73,7 @@ class Group:
         return len(sizes) == 1 or all(len(own) == 1 or sum(own) <= _MOST_BESIDE_OTHERS for own in sizes.values())
 
     def could_join(self, queue: Queue) -> bool:
-        """Whether something of the queue may be of this group's kind."""
+        """Return whether something of the queue may be of this group's kind."""
         first = self.tasks[0]
         _, kind, lane = queue
         return self.may_grow and (kind, lane) == (first.kind, first.lane)
@@ -96,7 +96,7 @@ class Groups:
 
     @property
     def are_full(self) -> bool:
-        """Whether no thread is left, nor room in a group that has not begun."""
+        """Return whether no thread is left, nor room in a group that has not begun."""
         return len(self.all) >= self._threads and not any(group.may_grow for group in self.all)
 
     def forget_done(self) -> None:
@@ -109,7 +109,7 @@ class Groups:
                 group.running = start(group)
 
     def has_room(self, queue: Queue) -> bool:
-        """Whether anything of the queue could be taken up."""
+        """Return whether anything of the queue could be taken up."""
         return any(group.could_join(queue) for group in self.all) or self._leaves_threads_beside(queue)
 
     def take(self, task: Task) -> bool:
@@ -126,7 +126,7 @@ class Groups:
         return True
 
     def _leaves_threads_beside(self, queue: Queue) -> bool:
-        """Whether threads are left for anything of the queue: beside a chain whose nodes hang, and one user."""
+        """Return whether threads are left for anything of the queue: beside a chain whose nodes hang, and one user."""
         user, _, lane = queue
         of_user = sum(any(task.user == user for task in group.tasks) for group in self.all)
         return (
@@ -137,7 +137,7 @@ class Groups:
         )
 
     def _leaves_threads(self, task: Task) -> bool:
-        """Whether threads are left to others: beside a chain whose nodes hang, what takes long, and one user."""
+        """Return whether threads are left to others: beside a chain whose nodes hang, what takes long, and one user."""
         long = [group.tasks[0].user for group in self.all if group.is_long]
         return (
             self._leaves_threads_beside(task.queue)
@@ -152,11 +152,11 @@ class Groups:
         return all(self._asking(chain) < half for chain in chains - _asked_by_all())
 
     def _asking(self, chain: int) -> int:
-        """How many of the groups ask its nodes."""
+        """Return how many of the groups ask the chain's nodes."""
         return sum(chain in group.chains for group in self.all)
 
 
 def _asked_by_all() -> frozenset[int]:
-    """The chains that are in every connection: without them nothing goes on anyway."""
+    """Return the chains that are in every connection: without them nothing goes on anyway."""
     pairs = [frozenset({each.source_id, each.destination_id}) for each in get_chains().connections]
     return frozenset.intersection(*pairs) if pairs else frozenset()

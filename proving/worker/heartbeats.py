@@ -16,18 +16,18 @@ SILENCE = timedelta(seconds=20)
 
 
 def last_beat() -> datetime | None:
-    """When a worker was last heard of."""
+    """Return when a worker was last heard of."""
     beats = WorkerHeartbeat.objects.filter(beat_at__lt=Now() + SILENCE)
     return beats.order_by("-beat_at").values_list("beat_at", flat=True).first()
 
 
 def running() -> QuerySet[WorkerHeartbeat]:
-    """Of the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
+    """Return the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
     return WorkerHeartbeat.objects.filter(_runs())
 
 
 def of_a_day() -> Iterator[tuple[WorkerHeartbeat, bool]]:
-    """Of each worker that was heard of within a day, the last heard first; with whether it runs."""
+    """Yield each worker and whether it runs, the last heard first. Workers delete beats that are older than a day."""
     rows = WorkerHeartbeat.objects.annotate(runs=ExpressionWrapper(_runs(), BooleanField())).order_by("-beat_at")
     for row in rows:
         yield row, bool(row.runs)
@@ -39,7 +39,7 @@ def _runs() -> Q:
 
 @statements.of_now
 def is_running_sql() -> tuple[str, tuple[Any, ...]]:
-    """The expression that is true if one runs, and its values: each page asks."""
+    """Return the expression that is true if one runs, and its values: each page asks."""
     sql, values = running().values("pk").query.sql_with_params()
     return f"EXISTS ({sql})", values
 

@@ -34,7 +34,7 @@ class Route(NamedTuple):
         return ".".join([_QUEUES[self.kind], *map(str, self.lane)])
 
     def rows(self) -> "QuerySet[Any]":
-        """The rows of the route, due or not."""
+        """Return the rows of the route, due or not."""
         if self.kind == "webhook":
             return Webhook.objects.all()
         destination = self.lane[0]
@@ -47,14 +47,14 @@ class Route(NamedTuple):
         return rows
 
     def due_in(self) -> float | None:
-        """In how many seconds the first of its free rows is due, 0 if it is; None if none will be."""
+        """Return in how many seconds the first of its free rows is due, 0 if it is; None if none will be."""
         rows: QuerySet[Leased] = self.rows()
         free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__isnull=False)
         first = free.order_by("due_at").values_list("due_at", Now()).first()
         return max(0.0, (first[0] - first[1]).total_seconds()) if first else None
 
     def affected(self) -> "list[Route]":
-        """The routes in which work of this one may have made rows due: itself, what the destination sends, webhooks."""
+        """Return the routes where its work may have made rows due: itself, what the destination sends, webhooks."""
         others = [one for one in every() if one.lane[:1] in {self.lane[:1], ()} and one.kind != "registry"]
         return list(dict.fromkeys([self, *others]))
 
@@ -63,7 +63,7 @@ WEBHOOKS = Route("webhook", ())
 
 
 def every() -> list[Route]:
-    """Those of the configured chains: what is for all, which is signers and registries, first."""
+    """Return the routes of the configured chains: what is for all, which is signers and registries, first."""
     destinations = [(chain.id,) for chain in get_chains().destinations()]
     connections = [(each.destination_id, each.source_id) for each in get_chains().connections]
     return [

@@ -170,7 +170,7 @@ class Worker:
 
     @property
     def _is_rung(self) -> bool:
-        """Whether somebody says when something is due."""
+        """Return whether the broker's messages say when something is due."""
         return self._doorbell is not None and not self._doorbell.problem
 
     def _ring_for_what_follows(self, group: Group) -> None:
@@ -179,7 +179,7 @@ class Worker:
             self._ring_for(Route(first.kind, first.lane).affected())
 
     def _go_on_with_webhooks(self) -> None:
-        """In a courier's thread, when it has done one."""
+        """Go on with webhooks. Called in a courier's thread, when it has done one."""
         if self._doorbell:
             self._ring_for([WEBHOOKS])
         if not self._is_rung:
@@ -242,14 +242,17 @@ class Worker:
             self._in_hand.begin(self._start)
 
     def _take_up_webhooks(self) -> None:
-        """What is left is taken up when one of those in hand has ended."""
+        """Take up webhooks while there is room. What is left is taken up when one of those in hand has ended."""
         poll = Poll(self._couriers.has_room, time.monotonic() + _MOST_POLL_SECONDS)
         for task in due_webhooks(self._turns, poll):
             if self._couriers.take(task):
                 self._turns.note(task.user, task.queue)
 
     def _take_up_one(self, route: Route) -> tuple[Group | None, bool]:
-        """One group of what is due on the route, and whether more is. None where threads are left to others."""
+        """Take up one group of what is due on the route; return it, and whether more is due.
+
+        The group is None where threads are left to others, or nothing is due; then more may be due, and it says so.
+        """
         self._in_hand.forget_done()
         self._in_hand.begin(self._start)  # what a poll has left that the database has ended
         poll = self._poll([route], is_answer=True)

@@ -44,7 +44,7 @@ class Command(BaseCommand):
             raise CommandError(f"{row}: {row.waiting_for or 'A worker has it.'}")
 
     def _is_kept(self, row: FactsRegistry) -> bool:
-        """After another try to keep one."""
+        """Try again to keep one, and return whether it is kept."""
         is_kept = upkeep.keep(row.pk)
         row.refresh_from_db()
         if row.refused:
