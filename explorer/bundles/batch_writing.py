@@ -31,7 +31,7 @@ class Changed(Exception):
 
 
 def is_there(batch: Batch) -> bool:
-    """Whether the headers and the proofs of all accounts are stored, of a batch that is DONE. One statement."""
+    """Return whether all headers and accounts' proofs are stored of a batch that is DONE. One statement."""
     lacking = statements.first(
         "SELECT 1 FROM queries_query q LEFT JOIN queries_block b ON b.id = q.block_id "
         "LEFT JOIN proving_accountproof p ON p.block_id = q.block_id AND p.address = q.address "
@@ -42,7 +42,7 @@ def is_there(batch: Batch) -> bool:
 
 
 def parts(batch: Batch) -> Iterator[bytes]:
-    """The bundle of a batch that is DONE, as JSON, one query a line.
+    """Yield the bundle of a batch that is DONE, as JSON, one query a line.
 
     Raises `Changed`: the parts that came before make no JSON.
     """
@@ -57,7 +57,7 @@ def parts(batch: Batch) -> Iterator[bytes]:
 
 
 def _listed(name: str, parts_of_it: Iterator[list[dict[str, Any]]]) -> Iterator[bytes]:
-    """A member that is a list, one item a line."""
+    """Yield a member that is a list, one item a line."""
     separator = f'"{name}": [\n'
     for items in parts_of_it:
         lines = ",\n".join(json.dumps(item, ensure_ascii=False) for item in items)
@@ -67,7 +67,10 @@ def _listed(name: str, parts_of_it: Iterator[list[dict[str, Any]]]) -> Iterator[
 
 
 def _require_unchanged(batch: Batch) -> None:
-    """Raises `Changed`. Proofs are removed after the batch is marked, and headers change after it went back."""
+    """Check that the batch is as it was. Raises `Changed`.
+
+    Proofs are removed after the batch is marked, and headers change after it went back.
+    """
     now = batch_page.find(batch.pk)
     if (
         now is None
@@ -82,7 +85,7 @@ def _require_unchanged(batch: Batch) -> None:
 
 
 def _times(batch: Batch) -> dict[int, int | None]:
-    """The ids of its blocks, and the latest time (unix seconds) at which each is to be shown to be the latest."""
+    """Return the latest time (unix seconds) at which each of its blocks is to be shown to be the latest, by its id."""
     rows = statements.every(
         "SELECT block_id, MAX(timestamp) FROM queries_query WHERE batch_id = %s "
         "GROUP BY block_id ORDER BY MIN(position)",
@@ -100,7 +103,7 @@ def _blocks(batch: Batch, times: Mapping[int, int | None]) -> Iterator[list[dict
 
 
 def _registries(batch: Batch) -> dict[int, str]:
-    """The addresses of those that hold its facts, by source chain."""
+    """Return the addresses of the registries that hold its facts, by source chain."""
     chains = [
         chain
         for (chain,) in statements.every(
@@ -134,7 +137,7 @@ class _Pool:
         self._places: dict[bytes, int] = {}
 
     def take(self, nodes: Sequence[str], new: list[str]) -> list[int]:
-        """Their places. Those that were not taken yet are added to `new`."""
+        """Return the places of the nodes. Those that were not taken yet are added to `new`."""
         taken = []
         for node in nodes:
             digest = hashlib.blake2b(node.encode(), digest_size=_DIGEST_BYTES).digest()
@@ -147,7 +150,7 @@ class _Pool:
 
 
 def _queries(batch: Batch, places: Mapping[int, int]) -> Iterator[list[dict[str, Any]]]:
-    """`places` are those of the blocks, by their ids."""
+    """Yield the queries, some at a time. `places` are those of the blocks, by their ids."""
     pool = _Pool()
     for first in count(1, _CHUNK):
         queries = from_number(batch, first, _CHUNK)
@@ -164,7 +167,7 @@ def _pair(query: Query) -> tuple[int | None, str]:
 
 
 def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
-    """By (block's id, address). Raises `Changed`."""
+    """Return the accounts with their proofs, by (block's id, address). Raises `Changed`."""
     pairs = list(dict.fromkeys(_pair(query) for query in queries if query.address))
     found: dict[tuple[int | None, str], AccountProof] = {}
     if pairs:
@@ -176,7 +179,7 @@ def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountP
 
 
 def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], AccountProof]) -> Iterator[SlotProof]:
-    """Those of each query in turn, in the order of its slots. Raises `Changed`."""
+    """Yield the slots of each query in turn, with their proofs, in the order of its slots. Raises `Changed`."""
     pairs = [(accounts[_pair(query)].pk, slot) for query in queries for slot in query.slots]
     for several in chunks(pairs, _CHUNK):
         join, values = statements.join_rows(list(dict.fromkeys(several)), "named", {1: "account_id", 2: "slot"})
@@ -190,7 +193,7 @@ def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], A
 def _query(
     query: Query, places: Mapping[int, int], account: AccountProof | None, slots: Iterator[SlotProof], pool: _Pool
 ) -> dict[str, Any]:
-    """Takes as many of `slots` as the query has. Raises `Changed`."""
+    """Return the bundle's item of a query. Takes as many of `slots` as the query has. Raises `Changed`."""
     block = query.block
     if block is None or block.header_rlp is None or block.pk not in places:
         raise Changed(f"The header of query {query.position + 1} is not stored any more.")
