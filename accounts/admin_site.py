@@ -13,13 +13,13 @@ class OperatorSite(AdminSite):
     enable_nav_sidebar = False
 
     def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
-        """There are no passwords. Whoever is signed in and still comes here is not an operator."""
+        """Lead to the sign-in: there are no passwords. A signed-in user who still comes here is not an operator."""
         if request.user.is_authenticated:
             raise PermissionDenied
         return redirect_to_login(request.GET.get("next", reverse("admin:index")))
 
     def logout(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:  # type: ignore[override]
-        """The service's own sign-out, which logs the event and leads to the sign-in page."""
+        """Sign out as the service does, which logs the event and leads to the sign-in page."""
         from accounts.sign_in_views import sign_out  # noqa: PLC0415 (each command loads the admin, and would load sign-in)
 
         return sign_out(request)

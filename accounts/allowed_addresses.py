@@ -11,7 +11,7 @@ ANYONE = "*"
 
 
 def may_sign_in(address: str) -> bool:
-    """Whether `settings.ALLOWED_ADDRESSES` or `OPERATOR_ADDRESSES` lets an EIP-55 address in.
+    """Return whether `settings.ALLOWED_ADDRESSES` or `OPERATOR_ADDRESSES` lets an EIP-55 address in.
 
     With an empty list, anyone may sign in if all destination chains are test networks, and nobody otherwise: whoever
     has a key for another destination spends the operator's money.
@@ -25,11 +25,11 @@ def may_sign_in(address: str) -> bool:
 
 
 def is_operator(address: str) -> bool:
-    """Whether an EIP-55 address belongs to an operator of this service."""
+    """Return whether an EIP-55 address belongs to an operator of this service."""
     return address in _checksummed(tuple(settings.OPERATOR_ADDRESSES))
 
 
 @lru_cache(maxsize=8)
 def _checksummed(addresses: tuple[str, ...]) -> frozenset[str | None]:
-    """Kept, because each request asks, and a checksum is a hash."""
+    """Return the addresses with checksums. They are kept, because each request asks, and a checksum is a hash."""
     return frozenset(map(checksummed, addresses))

@@ -13,7 +13,7 @@ from config.configured_chains import get_chains
 
 @register("settings")
 def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
-    """E001: an entry is neither an address nor `*`. E002: an operator is not an address."""
+    """Report as E001 an entry that is neither an address nor `*`, and as E002 an operator that is not an address."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = "Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right."
     return [
@@ -29,7 +29,7 @@ def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
 
 @register()
 def check_somebody_may_sign_in(**_: Any) -> list[CheckMessage]:
-    """W001: nobody may sign in."""
+    """Report as W001 that nobody may sign in."""
     if settings.ALLOWED_ADDRESSES or settings.OPERATOR_ADDRESSES:
         return []
     try:
@@ -49,7 +49,10 @@ def check_somebody_may_sign_in(**_: Any) -> list[CheckMessage]:
 
 @register(deploy=True)
 def check_chains_file(**_: Any) -> list[CheckMessage]:
-    """E003: the chains can't be read. Only `check --deploy` asks, for every command that reads them says it as well."""
+    """Report as E003 that the chains can't be read.
+
+    Only `check --deploy` asks, for every command that reads them says it as well.
+    """
     try:
         get_chains()
     except (ValueError, OSError) as error:

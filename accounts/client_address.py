@@ -12,7 +12,7 @@ _LOGGED_PREFIX = {4: 24, 6: 48}
 
 
 def client_address(request: HttpRequest) -> str:
-    """An IPv4 address or an IPv6 network of 64 bits, as text; empty if there is none (a Unix socket).
+    """Return an IPv4 address or an IPv6 network of 64 bits, as text; empty if there is none (a Unix socket).
 
     The reverse proxy tells it in the header `settings.CLIENT_ADDRESS_HEADER`, if that is set. Of a list, as in
     X-Forwarded-For, the last entry counts: the proxy wrote it, and the client may have written the others.
@@ -36,7 +36,7 @@ def _subscriber(address: str) -> str:
 
 
 def client_network(request: HttpRequest) -> str:
-    """The client's network, too wide to be one customer: a /24 of IPv4 or a /48 of IPv6; empty if there is none."""
+    """Return the client's network, too wide to be one customer: a /24 of IPv4, a /48 of IPv6, or empty if unknown."""
     address = client_address(request)
     if not address:
         return ""

@@ -27,7 +27,7 @@ class _Nodes(BaseProvider):
         self._rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Raises `ChainError` where another node might have answered."""
+        """Ask the chain's nodes. Raises `ChainError` where another node might have answered."""
         try:
             return {"jsonrpc": "2.0", "id": 0, "result": self._rpc.call(method, *params)}
         except RpcRefused as refused:
@@ -39,7 +39,10 @@ class _Nodes(BaseProvider):
 
 
 def accepts(verify: Callable[..., None], chain: Chain) -> bool | None:
-    """Whether a wallet there accepts what `verify` checks, the bound `SiweMessage.verify`. None: no node can tell."""
+    """Return whether a wallet there accepts what `verify` checks, the bound `SiweMessage.verify`.
+
+    None: no node can tell.
+    """
     try:
         verify(provider=_Nodes(chain))
     except siwe.InvalidSignature as error:

@@ -41,7 +41,10 @@ def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None
 
 
 def check_pace(user: User) -> None:
-    """Before a key is made, shown or rotated. To revoke one is never too much. Raises `Refused`: too_many_changes."""
+    """Check that the user may make, show or rotate another key. Raises `Refused`: too_many_changes.
+
+    To revoke a key is never too much.
+    """
     now = timezone.now()
     recent = user.events.filter(at__gt=now - _DAY, kind__in=_OF_KEYS).order_by("-id")
     if oldest := recent.values_list("at", flat=True)[MAX_KEY_EVENTS_PER_DAY - 1 : MAX_KEY_EVENTS_PER_DAY].first():
@@ -53,7 +56,7 @@ def check_pace(user: User) -> None:
 
 
 def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:
-    """The events before the one with this id. New events do not move them to another page."""
+    """Return the user's events before the id `before`, newest first. New events do not move them to another page."""
     events = user.events.order_by("-id")
     if (days := settings.KEEP_ACCOUNT_EVENTS_DAYS) is not None:
         # Workers delete them some time after that.

@@ -19,7 +19,7 @@ _MAX_JSON_BYTES = 512 * 1024
 
 
 def given_in(request: HttpRequest) -> Given:
-    """Reads the fields of a form or of a JSON object. A field that is missing or not a string is empty.
+    """Read the fields of a form or of a JSON object. A field that is missing or not a string is empty.
 
     Raises `Refused`: malformed_request, too_large.
     """
@@ -49,6 +49,6 @@ def given_in(request: HttpRequest) -> Given:
 
 
 def safe_next(path: str) -> str:
-    """The path if it belongs to this service, else the dashboard."""
+    """Return the path if it belongs to this service, else the dashboard."""
     local = path.startswith("/") and url_has_allowed_host_and_scheme(path, allowed_hosts=None)
     return redact_keys(path) if local else resolve_url(settings.LOGIN_REDIRECT_URL)

@@ -39,7 +39,7 @@ class Requests:
 
 
 def note(key_id: int) -> None:
-    """Counts one request with the key, without touching the database."""
+    """Count one request with the key, without touching the database."""
     now = timezone.now()
     with _lock:
         hour = now.replace(minute=0, second=0, microsecond=0)
@@ -49,7 +49,7 @@ def note(key_id: int) -> None:
 
 
 def flush() -> None:
-    """Writes what this process has counted. Counts that can't be written now are kept for the next time."""
+    """Write what this process has counted. Counts that can't be written now are kept for the next time."""
     with _lock:
         requests, last_used = dict(_requests), dict(_last_used)
         _requests.clear()
@@ -77,7 +77,7 @@ def flush() -> None:
 
 
 def requests_by_key(keys: Iterable[ApiKey]) -> dict[int, Requests]:
-    """By the key's id. A key without requests is absent."""
+    """Return how often each key was used, by the key's id. A key without requests is absent."""
     now = timezone.now()
     rows = (
         KeyUse.objects.filter(key__in=[key.pk for key in keys], hour__gt=now - MONTH)

@@ -61,19 +61,19 @@ class ShownKey:
 @require_GET
 @signed_in
 def keys_page(request: HttpRequest, user: User) -> HttpResponse:
-    """The user's address and keys, without the keys themselves."""
+    """Show the user's address and keys, without the keys themselves."""
     return keys_as_json(user) if wants_json(request) else _keys_page(request, user)
 
 
 def keys_as_json(user: User) -> JsonResponse:
-    """The same for programs."""
+    """Return for programs what `keys_page` shows."""
     return JsonResponse({"address": user.address, "keys": [_described(key) for key in _live_keys(user)]})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """The key itself, on the page or as `{"apiKey"}`. Only a POST shows it; a GET leads to the page of keys."""
+    """Show the key itself, on the page or as `{"apiKey"}`. Only a POST shows it; a GET leads to the page of keys."""
     if request.method != "POST":
         return redirect("accounts:keys")
     key = _live_key(user, key_id)
@@ -94,7 +94,7 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
-    """The secret that webhooks are signed with, made at the first time, on the page or as `{"webhookSecret"}`.
+    """Show the secret that signs webhooks, on the page or as `{"webhookSecret"}`. The first call makes it.
 
     Only a POST shows it; a GET leads to the page of keys.
     """
@@ -115,7 +115,7 @@ def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
 
 
 def _too_often(request: HttpRequest, user: User) -> HttpResponse | None:
-    """The answer where the user has changed or looked at too much of late."""
+    """Return the refusal where the user has changed or shown too many keys and secrets lately, else None."""
     try:
         event_log.check_pace(user)
     except Refused as refused:
@@ -128,7 +128,7 @@ def _too_often(request: HttpRequest, user: User) -> HttpResponse | None:
 @require_GET
 @signed_in
 def log(request: HttpRequest, user: User) -> HttpResponse:
-    """What happened to the user's keys and sessions, newest first. `before` is where the previous page ended."""
+    """Show what happened to the user's keys and sessions, newest first. `before` is where the previous page ended."""
     before = request.GET.get("before", "")
     page = event_log.read(user, int(before) if re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before) else None)
     return render(
@@ -144,7 +144,7 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def new_key(request: HttpRequest, user: User) -> HttpResponse:
-    """Makes a key with the given `name`. A program may leave the name out, and gets a numbered one.
+    """Make a key with the given `name`. A program may leave the name out, and gets a numbered one.
 
     The page that refuses a name has this address, so a GET leads to the page of keys.
     """
@@ -168,7 +168,7 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """GET: a page to choose the new key's `name` and the `overlap` (one of `OVERLAPS`). POST: rotates the key."""
+    """Rotate the key on POST. On GET, ask for the new key's `name` and the `overlap` (one of `OVERLAPS`)."""
     key = _live_key(user, key_id)
     context: dict[str, Any] = {"key": key, "overlaps": {word: text for word, (text, _) in OVERLAPS.items()}}
     if request.method == "GET":
@@ -194,7 +194,7 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """GET: a page that asks for confirmation. POST: revokes the key."""
+    """Revoke the key on POST. On GET, ask for confirmation."""
     key_use.flush()  # The page says when the key was last used.
     key = _live_key(user, key_id)
     if request.method == "GET":
@@ -210,7 +210,7 @@ def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def rotate_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
-    """GET: a page to choose the `overlap` (one of `OVERLAPS`). POST: makes a new secret, without showing it."""
+    """Make a new secret on POST, without showing it. On GET, ask for the `overlap` (one of `OVERLAPS`)."""
     context: dict[str, Any] = {
         "overlaps": {word: text for word, (text, _) in OVERLAPS.items()},
         "overlap": next(iter(OVERLAPS)),
@@ -282,7 +282,7 @@ def _live_key(user: User, key_id: int) -> ApiKey:
 
 
 def newest_keys(user: User, most: int) -> tuple[list[ShownKey], int]:
-    """The newest live keys of the user, without how often they were used, and how many there are in all."""
+    """Return the newest live keys of the user, without how often they were used, and how many there are in all."""
     live = _live_keys(user)
     none = key_use.Requests()
     return [ShownKey(key, none, keys.reveal(key) is not None) for key in live[: -most - 1 : -1]], len(live)

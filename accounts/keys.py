@@ -40,7 +40,7 @@ class KeyRefused(Refused):
 
 
 def issue(user: User, name: str) -> ApiKey:
-    """A new key. Raises `KeyRefused`: malformed_name, name_taken, too_many_keys."""
+    """Make a new key. Raises `KeyRefused`: malformed_name, name_taken, too_many_keys."""
     name = _valid_name(name)
     now = timezone.now()
     try:
@@ -60,13 +60,13 @@ def issue(user: User, name: str) -> ApiKey:
 
 
 def issue_first(user: User) -> None:
-    """Gives a user who never had a key the first one. Of two simultaneous calls, one makes it."""
+    """Give a user who never had a key the first one. Of two simultaneous calls, one makes it."""
     if not user.api_keys.exists():
         ApiKey.objects.get_or_create(user=user, name=FIRST_NAME, defaults=_new_fields())
 
 
 def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
-    """A new key to replace `key`, which expires when the overlap is over, or at once if there is none.
+    """Make a new key to replace `key`, which expires when the overlap is over, or at once if there is none.
 
     Raises `KeyRefused`: as `issue`, and key_expires if the key was already rotated or revoked.
     """
@@ -83,7 +83,7 @@ def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
 
 
 def free_name(user: User, like: str) -> str:
-    """The name followed by the lowest number, from 2 on, that no live key of the user has."""
+    """Return the name followed by the lowest number, from 2 on, that no live key of the user has."""
     stem, _, number = like.rpartition(" ")
     stem = (stem if stem and number.isascii() and number.isdigit() else like)[: MAX_NAME_CHARS - 4]
     taken = set(user.api_keys.filter(revoked_at=None).values_list("name", flat=True))
@@ -91,13 +91,13 @@ def free_name(user: User, like: str) -> str:
 
 
 def reveal(key: ApiKey) -> str | None:
-    """The key itself, or None if it was derived from another secret than the current one."""
+    """Return the key itself, or None if it was derived from another secret than the current one."""
     derived = _derive(bytes(key.salt))
     return derived if hmac.compare_digest(digest(derived), key.key_hash) else None
 
 
 def authenticate(raw: str) -> ApiKey | None:
-    """The key that `raw` is. None if it is unknown, revoked, expired or no longer allowed."""
+    """Return the key that `raw` is. None if it is unknown, revoked, expired or no longer allowed."""
     key_hash = digest(raw)
     del raw  # A debug page shows local variables, and the statement below can fail.
     found = authenticate_and_read(key_hash)
@@ -107,7 +107,7 @@ def authenticate(raw: str) -> ApiKey | None:
 def authenticate_and_read(
     key_hash: str, columns: str = "", join: str = "", values: Sequence[object] = (), *, is_counted: bool = False
 ) -> tuple[ApiKey, tuple[Any, ...]] | None:
-    """As `authenticate`, and `columns` of a table that `join` adds, with its `values`, in the same statement.
+    """Return what `authenticate` does, and `columns` of a table that `join` adds, with its `values`, by one statement.
 
     `key_hash` is the `digest` of what was presented. `k` is the key and `u` its user. `columns` begins with a comma.
     `is_counted`: the request was counted before as one with this key.
@@ -130,14 +130,14 @@ def authenticate_and_read(
 
 
 def revoke(key: ApiKey) -> bool:
-    """Revokes a key for good. Returns False, and changes nothing, if it was already revoked."""
+    """Revoke a key for good. Returns False, and changes nothing, if it was already revoked."""
     revoked = ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now())
     key.refresh_from_db(fields=["revoked_at"])
     return bool(revoked)
 
 
 def revoke_by_operator(whose: QuerySet[User]) -> int:
-    """Revokes all keys of these users, for good, and tells them in their log. Returns how many were live."""
+    """Revoke all keys of these users, for good, and tell them in their log. Returns how many were live."""
     with transaction.atomic():
         # As in `issue` and `rotate`: none makes another one meanwhile.
         row_locks.lock(whose)
@@ -195,6 +195,6 @@ def _derive(salt: bytes) -> str:
 
 
 def digest(raw: str) -> str:
-    """SHA-256 in hex, by which a key is found."""
+    """Return the SHA-256 in hex, by which a key is found."""
     # A client may send any string, even lone surrogates.
     return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()

@@ -61,7 +61,7 @@ def _take_key(request: HttpRequest) -> None:
 
 
 def _without_key(query: str) -> tuple[str, list[str]]:
-    """A query string without its keys, and the keys. It is split into parameters as `QueryDict` does."""
+    """Return a query string without its keys, and the keys. It is split into parameters as `QueryDict` does."""
     kept, keys = [], []
     for part in query.split("&"):
         name, _, value = part.partition("=")
@@ -74,7 +74,7 @@ def _without_key(query: str) -> tuple[str, list[str]]:
 
 
 def _redacted(part: str) -> str:
-    """A part of a URL in its percent-encoded form."""
+    """Redact a part of a URL in its percent-encoded form."""
     text = unquote_plus(part)
     redacted = redact_keys(text)
     return part if redacted == text else quote_plus(redacted, safe=":/=")

@@ -13,7 +13,7 @@ from accounts.allowed_addresses import is_operator
 
 class UserManager(BaseUserManager["User"]):
     def for_address(self, address: str) -> "User":
-        """The user of an EIP-55 address, made if there is none yet."""
+        """Return the user of an EIP-55 address, made if there is none yet."""
         user, _ = self.get_or_create(address=address, defaults={"password": make_password(None)})
         return user
 
@@ -47,19 +47,19 @@ class User(AbstractBaseUser):
 
     @property
     def is_staff(self) -> bool:
-        """Whether Django's admin lets them in: only operators."""
+        """Return whether Django's admin lets the user in: only operators."""
         return is_operator(self.address)
 
     def has_perm(self, perm: str, obj: object = None) -> bool:
-        """For Django's admin. All operators may do the same."""
+        """Return whether Django's admin lets the user do it. All operators may do the same."""
         return self.is_staff
 
     def has_module_perms(self, app_label: str) -> bool:
-        """As `has_perm`."""
+        """Return the same as `has_perm`."""
         return self.is_staff
 
     def end_sessions(self) -> None:
-        """Ends all sessions of the user, on all devices. API keys keep working."""
+        """End all sessions of the user, on all devices. API keys keep working."""
         self.set_unusable_password()
         self.save(update_fields=["password"])
 

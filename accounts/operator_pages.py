@@ -61,7 +61,7 @@ class DeedForm(forms.Form):
     reason = forms.CharField(max_length=200, label="Why", help_text="A sentence, for the log of operators.")
 
     def __init__(self, *args: Any, row: Model, **kwargs: Any) -> None:
-        """`row` is what it is done to."""
+        """Make the form of a deed that is done to `row`."""
         super().__init__(*args, **kwargs)
         self.row = row
 
@@ -116,7 +116,7 @@ class OperatorAdmin(_ModelAdmin[Row]):
         return (self.found(queryset, term) if term else queryset), False
 
     def found(self, rows: QuerySet[Row], term: str) -> QuerySet[Row]:
-        """What a search for this text finds, by an index."""
+        """Return the rows that a search for this text finds, by an index."""
         raise NotImplementedError
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
@@ -179,18 +179,18 @@ class OperatorAdmin(_ModelAdmin[Row]):
 
 
 def page_of(row: Model) -> str:
-    """The address of its page in the admin."""
+    """Return the address of the row's page in the admin."""
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 
 def links(**targets: str) -> SafeString:
-    """Links with these texts, underscores for spaces, to these addresses."""
+    """Return links with these texts, underscores for spaces, to these addresses."""
     pairs = ((address, text.replace("_", " ")) for text, address in targets.items())
     return format_html_join(" · ", '<a href="{}">{}</a>', pairs)
 
 
 def list_of(model: type[models.Model], **lookup: object) -> str:
-    """The address of the list of those rows. The list's admin must have the lookup in `links_by`."""
+    """Return the address of the list of these rows. The list's admin must have the lookup in `links_by`."""
     address = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
     query = "&".join(f"{name}={value}" for name, value in lookup.items())
     return f"{address}?{query}"

@@ -44,7 +44,10 @@ def update(rows: QuerySet[_M], **values: object) -> int:
 
 
 def update_free(rows: QuerySet[_M], **values: object) -> int:
-    """As `update`, without the rows that others have locked: for what others may do as well, or what can wait."""
+    """Update as `update` does, without the rows that others have locked.
+
+    It is for what others may do as well, or what can wait.
+    """
     if not connection.features.has_select_for_update:
         return rows.update(**values)
     with transaction.atomic(savepoint=False):
@@ -60,9 +63,9 @@ def delete_free(rows: QuerySet[_M]) -> int:
 
 
 def retried(write: Callable[[], _Result]) -> _Result:
-    """What it returns. Its database transaction is done again where the database has ended it because of others.
+    """Return what `write` returns. Call it again where the database ended its transaction because of others.
 
-    Inside a transaction it is done once: that one has ended, too.
+    Inside a transaction it is called once: that transaction has ended, too.
     """
     is_inside = connection.in_atomic_block
     for _ in range(_TRIES - 1):

@@ -24,7 +24,7 @@ class CantOpen(Exception):
 
 
 def seal(content: str, row: str) -> bytes:
-    """Sealed for this `row` alone, which is a text that tells it from others: elsewhere it can't be opened."""
+    """Seal the text for this `row` alone, which is a text that tells it from others: elsewhere it can't be opened."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     cipher = _cipher(nonce, row)
     sealed, tag = cipher.encrypt_and_digest(content.encode())
@@ -32,7 +32,7 @@ def seal(content: str, row: str) -> bytes:
 
 
 def unseal(sealed: bytes, row: str) -> str:
-    """What `seal` was given. Raises `CantOpen`."""
+    """Return what `seal` was given. Raises `CantOpen`."""
     nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
     try:
         cipher = _cipher(nonce, row)

@@ -59,7 +59,7 @@ class SignInError(Refused):
 
 
 def start(address: str, chain_id: int, client_address: str) -> str:
-    """The message for `address` to sign, valid for `MESSAGE_SECONDS` and one attempt.
+    """Make the message for `address` to sign, valid for `MESSAGE_SECONDS` and one attempt.
 
     Raises `SignInError`: malformed_address, unknown_chain, address_not_allowed, too_many_sign_ins.
     """
@@ -102,7 +102,7 @@ def start(address: str, chain_id: int, client_address: str) -> str:
 
 
 def finish(message: str, signature: str) -> User:
-    """The user who signed the message. The first sign-in makes the user and a first key.
+    """Return the user who signed the message. The first sign-in makes the user and a first key.
 
     The nonce is consumed before anything that takes long, so each message allows one attempt. Raises `SignInError`:
     malformed_message, malformed_signature, unknown_nonce, wrong_domain, wrong_uri, unknown_chain, expired,
@@ -145,7 +145,7 @@ def _check_allowed(address: str) -> None:
 
 
 def _count(client_address: str) -> None:
-    """Raises `SignInError`: too_many_sign_ins."""
+    """Count a started sign-in of the client. Raises `SignInError`: too_many_sign_ins."""
     if seconds := throttle.take("sign-ins", client_address, settings.MAX_SIGN_INS_PER_MINUTE):
         raise SignInError(
             "too_many_sign_ins",
@@ -155,7 +155,7 @@ def _count(client_address: str) -> None:
 
 
 def _store(issued: SignInNonce) -> None:
-    """Stores the nonce, and deletes those that have expired."""
+    """Store the nonce, and delete those that have expired."""
     now = issued.created_at
     with transaction.atomic():
         useless = SignInNonce.objects.filter(Q(expires_at__lte=now) | Q(created_at__gt=now + _CLOCK_SKEW))
@@ -164,12 +164,12 @@ def _store(issued: SignInNonce) -> None:
 
 
 def _hash(message: str) -> str:
-    """SHA-256, in hex."""
+    """Return the SHA-256, in hex."""
     return sha256(message.encode()).hexdigest()
 
 
 def _consume_nonce(message: str) -> SignInNonce:
-    """The nonce that was issued for the message's address. Of two simultaneous calls, one gets it.
+    """Consume the nonce that was issued for the message's address. Of two simultaneous calls, one gets it.
 
     This comes before the parser, which takes long over hostile text: only messages with one of our nonces get that far.
     """
@@ -204,7 +204,7 @@ def _parse(message: str) -> _SiweMessage:
 
 
 def _verifier(parsed: _SiweMessage, signature: str, nonce: str, chain: Chain) -> Callable[..., None]:
-    """A function that checks the message and its signature; with a `provider`, also that of a contract wallet."""
+    """Return a function that checks the message and its signature; with a `provider`, also a contract wallet's."""
     base = urlsplit(settings.BASE_URL)
     return partial(
         parsed.verify,
@@ -220,7 +220,7 @@ def _verifier(parsed: _SiweMessage, signature: str, nonce: str, chain: Chain) ->
 
 
 def _is_of_own_key(verify: Callable[..., None]) -> bool:
-    """Whether the address's own key has signed. Asks no node, so that people can sign in while nodes are down."""
+    """Return whether the address's own key signed. Asks no node, so that people can sign in while nodes are down."""
     try:
         verify(provider=None)
     except siwe.InvalidSignature:

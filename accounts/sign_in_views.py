@@ -60,7 +60,7 @@ def sign_in_page(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def sign_in_message(request: HttpRequest) -> HttpResponse:
-    """`{"address", "chainId"}` to `{"message"}`, the message to sign."""
+    """Answer `{"address", "chainId"}` with `{"message"}`, the message to sign."""
     try:
         given = given_in(request)
         address, chain_id = given("address").strip(), _chain_id(given("chainId"))
@@ -81,7 +81,7 @@ def sign_in_message(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def sign_in_verify(request: HttpRequest) -> HttpResponse:
-    """`{"message", "signature"}` to `{"address", "next"}`; the session is that of the address from here on."""
+    """Answer `{"message", "signature"}` with `{"address", "next"}`. From here on the session is that of the address."""
     try:
         given = given_in(request)
         message, signature = given("message"), given("signature").strip()
@@ -106,7 +106,7 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """Ends this session. Whoever has none is already signed out."""
+    """End this session. A client that has none is already signed out."""
     if request.user.is_authenticated:
         event_log.record(request, request.user, EventKind.SIGNED_OUT)
     logout(request)
@@ -116,7 +116,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
-    """Ends all sessions of the user, this one too."""
+    """End all sessions of the user, this one too."""
     event_log.record(request, user, EventKind.SIGNED_OUT_EVERYWHERE)
     user.end_sessions()
     logout(request)
@@ -127,7 +127,7 @@ def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
 @csrf_exempt
 @require_POST
 def theme(request: HttpRequest) -> HttpResponse:
-    """Remembers the theme `light` or `dark`. Any other word restores the system's theme."""
+    """Remember the theme `light` or `dark`. Any other word restores the system's theme."""
     chosen, back = request.POST.get("theme", ""), request.POST.get("next", "")
     response = redirect(safe_next(back) if back else "/")
     if chosen in THEMES:
@@ -145,7 +145,7 @@ def theme(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """`settings.CSRF_FAILURE_VIEW`: a page, or JSON for programs. `reason` is Django's, for developers."""
+    """Answer as `settings.CSRF_FAILURE_VIEW`: a page, or JSON for programs. `reason` is Django's, for developers."""
     if not is_json(request):
         return render(request, "403_csrf.html", {"reason": reason if settings.DEBUG else ""}, status=403)
     return error_answer(

@@ -20,7 +20,7 @@ _P = ParamSpec("_P")
 def signed_in(
     view: Callable[Concatenate[HttpRequest, User, _P], HttpResponse],
 ) -> Callable[Concatenate[HttpRequest, _P], HttpResponse]:
-    """Calls the view with the user, and sends everybody else to sign in. No cache may store the answer."""
+    """Call the view with the user, and send everybody else to sign in. No cache may store the answer."""
 
     @wraps(view)
     @never_cache

@@ -19,7 +19,7 @@ Made = TypeVar("Made")
 
 
 def first(sql: str, values: Values) -> Row | None:
-    """The first row. Its times and booleans are for `read` and `read_boolean`."""
+    """Return the first row. Its times and booleans are for `read` and `read_boolean`."""
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         row: Row | None = cursor.fetchone()
@@ -27,14 +27,17 @@ def first(sql: str, values: Values) -> Row | None:
 
 
 def every(sql: str, values: Values) -> list[Row]:
-    """All rows, as `first`."""
+    """Return all rows, as `first` does one."""
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         return list(cursor.fetchall())
 
 
 def objects(model: type[M], rest: str, values: Values, without: tuple[str, ...] = ()) -> list[M]:
-    """The rows of a model's table that `rest` leaves, as from WHERE or ORDER BY on. Fields `without` are deferred."""
+    """Return the rows of a model's table that `rest` selects, SQL from WHERE or ORDER BY on.
+
+    Fields `without` are deferred.
+    """
     columns, names, converters = _columns(model, without)
     found = []
     for row in every(f"SELECT {columns} FROM {model._meta.db_table} {rest}", values):  # noqa: S608 (names of this project)
@@ -47,7 +50,7 @@ def objects(model: type[M], rest: str, values: Values, without: tuple[str, ...] 
 
 @cache
 def _columns(model: type[Model], without: tuple[str, ...]) -> tuple[str, list[str], list[tuple[int, Any, Any]]]:
-    """SQL, the names that the model has for them, and what makes its values of the database's, by place."""
+    """Return the columns in SQL, their names in the model, and the converters of the database's values, by place."""
     fields = [field for field in model._meta.concrete_fields if field.attname not in without]
     columns = [field.get_col(model._meta.db_table) for field in fields]
     converters = [
@@ -60,7 +63,7 @@ def _columns(model: type[Model], without: tuple[str, ...]) -> tuple[str, list[st
 
 
 def join_rows(rows: Sequence[Row], name: str, on: Mapping[int, str]) -> tuple[str, list[Any]]:
-    """SQL that joins these rows, and its values: of a table it leaves what has exactly one of these combinations.
+    """Return SQL that joins these rows, and its values. It keeps a table's rows that have one of these combinations.
 
     `on` has columns of the table by the places of their values in each row, from 1. The database reads such rows by an
     index, where lists of each column's values would name all combinations.
@@ -71,7 +74,7 @@ def join_rows(rows: Sequence[Row], name: str, on: Mapping[int, str]) -> tuple[st
 
 
 def run(sql: str, values: Values) -> int:
-    """How many rows it wrote."""
+    """Run the statement, and return how many rows it wrote."""
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         return int(cursor.rowcount)
@@ -107,38 +110,38 @@ def of_now(make: Callable[[], Made]) -> Callable[[], Made]:
 
 
 def stored(at: datetime) -> Any:
-    """A time as the database is given it."""
+    """Return a time as the database is given it."""
     return connection.ops.adapt_datetimefield_value(at)
 
 
 def read(at: str | datetime | None) -> datetime | None:
-    """A time of a row. From SQLite it comes without a zone, in UTC; where it was computed, as text."""
+    """Return a time of a row. From SQLite it comes without a zone, in UTC; where it was computed, as text."""
     if isinstance(at, str):
         at = datetime.fromisoformat(at)
     return at.replace(tzinfo=UTC) if at and at.tzinfo is None else at
 
 
 def read_boolean(value: int | bool | None) -> bool:  # noqa: FBT001 (it is the value)
-    """A truth of a row, of which SQLite makes 0 or 1. Unknown is false."""
+    """Return a boolean of a row, which is 0 or 1 from SQLite. Unknown is false."""
     return bool(value)
 
 
 def day_of(column: str) -> str:
-    """SQL of the day in UTC, as `2026-01-31`, of a column of times."""
+    """Return SQL of the day in UTC, as `2026-01-31`, of a column of times."""
     if connection.vendor == "postgresql":
         return f"to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
     return f"substr({column}, 1, 10)"
 
 
 def json_of(columns: str) -> str:
-    """SQL of one text with all these columns, whatever their types."""
+    """Return SQL of one text with all these columns, whatever their types."""
     if connection.vendor == "postgresql":
         return f"CAST(json_build_array({columns}) AS text)"
     return f"json_array({columns})"
 
 
 def json_of_rows(column: str) -> str:
-    """SQL that makes one text of a column of all rows."""
+    """Return SQL that makes one text of a column of all rows."""
     if connection.vendor == "postgresql":
         # It returns rows in any order, and the text must not change by that.
         return f"string_agg({column}, ',' ORDER BY {column})"

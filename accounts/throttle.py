@@ -50,7 +50,7 @@ _TABLE = "accounts_throttlecount"
 
 
 def seconds_to_wait(what: str, who: object, most: int, amount: int = 1) -> int:
-    """How long until there is room for `amount`; 0 if there is. Counts nothing."""
+    """Return how many seconds it takes until there is room for `amount`; 0 if there is. Counts nothing."""
     now = timezone.now()
     found = statements.first(
         f"SELECT began_at FROM {_TABLE} WHERE what_and_who = %s AND NOT {_IS_OVER} AND used > %s",  # noqa: S608
@@ -61,7 +61,7 @@ def seconds_to_wait(what: str, who: object, most: int, amount: int = 1) -> int:
 
 
 def _count(what: str, who: object, most: int, amount: int) -> bool:
-    """Whether there was room. The database evaluates condition and change as one."""
+    """Count `amount` and return whether there was room for it. The database evaluates condition and change as one."""
     now = timezone.now()
     over = _over(now)
     return bool(

@@ -9,11 +9,11 @@ from chains.chains_file import Chain
 
 
 def own_or(own: int | None, installations: int) -> int:
-    """A limit of a user's own may be higher or lower than the installation's, down to 0."""
+    """Return the user's own limit if there is one. It may be higher or lower than the installation's, down to 0."""
     return installations if own is None else own
 
 
 def daily_wei(own: Mapping[str, str] | None, chain: Chain) -> int | None:
-    """In wei: what the user's batches may cost in 24 hours on this destination. None: any amount."""
+    """Return what the user's batches may cost in 24 hours on this destination, in wei. None: any amount."""
     limit = (own or {}).get(str(chain.id))
     return chain.daily_limit_per_user_wei if limit is None else int(limit)

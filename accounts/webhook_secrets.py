@@ -21,7 +21,7 @@ _BYTES = 32
 
 
 def issue_first(user_id: int) -> WebhookSecret:
-    """The user's secret, made where there is none. Of two simultaneous calls, one makes it."""
+    """Return the user's secret, made where there is none. Of two simultaneous calls, one makes it."""
     found, _ = WebhookSecret.objects.get_or_create(
         user_id=user_id, expires_at=None, defaults={"sealed": _new_sealed(user_id)}
     )
@@ -29,7 +29,7 @@ def issue_first(user_id: int) -> WebhookSecret:
 
 
 def rotate(user: User, overlap: timedelta) -> WebhookSecret:
-    """A new secret. The one before signs beside it until the overlap is over; one before that does so no more."""
+    """Make a new secret. The one before signs beside it until the overlap is over; one before that does so no more."""
     with transaction.atomic():
         row_locks.lock(User.objects.filter(pk=user.pk))
         now = timezone.now()
@@ -39,7 +39,7 @@ def rotate(user: User, overlap: timedelta) -> WebhookSecret:
 
 
 def reveal(secret: WebhookSecret) -> str | None:
-    """The secret itself, or None if it was sealed under another `API_KEY_SECRET` than the present one."""
+    """Return the secret itself, or None if it was sealed under another `API_KEY_SECRET` than the present one."""
     try:
         return sealing.unseal(bytes(secret.sealed), _row(secret.user_id))
     except sealing.CantOpen:
@@ -47,13 +47,13 @@ def reveal(secret: WebhookSecret) -> str | None:
 
 
 def signing(user_id: int) -> list[str]:
-    """The secrets that sign now, the newest first, without those that `reveal` can't tell."""
+    """Return the secrets that sign now, the newest first, without those that `reveal` can't tell."""
     live = WebhookSecret.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), user=user_id)
     return [secret for secret in map(reveal, live.order_by("-pk")) if secret]
 
 
 def ends(secret: str) -> str:
-    """The part of it that anyone may see, who looks at its owner's page."""
+    """Return the part of the secret that anyone may see who looks at its owner's page."""
     return f"{secret[: len(PREFIX) + 4]}…{secret[-4:]}"
 
 

@@ -17,7 +17,7 @@ PAGE_TIMEOUT_SECONDS = 2
 
 @cache
 def get_chains() -> "Chains":
-    """The chains of `settings.CHAINS_FILE`."""
+    """Return the chains of `settings.CHAINS_FILE`."""
     from chains.chains_file import load_chains  # noqa: PLC0415 (as above)
 
     return load_chains(settings.CHAINS_FILE, os.environ)
@@ -25,7 +25,7 @@ def get_chains() -> "Chains":
 
 @cache
 def get_rpc(chain_id: int) -> "RpcClient":
-    """The client of a configured chain. All threads share it, and with it what is known about the nodes' health."""
+    """Return the client of a chain. All threads share it, and with it what is known about the nodes' health."""
     from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
 
     return RpcClient(get_chains().chain(chain_id))
@@ -33,14 +33,14 @@ def get_rpc(chain_id: int) -> "RpcClient":
 
 @cache
 def get_page_rpc(chain_id: int) -> "RpcClient":
-    """As `get_rpc`, but with `PAGE_TIMEOUT_SECONDS` for a node, because somebody is waiting for a page."""
+    """Return a client as `get_rpc` does, with `PAGE_TIMEOUT_SECONDS` for a node, because somebody waits for a page."""
     from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
 
     return RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS)
 
 
 def forget_chains() -> None:
-    """The next call reads the file again."""
+    """Make the next call read the file again."""
     get_chains.cache_clear()
     get_rpc.cache_clear()
     get_page_rpc.cache_clear()

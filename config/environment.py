@@ -52,7 +52,7 @@ def env_int(name: str, default: int, *, minimum: int = 0) -> int:
 
 
 def env_days(name: str, default: int | None, *, minimum: int = 1) -> int | None:
-    """A number of days. None, for ever, is written as `never` or as nothing."""
+    """Read a number of days. None, for ever, is written as `never` or as nothing."""
     value = os.environ.get(name)
     if value is None:
         return default
@@ -72,7 +72,7 @@ def env_choice(name: str, default: str, choices: Sequence[str]) -> str:
 
 
 def env_folder(name: str, default: Path) -> Path:
-    """A folder that is there, or is made for its owner alone."""
+    """Return a folder that is there, or is made for its owner alone."""
     folder = Path(os.environ.get(name, default))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def env_list(name: str, default: str = "") -> list[str]:
 
 
 def env_place(name: str) -> tuple[str, int] | None:
-    """An address and a port to listen on, such as 127.0.0.1:8001. None where it is empty."""
+    """Read an address and a port to listen on, such as 127.0.0.1:8001. None where it is empty."""
     value = os.environ.get(name, "")
     if not value:
         return None
@@ -97,7 +97,7 @@ def env_place(name: str) -> tuple[str, int] | None:
 
 
 def env_secret(name: str, generated: Path) -> str:
-    """As `env_hidden`, else the secret in `generated`, made at the first start.
+    """Read a secret as `env_hidden` does, else return the secret in `generated`, made at the first start.
 
     A generated secret is in a file of its own with mode 0600. So an installation works before anything is configured,
     and never shares a secret with another one.
@@ -106,7 +106,7 @@ def env_secret(name: str, generated: Path) -> str:
 
 
 def env_hidden(name: str) -> str:
-    """What is in `NAME`, else in the file that `NAME_FILE` names; empty where neither is set."""
+    """Return what is in `NAME`, else in the file that `NAME_FILE` names; empty where neither is set."""
     if value := os.environ.get(name):
         return value
     if path := os.environ.get(f"{name}_FILE"):

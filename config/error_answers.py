@@ -46,10 +46,10 @@ def refused_answer(status: int, refused: Refused) -> JsonResponse:
 
 
 def is_json(request: HttpRequest) -> bool:
-    """Whether the request's body is JSON."""
+    """Return whether the request's body is JSON."""
     return request.content_type == "application/json"
 
 
 def wants_json(request: HttpRequest) -> bool:
-    """Whether a program asks: its body is JSON, or it prefers JSON to HTML. People get pages."""
+    """Return whether a program asks: its body is JSON, or it prefers JSON to HTML. People get pages."""
     return is_json(request) or request.get_preferred_type(["text/html", "application/json"]) == "application/json"

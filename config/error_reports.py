@@ -87,7 +87,7 @@ def _redacted_breadcrumb(crumb: dict[str, Any], _: dict[str, Any]) -> dict[str, 
 
 
 def _secrets() -> list[str]:
-    """The installation's own, longest first, which must not be in any text, wherever it comes from."""
+    """Return the installation's own secrets, longest first. They must not be in any text, wherever it comes from."""
     named = [settings.SECRET_KEY, settings.API_KEY_SECRET, settings.METRICS_TOKEN, _password()]
     if get_chains.cache_info().currsize:
         named += [secret for chain in get_chains().chains for url in chain.rpc_urls for secret in secrets_of(url)]

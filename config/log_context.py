@@ -25,5 +25,5 @@ def about(**more: str | int) -> Iterator[None]:
 
 
 def enter(only: Mapping[str, str | int]) -> None:
-    """From now on log lines have these fields, and no others."""
+    """Give log lines these fields from now on, and no others."""
     _fields.set(only)

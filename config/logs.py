@@ -18,7 +18,7 @@ _PASSWORD = re.compile(r"(://[^\s:/?#@]*:)[^\s/?#@]+@")
 
 
 def redact(text: str) -> str:
-    """The text with `[redacted]` for each key, each value that is named as a key, and each password in a URL."""
+    """Put `[redacted]` for each key, each value that is named as a key, and each password in a URL."""
     if "://" in text:
         text = _PASSWORD.sub(r"\1[redacted]@", text)
     # Most lines have no such word, and to look for it takes far less time than the expression.
@@ -26,7 +26,7 @@ def redact(text: str) -> str:
 
 
 def redact_keys(text: str) -> str:
-    """The text with `[redacted]` in place of whatever has the form of a key, for texts that are shown or stored."""
+    """Put `[redacted]` in place of whatever has the form of a key, for texts that are shown or stored."""
     return _KEY.sub(r"\1[redacted]", text) if "bqs_" in text else text
 
 
@@ -34,7 +34,7 @@ _NAME_OF_KEY = re.compile(r"(?i)api[-_]?key|authorization|cookie")
 
 
 def redact_all(value: Any) -> Any:
-    """What JSON can hold of the value, with every text in it redacted, and whatever is named as a key."""
+    """Return what JSON can hold of the value. Every text in it is redacted, and whatever is named as a key."""
     if isinstance(value, bool | int | float) or value is None:
         return value
     if isinstance(value, Mapping):

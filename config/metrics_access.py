@@ -20,7 +20,9 @@ class _Headers(Protocol):
 
 
 def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
-    """`peer` is the address of the connection, as text; a Unix socket has none. `headers` ignore case.
+    """Return whether a client may read the metrics.
+
+    `peer` is the address of the connection, as text; a Unix socket has none. `headers` ignore case.
 
     `behind_proxy`: whether this is what the settings say of a proxy about.
     """

@@ -18,14 +18,14 @@ class Busy(Exception):
 
 
 def share(threads: int) -> None:
-    """Sets how many threads the process has."""
+    """Set how many threads the process has: at most half of them wait for nodes."""
     global _most
     _most = max(1, threads // 2)
 
 
 @contextmanager
 def waiting_for(chain_id: int, *, patience_seconds: float = 0) -> Iterator[None]:
-    """The thread waits for nodes of a chain in this block. Raises `Busy` if too many others do for so long."""
+    """Count the thread as one that waits for nodes of a chain. Raises `Busy` if too many others do for so long."""
     with _places:
         if not _places.wait_for(lambda: _has_place(chain_id), patience_seconds):
             raise Busy

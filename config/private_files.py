@@ -9,7 +9,9 @@ from pathlib import Path
 
 @contextmanager
 def new_private_file(path: Path) -> Iterator[Path]:
-    """An empty draft beside `path`, with mode 0600, which gets that name if the block ends well and is removed if not.
+    """Make an empty draft beside `path`, with mode 0600.
+
+    The draft gets that name if the block ends well, and is removed if not.
 
     Raises `FileExistsError` if `path` exists, before the block or when it ends. Folders that are missing are made with
     mode 0700.

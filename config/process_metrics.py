@@ -44,7 +44,7 @@ _PREFIX = "batch-query-service-metrics"
 
 
 def exposition(collectors: Sequence[Collector] = ()) -> bytes:
-    """What this process has counted, or all processes of its web server, and what the collectors tell."""
+    """Return the metrics of this process, or of all processes of its web server, and those of the collectors."""
     counted: CollectorRegistry = REGISTRY
     if _FOLDER in os.environ:
         counted = CollectorRegistry()
@@ -56,7 +56,10 @@ def exposition(collectors: Sequence[Collector] = ()) -> bytes:
 
 
 def count_request(route: str | None, status: int, seconds: float) -> None:
-    """Counted by its route, never by the path, which clients choose. Those of the admin are one; None: it has none."""
+    """Count a request by its route, never by the path, which clients choose.
+
+    Routes of the admin count as one. None: the request has no route.
+    """
     found = _counters.get((route, status))
     if found is None:
         name = "unmatched" if route is None else "admin" if route.startswith("admin/") else route or "/"
@@ -70,7 +73,7 @@ def count_request(route: str | None, status: int, seconds: float) -> None:
 
 
 def make_folder() -> str:
-    """For the files of one supervisor's processes. Removes what supervisors left behind that were killed."""
+    """Make a folder for the files of one supervisor's processes, and remove those of supervisors that were killed."""
     memory = Path("/dev/shm")  # noqa: S108 (the folder in it is private)
     where = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
     for left in where.glob(f"{_PREFIX}.*"):
@@ -88,6 +91,6 @@ def remove_folder(folder: str) -> None:
 
 
 def count_in(folder: str, place: int) -> None:
-    """From now on this process counts in files of its place. Who has the place after it goes on with its counts."""
+    """Make this process count in files of its place. The next process in that place goes on with its counts."""
     os.environ[_FOLDER] = folder
     values.ValueClass = values.MultiProcessValue(process_identifier=lambda: place)  # type: ignore[no-untyped-call]  # the library's

@@ -19,7 +19,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 
 
 def pages_only(middleware: type[Any]) -> type[Any]:
-    """The middleware, for all paths but the API's."""
+    """Return the middleware for all paths but the API's."""
 
     def answer(self: Any, request: HttpRequest) -> Any:
         if request.path in settings.API_PATHS:

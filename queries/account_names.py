@@ -49,7 +49,7 @@ def is_name(key: str) -> bool:
 
 
 def named(document: Any) -> list[str]:
-    """The keys of `accounts` in a body that are names, each once, however malformed the body is."""
+    """Return the keys of `accounts` in a body that are names, each once, however malformed the body is."""
     data = document.get("data") if isinstance(document, dict) else None
     blocks = [blocks for blocks in data.values() if isinstance(blocks, dict)] if isinstance(data, dict) else []
     accounts = [block.get("accounts") for of_one in blocks for block in of_one.values() if isinstance(block, dict)]
@@ -57,7 +57,7 @@ def named(document: Any) -> list[str]:
 
 
 def resolve(names: Sequence[str], chains: Chains) -> Accounts:
-    """The accounts that these names stand for; empty where names are not supported. Raises `Unavailable`."""
+    """Return the accounts that these names stand for; empty where names are not supported. Raises `Unavailable`."""
     if chains.ens is None or not names:
         return {}
     chain = chains.chain(chains.ens.chain_id)

@@ -176,7 +176,7 @@ def _api_error(request: HttpRequest, error: ApiError) -> HttpResponse:
 
 @api.exception_handler(Refused)
 def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:
-    """A submission that a limit refuses."""
+    """Answer a submission that a limit refuses."""
     return refused_answer(status_of(refused), refused)
 
 

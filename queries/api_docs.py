@@ -216,7 +216,7 @@ class _Document:
         )
 
     def _command(self, method: str, path: str, parameters: Sequence[Named], body: str, *, needs_key: bool) -> str:
-        """The same with curl."""
+        """Return the request as a command of curl."""
         query = "&".join(f"{each.name}=…" for each in parameters if each.place == "query" and each.is_required)
         url = f"{self.base_url}{path}{'?' if query else ''}{query}"
         options = ['--header "api-key: $API_KEY"'] if needs_key else []
@@ -228,7 +228,7 @@ class _Document:
         return " \\\n  ".join([" ".join(["curl", *options[:1]]), *options[1:], f"'{url}'"])
 
     def _example(self, schema: Mapping[str, Any], name: str = "", depth: int = 0) -> object:
-        """A value of this schema, for people to look at."""
+        """Return a value of this schema, for people to look at."""
         if "$ref" in schema:
             return self._example(self._named(schema), name, depth + 1)
         if "anyOf" in schema:
@@ -262,7 +262,7 @@ def _title(summary: str) -> str:
 
 
 def _plain(name: str, written: object) -> object:
-    """An example of what is no object and no list, as `type` names it."""
+    """Return an example of a value that is no object and no list. `written` is its `type`."""
     value = _EXAMPLES.get(name)
     match written:
         case "boolean":
@@ -289,7 +289,7 @@ def _type_name(schema: Mapping[str, Any]) -> str:
 
 
 def kind(schema: Mapping[str, Any]) -> SafeString:
-    """What values a schema allows, in words. Names of objects are links to where the page describes them."""
+    """Return what values a schema allows, in words. Names of objects are links to where the page describes them."""
     if "$ref" in schema:
         name = _type_name(schema)
         return format_html('<a href="#type-{0}">{0}</a>', name)
@@ -310,7 +310,7 @@ def kind(schema: Mapping[str, Any]) -> SafeString:
 
 
 def rich(text: str) -> SafeString:
-    """Paragraphs, lists and code of Markdown, which is what the document has of it."""
+    """Render the Markdown that the document has: paragraphs, lists and code."""
     blocks = [block.strip() for block in re.split(r"\n\s*\n", text) if block.strip()]
     return format_html_join("", "{}", ((_block(block),) for block in blocks))
 

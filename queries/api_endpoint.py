@@ -73,7 +73,7 @@ class Error(Schema):
 
 
 def errors(*statuses: int) -> Mapping[Any, type[Error]]:
-    """The error answers of an endpoint, for its `response`."""
+    """Return the error answers of an endpoint, for its `response`."""
     return dict.fromkeys(statuses, Error)
 
 
@@ -91,7 +91,7 @@ CONDITIONAL = {
 
 
 def is_known(request: HttpRequest, etag: str) -> bool:
-    """Whether the client has the answer with this ETag."""
+    """Return whether the client has the answer with this ETag."""
     # A list may have it, and a proxy may have made another out of it.
     return etag.removeprefix("W/") in request.headers.get("If-None-Match", "")
 
@@ -102,7 +102,7 @@ JSON = "application/json; charset=utf-8"
 def conditional(
     request: HttpRequest, content: bytes, etag: str, retry_after: int | None = None, *, content_type: str = JSON
 ) -> HttpResponse:
-    """`content` is left out (304) where the client has it. `retry_after` is in seconds."""
+    """Answer with `content`, or with 304 and without it where the client has it. `retry_after` is in seconds."""
     known = is_known(request, etag)
     response = HttpResponse(status=304) if known else HttpResponse(content, content_type=content_type)
     response.headers["ETag"] = etag
@@ -112,7 +112,7 @@ def conditional(
 
 
 def body_of(request: HttpRequest) -> bytes:
-    """Raises `ApiError`: unsupported_encoding, length_required, too_large, incomplete."""
+    """Return the request's body. Raises `ApiError`: unsupported_encoding, length_required, too_large, incomplete."""
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise ApiError(415, "unsupported_encoding", "The body must not be compressed.")
     if "Content-Length" not in request.headers and "Transfer-Encoding" in request.headers:

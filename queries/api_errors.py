@@ -42,7 +42,7 @@ _REFUSED_STATUS = {
 
 
 def status_of(refused: Refused) -> int:
-    """The status of the answer to a submission or an estimate that is refused."""
+    """Return the status of the answer to a submission or an estimate that is refused."""
     return refused.status if isinstance(refused, ApiError) else _REFUSED_STATUS.get(refused.code, 429)
 
 
@@ -59,7 +59,7 @@ _SENTENCES = {
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """For any exception: 503 while nothing can be stored, else 500."""
+    """Answer any exception: 503 while nothing can be stored, else 500."""
     # Django calls this while it handles the exception.
     error = sys.exception()
     why = error and storage.why_unavailable(error)

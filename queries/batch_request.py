@@ -118,7 +118,7 @@ def _context(info: ValidationInfo) -> _Context:
 
 
 def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Wraps the validation of values of which a body may hold thousands: after so many faults, it skips the others."""
+    """Validate a value of which a body may hold thousands. After so many faults, skip the others."""
     context = _context(info)
     if context.faults > MAX_FAULTS_LISTED:
         return value  # The body is refused anyway.
@@ -162,7 +162,7 @@ class Selector:
 
     @property
     def text(self) -> str:
-        """As requests have it."""
+        """Return the selector as requests have it."""
         if self.tag:
             return self.tag
         return f"block:{self.number}" if self.number is not None else f"timestamp:{self.timestamp}"
@@ -358,7 +358,7 @@ class BatchRequest(_Strict):
         return self.sender is not None
 
     def parts(self) -> Iterator["Part"]:
-        """The parts of the request, in order. Each becomes a query."""
+        """Yield the parts of the request, in order. Each becomes a query."""
         for source, blocks in self.data.items():
             for selector, block in blocks.items():
                 for account, asked in block.accounts.items():
@@ -382,18 +382,19 @@ class Part:
 
     @property
     def size(self) -> int:
-        """How much it counts in limits: the account or header, and each slot."""
+        """Return how much the part counts in limits: the account or header, and each slot."""
         return 1 + len(self.slots)
 
 
 def too_many(count: int, most: int) -> Fault:
-    """A batch names more than it may."""
+    """Return the fault of a batch that names more than it may."""
     return Fault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
 
 
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
-    """The request in `body`, with its names resolved. Raises `InvalidRequest` with every fault, and what
-    `account_names.resolve` raises.
+    """Return the request in `body`, with its names resolved.
+
+    Raises `InvalidRequest` with every fault, and what `account_names.resolve` raises.
     """
     try:
         # Each account may have its own block. They have five keys: both names, `accounts`, `props` and `slots`.
@@ -434,7 +435,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
 
 
 def _named(value: Any) -> int:
-    """How many accounts, slots and headers the body names, however malformed. A block counts as at least one."""
+    """Count the accounts, slots and headers in the body, however malformed. A block counts as at least one."""
     data = value.get("data") if isinstance(value, dict) else None
     sources = data.values() if isinstance(data, dict) else ()
     return sum(_named_at(block) for blocks in sources if isinstance(blocks, dict) for block in blocks.values())
@@ -461,7 +462,7 @@ def _known_destination(value: Any, chains: Chains) -> int | None:
 
 
 def pointer(*names: str | int) -> str:
-    """The JSON pointer (RFC 6901) of what is under these names, as faults have it: long names are shortened."""
+    """Return the JSON pointer (RFC 6901) of what is under these names, as faults have it: long names are shortened."""
     return "".join("/" + _shortened(str(name)).replace("~", "~0").replace("/", "~1") for name in names)
 
 

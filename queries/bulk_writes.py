@@ -68,7 +68,7 @@ def update(rows: Sequence[Model], columns: Sequence[str], *, while_empty: str) -
 
 
 def _alike(template: Model, others: Sequence[str]) -> tuple[str, list[str], list[Any]]:
-    """The table, and its columns besides `others` with the values of `template` as the database stores them."""
+    """Return the table, and its columns besides `others` with the values of `template` as the database stores them."""
     quote = connection.ops.quote_name
     fields = _fields(type(template), tuple(others))
     values = [field.get_db_prep_save(field.pre_save(template, add=True), connection) for field in fields]

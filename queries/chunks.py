@@ -7,13 +7,13 @@ T = TypeVar("T")
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Consecutive pieces of at most `size` items; no piece for an empty sequence."""
+    """Yield consecutive pieces of at most `size` items; no piece for an empty sequence."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """The items in order, in lists of at most so much together. One that is larger begins a list."""
+    """Yield the items in order, in lists of at most the size `most` together. A larger item has a list of its own."""
     several: list[T] = []
     used = 0
     for item in items:

@@ -82,7 +82,7 @@ class Clock:
         return Reading(at, problem)
 
     def _goes_on(self, witness: Witness, monotonic: float) -> bool:
-        """Whether this process has seen a new block of the chain lately."""
+        """Return whether this process has seen a new block of the chain lately."""
         newest, followed_at = self._newest.get(witness.chain_id, (witness.made_at, None))
         if witness.made_at > newest:
             newest, followed_at = witness.made_at, monotonic
@@ -91,20 +91,20 @@ class Clock:
 
 
 def last_read() -> datetime | None:
-    """The last reading of a worker's clock; a few seconds ago while a worker runs."""
+    """Return the last reading of a worker's clock; it is a few seconds old while a worker runs."""
     found = statements.first("SELECT at FROM queries_serviceclock ORDER BY id LIMIT 1", ())
     return statements.read(found[0]) if found else None
 
 
 def believable() -> datetime:
-    """The machine's time; or about the last reading, if the machine is behind it or far ahead of it."""
+    """Return the machine's time; or about the last reading, if the machine is behind it or far ahead of it."""
     now = timezone.now()
     read = last_read()
     return now if read is None else min(max(now, read), read + _SKEW)
 
 
 def _kept_and_database() -> tuple[datetime, datetime]:
-    """The last reading, and the database's clock."""
+    """Return the last reading, and the time of the database's clock."""
     rows = ServiceClock.objects.annotate(database=Now()).values_list("at", "database")
     if (found := rows.first()) is None:
         # Batches may have waited since before this clock was first read.

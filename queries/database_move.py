@@ -60,7 +60,10 @@ class Moved:
 
 
 def move(file: Path) -> list[Moved]:
-    """What was moved, by table; where one differs, nothing was. Raises `MoveRefused`, `django.db.Error`."""
+    """Move the content of the file, and return what was moved, by table. Where one differs, nothing was.
+
+    Raises `MoveRefused`, `django.db.Error`.
+    """
     with _opened(file), transaction.atomic(), transaction.atomic(using=_SOURCE):
         models = _models()
         _check_migrations()
@@ -84,7 +87,7 @@ def move(file: Path) -> list[Moved]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[None]:
-    """The file, as a connection of Django that nobody else writes beside: a transaction takes SQLite's one lock."""
+    """Open the file as a connection of Django. Nobody else writes beside it: a transaction takes SQLite's one lock."""
     if not file.is_file():
         raise MoveRefused(f"There is no file {file}.")
     settings = {
@@ -155,7 +158,7 @@ def _columns(model: type[Model]) -> "list[Field[Any, Any]]":
 
 
 def _rows(model: type[Model], database: str) -> Iterator[tuple[Any, ...]]:
-    """Values as Python has them, of a few rows at a time."""
+    """Yield the rows' values as Python has them. They are read a few rows at a time."""
     names = [field.attname for field in _columns(model)]
     return model._base_manager.using(database).order_by("pk").values_list(*names).iterator(chunk_size=_PER_READ)
 
@@ -201,7 +204,7 @@ class _Sum:
 
 
 def _canonical(value: Any) -> Any:
-    """The same for equal values of any engine, and another one for values of other types."""
+    """Return the same for equal values of any engine, and another value for values of other types."""
     match value:
         case None | bool() | int() | str() | list() | dict():
             return value

@@ -64,5 +64,5 @@ OTHER_ERROR_CODES = (
 
 
 def described(codes: Collection[ErrorCode]) -> str:
-    """In Markdown."""
+    """Return a list of the codes, in Markdown."""
     return "\n".join(f"- `{each.code}`: {each.when}" for each in codes)

@@ -35,7 +35,7 @@ class Earlier:
     body_hash: str
 
     def check(self, body: bytes) -> None:
-        """Raises `ApiError`: idempotency_key_reused, where its body was another."""
+        """Refuse another body than that of the former request. Raises `ApiError`: idempotency_key_reused."""
         if self.body_hash != _hash(body):
             raise ApiError(
                 422,
@@ -61,7 +61,7 @@ class Named:
     key: str
 
     def find(self) -> Earlier | None:
-        """The former request with this key, while it is remembered."""
+        """Return the former request with this key, while it is remembered."""
         row = statements.first(
             f"SELECT batch_id, body_hash FROM {_TABLE} WHERE user_id = %s AND key = %s AND created_at > %s",  # noqa: S608
             (self.user_id, self.key, statements.stored(_forgotten_before())),
@@ -69,7 +69,7 @@ class Named:
         return Earlier(*row) if row else None
 
     def remember(self, batch_id: str, body: bytes) -> None:
-        """In the transaction that stores the batch. Raises `AlreadyStored`."""
+        """Remember the request, in the transaction that stores its batch. Raises `AlreadyStored`."""
         # Of two at once, the second waits for the first one's transaction, and then its condition is false.
         written = statements.run(
             f"INSERT INTO {_TABLE} (user_id, key, body_hash, batch_id, created_at) VALUES (%s, %s, %s, %s, %s) "  # noqa: S608
@@ -85,7 +85,7 @@ class Named:
 
 
 def read(header: str | None, user_id: int) -> Named | None:
-    """None: the client has given no key. Raises `ApiError`: invalid_idempotency_key."""
+    """Read the key from its header. None: the client has given no key. Raises `ApiError`: invalid_idempotency_key."""
     if header is None:
         return None
     quoted = _QUOTED.fullmatch(header)

@@ -101,7 +101,7 @@ class Lease(Generic[LeasedRow]):
         together.share_work(("extend", type(self.row)), self, _extend_all)
 
     def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
-        """As `release`, in one database transaction with what the tasks beside give back."""
+        """Release the lease as `release` does, in one database transaction with what the tasks beside give back."""
         release = partial(self.release, due, attempts=attempts, **also)
         together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
 
@@ -135,7 +135,7 @@ def release_all(
 def writing_all(
     leases: "Sequence[Lease[LeasedRow]]", *, lock_first: Callable[[], None] = lambda: None
 ) -> Iterator[list[Lease[LeasedRow]]]:
-    """A database transaction with those of the leases (of rows of one model) that are not lost.
+    """Open a database transaction with those of the leases (of rows of one model) that are not lost.
 
     Their rows are as they are now. Extends the leases. Where it is rolled back, the rows are as they were. What comes
     before them in the order of `accounts.row_locks` is to be locked by `lock_first`.
@@ -214,7 +214,7 @@ def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None
 
 
 def _held(leases: "Sequence[Lease[LeasedRow]]") -> "models.QuerySet[LeasedRow]":
-    """The rows of those leases that are not lost."""
+    """Return the rows of those leases that are not lost."""
     rows = type(leases[0].row)._default_manager
     return rows.filter(pk__in=[lease.row.pk for lease in leases], lease_token__in={lease.token for lease in leases})
 
@@ -226,7 +226,7 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
 
 
 def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Sequence[Lease[LeasedRow] | None]":
-    """One token does for all of them: it tells them from what others have claimed."""
+    """Lease the free rows with one token for all of them: it tells them from what others have claimed."""
     token, began = secrets.token_hex(16), time.monotonic()
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
     # What somebody writes just now is claimed at the next poll.
@@ -238,7 +238,7 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
 
 
 def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:
-    """Primary keys of the rows that are due and free, the longest due first."""
+    """Return primary keys of the rows that are due and free, the longest due first."""
     return list(due_and_free(rows).order_by(order).values_list("pk", flat=True)[:limit])
 
 
@@ -281,12 +281,12 @@ def _all_of(several: "Sequence[models.QuerySet[Any]]") -> "models.QuerySet[Any]"
 
 
 def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
-    """Those that have not just failed, for who doesn't wait until they are due."""
+    """Leave out rows that failed and are not due again yet, for callers that take other rows before they are due."""
     return rows.exclude(attempts__gt=0, due_at__gt=Now())
 
 
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:
-    """How long to wait after this many failures in a row: doubles from `first` to `longest`, in seconds."""
+    """Return how long to wait after this many failures in a row. It doubles from `first` to `longest`, in seconds."""
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
 
 

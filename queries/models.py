@@ -187,7 +187,7 @@ class Batch(Leased):
         return _why_pruned("details of the steps", self.steps_pruned_at, self.finished_at)
 
     def unadmitted(self, source: int, *, up_to: int | None = None) -> "models.QuerySet[Query]":
-        """Its queries about a source chain that are not admitted; with `up_to`, those whose blocks are so high at most.
+        """Return its queries about a source chain that are not admitted; with `up_to`, those about blocks up to that.
 
         Those that name a time or a tag may have no block yet.
         """
@@ -195,7 +195,7 @@ class Batch(Leased):
         return queries if up_to is None else queries.filter(block__number__lte=up_to)
 
     def waits(self, limit: int = 10) -> list[Wait]:
-        """What the batch and the blocks of its open queries wait for, each sentence once."""
+        """Return what the batch and the blocks of its open queries wait for, each sentence once."""
         # From the batch to its blocks: others may have any number of due ones.
         blocks = Block.objects.filter(
             pk__in=self.queries.filter(step__isnull=False).values("block"), due_at__isnull=False
@@ -212,7 +212,7 @@ class Batch(Leased):
         return list({wait.sentence: wait for wait in found}.values())
 
     def _is_left_to_others(self) -> bool:
-        """Whether something is fetched, and not read back yet."""
+        """Return whether the proofs of an open query are stored, so that the rest is up to transactions."""
         return self.queries.filter(step__in=PROVABLE_STEPS).exists()
 
 
@@ -224,7 +224,10 @@ def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | N
 
 
 def _wait(sentence: str, rows: Sequence[tuple[Any, ...]]) -> Wait:
-    """`rows` has, for each source chain, the failures of the blocks that wait with this sentence."""
+    """Make one wait of all that wait with this sentence.
+
+    `rows` has, for each source chain, the failures of the blocks that do.
+    """
     failing = [row for row in rows if row[2]]
     return Wait(
         sentence,
@@ -366,7 +369,7 @@ class Query(models.Model):
 
     @property
     def selector(self) -> str:
-        """How the request names its block: `block:12`, `timestamp:1700000000`, `latest`, `finalized`."""
+        """Return how the request names its block: `block:12`, `timestamp:1700000000`, `latest`, `finalized`."""
         if self.timestamp is not None:
             return f"timestamp:{self.timestamp}"
         return self.block_tag or (f"block:{self.block.number}" if self.block else "")
@@ -516,7 +519,7 @@ class StorageCheck(models.Model):
 
 
 def open_queries(blocks: "Collection[Block] | models.QuerySet[Block]") -> "models.QuerySet[Query]":
-    """The queries about them, of accepted batches, that have open steps."""
+    """Return the queries about these blocks, of accepted batches, that have open steps."""
     return Query.objects.filter(
         block__in=blocks,
         is_admitted=True,

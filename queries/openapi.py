@@ -73,7 +73,7 @@ class Api(NinjaAPI):
         self._described.append((paths, schemas))
 
     def get_openapi_schema(self, **kwargs: Any) -> OpenAPISchema:
-        """As `NinjaAPI`, made once: it takes as long as a hundred requests. Nobody may change it."""
+        """Return the document, made once: that takes as long as a hundred requests. Nobody may change it."""
         if self._document is None:
             self._document = self._made(**kwargs)
         return self._document
@@ -133,7 +133,7 @@ def _children(node: Any) -> Iterator[Any]:
 
 
 def _used(node: Any, schemas: Mapping[str, Any]) -> set[str]:
-    """The names of the schemas that `node` refers to, directly or not."""
+    """Return the names of the schemas that `node` refers to, directly or not."""
     found: set[str] = set()
     left = [node]
     while left:

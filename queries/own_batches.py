@@ -133,7 +133,7 @@ def cancel_batch_query(request: HttpRequest, internal_id: str) -> dict[str, str]
 
 
 def own_batch(request: HttpRequest, internal_id: str) -> Batch:
-    """A batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
+    """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     # Some texts are none that a database can be asked for.
     asked = internal_id if internal_id.isalnum() else ""
@@ -156,7 +156,7 @@ class Counts:
 
 
 def count(batches: Collection[str]) -> dict[str, Counts]:
-    """By the batch, in one statement."""
+    """Count the queries of each batch, in one statement."""
     found: dict[str, list[tuple[int, int, int]]] = {pk: [] for pk in batches}
     by_chain = Query.objects.filter(batch__in=batches).values_list("batch", "source_chain_id")
     counted = by_chain.annotate(Count("pk"), Count("step")).order_by("source_chain_id")
@@ -169,7 +169,7 @@ def count(batches: Collection[str]) -> dict[str, Counts]:
 
 
 def told(batch: Batch, counts: Counts) -> dict[str, Any]:
-    """As `BatchQuery`."""
+    """Return the batch as a `BatchQuery`."""
     return {
         "internalId": batch.pk,
         "status": batch.status,

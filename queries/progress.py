@@ -47,7 +47,9 @@ def admit(
     of_queries: Mapping[int, int] | None = None,
     up_to: int | None = None,
 ) -> None:
-    """The queries about one source chain were checked against the chains. The first such call accepts the batch.
+    """Admit the queries about one source chain, after their check against the chains.
+
+    The first such call accepts the batch.
 
     `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
     `of_queries` are the queries' parts of that gas, by their ids. `up_to` is as that of `Batch.unadmitted`: the other
@@ -235,7 +237,7 @@ def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
 
 
 def deadline_from(moment: datetime) -> datetime:
-    """The deadline of a batch that begins to wait at this moment, by the clock that decides what is overdue."""
+    """Return the deadline of a batch that begins to wait at this moment, by the clock that decides what is overdue."""
     return max(moment, clock.last_read() or moment) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
 
 
@@ -245,7 +247,7 @@ def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:
 
 
 def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:
-    """The steps in progress, without those of rejected batches."""
+    """Return the steps in progress, without those of rejected batches."""
     return Step.objects.filter(query__in=queries, status=StepStatus.IN_PROGRESS, query__batch__status__in=OPEN_STATUSES)
 
 
@@ -283,14 +285,14 @@ def _tell_of_step(told: Mapping[str, Webhook], completed: Sequence[int], kind: S
 
 
 def _told_of(told: Mapping[str, Webhook], going_back: Sequence[int], kind: StepKind) -> list[Webhook]:
-    """Those that have been told of what these queries take back by returning to the step: of that step, or of DONE."""
+    """Return the webhooks that were told of the step `kind`, or of DONE, which these queries take back."""
     past = [told[pk] for pk in _past(kind, told, going_back)]
     done = set(Batch.objects.filter(pk__in=[webhook.pk for webhook in past], status=BatchStatus.DONE).values_list("pk"))
     return [webhook for webhook in past if (webhook.pk,) in done or WebhookEvent.STEP in webhook.events]
 
 
 def _past(kind: StepKind, batches: Collection[str], queries: Sequence[int]) -> list[str]:
-    """Those of these batches, to which some of the queries belong, of which no query has the step before it."""
+    """Return the `batches` of `queries` in which every query is past `kind`."""
     if not batches:
         return []
     left = Query.objects.filter(batch=OuterRef("pk"), step__in=_ORDER[: _ORDER.index(kind) + 1])

@@ -34,7 +34,7 @@ class QueryStatus(StrEnum):
 
 
 def query_status(status: str) -> str:
-    """One of `QueryStatus`, for one of `BatchStatus`."""
+    """Return the `QueryStatus` of a `BatchStatus`."""
     return QueryStatus.IN_PROGRESS.value if status in OPEN_STATUSES else status
 
 
@@ -59,7 +59,7 @@ class BatchStatusRow:
         return query_status(self.status)
 
     def answer(self) -> tuple[dict[str, Any], str]:
-        """The body, and its ETag. That is a weak one: for how long something has failed is no news."""
+        """Return the body and its ETag. The ETag is a weak one: for how long something has failed is no news."""
         if self.is_open:
             said = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
             body: dict[str, Any] = {"queryStatus": self.query_status}
@@ -75,7 +75,7 @@ class BatchStatusRow:
         return body, _etag(body)
 
     def poll_seconds(self) -> int | None:
-        """When to ask again; None: its status will not change, or only by a reorg."""
+        """Return after how many seconds to ask again. None: the status will not change, or only by a reorg."""
         return poll_seconds(timezone.now() - self.created_at) if self.is_open else None
 
 
@@ -93,13 +93,16 @@ class Asked:
 
 
 def of_batch(batch_id: str) -> str | None:
-    """One of `QueryStatus`; None: the batch is gone."""
+    """Return the batch's `QueryStatus`. None: the batch is gone."""
     found = statements.first("SELECT status FROM queries_batch WHERE id = %s", (batch_id,))
     return query_status(found[0]) if found else None
 
 
 def read(key_hash: str, batch_id: str, *, is_counted: bool = False) -> Asked | None:
-    """`key_hash` is `keys.digest` of the key. None if the key doesn't work. `is_counted` as in `accounts.keys`."""
+    """Read the batch's status for a key. None if the key doesn't work.
+
+    `key_hash` is `keys.digest` of the key. `is_counted` is as in `accounts.keys`.
+    """
     # Some texts are none that a database can be asked for.
     asked = (batch_id if batch_id.isalnum() else "",)
     found = keys.authenticate_and_read(key_hash, _COLUMNS, _JOIN, asked, is_counted=is_counted)

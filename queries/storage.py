@@ -79,7 +79,7 @@ _refused: set[int] = set()
 
 
 def why_unavailable(error: BaseException) -> str | None:
-    """Why the database can't be used for now, a sentence. None for any other error, such as a defect."""
+    """Return why the database can't be used for now, a sentence. None for any other error, such as a defect."""
     # The last is that of a database that may only be read, from PostgreSQL.
     if not isinstance(error, OperationalError | InterfaceError | InternalError):
         return None
@@ -125,7 +125,7 @@ request_finished.connect(tell_refusals)
 
 
 def problem() -> str | None:
-    """Why not all can be stored, a sentence. None if a write has succeeded, and none was refused lately."""
+    """Return why not all can be stored, a sentence. None if a write has succeeded, and none was refused lately."""
     if found := check():
         return found
     tell_refusals()
@@ -135,7 +135,10 @@ def problem() -> str | None:
 
 
 def check() -> str | None:
-    """Why nothing can be stored, a sentence. None if a small write has succeeded and there is room for large ones."""
+    """Return why nothing can be stored, a sentence.
+
+    None if a small write has succeeded and there is room for large ones.
+    """
     global _last_check
     known = _last_check
     if known and time.monotonic() - known[0] < _CHECK_SECONDS:

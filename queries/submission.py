@@ -148,7 +148,7 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
 
 
 def _kept(request: BatchRequest, body: bytes) -> str:
-    """The request as it is stored: where its webhook is sent, and with what, is sealed elsewhere."""
+    """Return the request as it is stored: where its webhook is sent, and with what, is sealed elsewhere."""
     if request.webhook is None:
         return body.decode()
     return json.dumps(json.loads(body) | {"webhook": {"url": "(not shown)"}}, ensure_ascii=False)
@@ -168,19 +168,25 @@ def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
 
 
 def _proof_bytes(parts: Iterable[Part], block_count: int) -> int:
-    """What the headers and proofs take, also of what will be rejected, and of what others have asked for too."""
+    """Return how many bytes the headers and proofs take.
+
+    Those of what will be rejected count too, and so do those that others have asked for.
+    """
     proofs = sum(len(part.slots) + bool(part.address) for part in parts)
     return proofs * _BYTES_PER_PROOF + block_count * _BYTES_PER_HEADER
 
 
 def _in_pages(length: int) -> int:
-    """How many bytes a value takes. The unused rest of its last page is shorter than a page, and than the value."""
+    """Return how many bytes a value takes at most.
+
+    The unused rest of its last page is shorter than a page, and than the value.
+    """
     return length + min(length, _PAGE_BYTES)
 
 
 @contextmanager
 def _turn(size: int) -> Iterator[None]:
-    """Holds the turn of a large batch while the block runs. Raises `Busy`."""
+    """Hold the turn of a large batch while the block runs. Raises `Busy`."""
     if size <= _LARGE:
         yield
         return
@@ -193,7 +199,7 @@ def _turn(size: int) -> Iterator[None]:
 
 
 def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | None:
-    """Whether it would be refused now for what the user has open, and keeps stored. It stores nothing."""
+    """Return why the request would be refused now for what the user has open, and keeps stored. Stores nothing."""
     try:
         _check_room(_new_batch(request, body, key, list(request.parts())))
     except (TooMuch, submission_rate.TooLarge) as refused:
@@ -205,7 +211,7 @@ _OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
 
 
 def _check_room(batch: Batch) -> None:
-    """Checks that the user may have one more batch of this size. Raises `TooMuch`, `TooLarge`."""
+    """Check that the user may have one more batch of this size. Raises `TooMuch`, `TooLarge`."""
     row = statements.first(
         "SELECT u.stored_bytes, u.max_stored_megabytes, u.max_open_batches, u.max_open_queries, u.max_open_blocks, "  # noqa: S608
         "COUNT(b.id), COALESCE(SUM(b.size), 0), COALESCE(SUM(b.block_count), 0) "
@@ -241,7 +247,7 @@ def _check_room(batch: Batch) -> None:
 
 
 def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """The primary key of each (source chain id, block number). Makes the rows that are missing."""
+    """Return the primary key of each (source chain id, block number). Makes the rows that are missing."""
     ids: dict[tuple[int, int], int] = {}
     for source, pairs in groupby(sorted(wanted), key=lambda pair: pair[0]):
         numbers = [number for _, number in pairs]

@@ -38,7 +38,10 @@ class TooLarge(Refused):
 
 
 def check(user: User) -> None:
-    """Raises `TooLarge`, and `Refused`: too_many_requests where the user has to wait anyway. Only reads."""
+    """Check that the user may submit now. Only reads.
+
+    Raises `TooLarge`, and `Refused`: too_many_requests where the user has to wait anyway.
+    """
     batches, queries = _batches(user), _queries(user)
     if not batches or not queries:
         raise TooLarge("You may submit no batches.")

@@ -46,7 +46,7 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
 
 
 def _replayed(user: User, earlier: idempotency.Earlier, body_of: Callable[[], bytes]) -> Submitted:
-    """As a request was answered that came with the same key."""
+    """Answer as an earlier request with the same key was answered."""
     submission_rate.count_request(user)
     earlier.check(body_of())
     return Submitted(earlier.batch_id, is_replayed=True)
@@ -54,7 +54,7 @@ def _replayed(user: User, earlier: idempotency.Earlier, body_of: Callable[[], by
 
 @contextmanager
 def _counting(user: User) -> Iterator[None]:
-    """Counts a request that is refused in this block. What is stored was counted with it, in one transaction."""
+    """Count a request that is refused in this block. What is stored was counted with it, in one transaction."""
     try:
         yield
     except (DatabaseError, idempotency.AlreadyStored):

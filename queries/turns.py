@@ -49,7 +49,7 @@ class Turns:
 
 
 def round_robin(queues: Iterable[Iterator[_T]]) -> Iterator[_T]:
-    """The first of each, then the second of each, and so on. No queue is asked before it is its turn."""
+    """Yield the first of each, then the second of each, and so on. No queue is asked before it is its turn."""
     left = list(queues)
     while left:
         in_turn, left = left, []
@@ -86,8 +86,9 @@ def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
 
 
 def users_of(blocks: Collection[Block]) -> dict[int, list[int]]:
-    """Ids of the users with open queries about each of the blocks, by its id; of those who pay themselves only where
-    there are no others, for whom is sent.
+    """Return the ids of the users with open queries about each of the blocks, by the block's id.
+
+    Users who pay themselves are only there where there are no others, for whom is sent.
     """
     users: dict[int, dict[str, list[int]]] = {block.pk: {sender: [] for sender in Sender} for block in blocks}
     columns = ("block", "batch__user", "batch__sender")
@@ -97,7 +98,7 @@ def users_of(blocks: Collection[Block]) -> dict[int, list[int]]:
 
 
 def whose(block: Block, users: Sequence[int]) -> int | None:
-    """Whose turns the block takes from now on: of those with open queries there, who has the fewest others due."""
+    """Return whose turns the block takes from now on: of `users`, the one with the fewest other blocks due."""
     if len(users) < 2:
         return users[0] if users else block.turn_of_id
     due = Block.objects.filter(turn_of__in=users, due_at__isnull=False).exclude(pk=block.pk)
@@ -107,5 +108,5 @@ def whose(block: Block, users: Sequence[int]) -> int | None:
 
 
 def _due(user: int | None) -> int:
-    """How many blocks are due for a user, now or later."""
+    """Count the blocks that are due for a user, now or later."""
     return Block.objects.filter(turn_of=user, due_at__isnull=False).count()

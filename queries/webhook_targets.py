@@ -60,12 +60,12 @@ class Target:
 
     @property
     def receiver(self) -> str:
-        """What is sent to, for people, and for counting what is sent side by side."""
+        """Return the host and port, for people, and for counting what is sent side by side."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def target(url: str) -> Target:
-    """Judged by its text alone. Raises `NotAllowed`."""
+    """Return the target of a URL, judged by its text alone. Raises `NotAllowed`."""
     if len(url) > MAX_URL_CHARS:
         raise NotAllowed(f"A webhook's URL has at most {MAX_URL_CHARS} characters.")
     if not (found := _URL.fullmatch(url)):
@@ -86,17 +86,17 @@ def target(url: str) -> Target:
 
 
 def is_named(host: str) -> bool:
-    """Whether the operator allows this host by its name, whatever addresses it has."""
+    """Return whether the operator allows this host by its name, whatever addresses it has."""
     return host.lower() in settings.WEBHOOK_ALLOW
 
 
 def is_exempt(address: Address) -> bool:
-    """Whether the operator allows this address by its network, public or not."""
+    """Return whether the operator allows this address by its network, public or not."""
     return any(_is_in(_led_to(address), network) for network in settings.WEBHOOK_ALLOW)
 
 
 def is_allowed(address: Address) -> bool:
-    """Whether anything may be sent to this address."""
+    """Return whether anything may be sent to this address."""
     led_to = _led_to(address)
     if any(_is_in(led_to, network) for network in settings.WEBHOOK_REFUSE):
         return False
@@ -108,7 +108,7 @@ def _is_literal(host: str) -> bool:
 
 
 def _check_literal(host: str) -> bool:
-    """Whether the address is exempt from what else must hold. Raises `NotAllowed`."""
+    """Check an address, and return whether it is exempt from what else must hold. Raises `NotAllowed`."""
     try:
         # Python takes IPv4 addresses in their canonical form only.
         address = IPv6Address(host[1:-1]) if host.startswith("[") else IPv4Address(host)
@@ -120,7 +120,7 @@ def _check_literal(host: str) -> bool:
 
 
 def _check_name(host: str) -> bool:
-    """As `_check_literal`."""
+    """Check a name, and return whether it is exempt from what else must hold. Raises `NotAllowed`."""
     if is_named(host):
         return True
     if len(host) > 253 or not _NAME.fullmatch(host):
@@ -131,7 +131,7 @@ def _check_name(host: str) -> bool:
 
 
 def _led_to(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, else the address itself."""
+    """Return the IPv4 address that an IPv6 address stands for, else the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped:
             return address.ipv4_mapped

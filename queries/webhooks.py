@@ -50,7 +50,7 @@ class Attempt:
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
-        """As it is stored, and as the API and pages show it."""
+        """Return the attempt as it is stored, and as the API and pages show it."""
         return {
             "at": self.at.isoformat(),
             "httpStatus": self.http_status,
@@ -74,7 +74,7 @@ class Destination:
 
 
 def prepared(batch: Batch, request: "WebhookRequest") -> Webhook:
-    """The webhook of a new batch, to be stored with it."""
+    """Return the webhook of a new batch, to be stored with it."""
     return Webhook(
         batch_id=batch.pk,
         user_id=batch.user_id,
@@ -85,19 +85,19 @@ def prepared(batch: Batch, request: "WebhookRequest") -> Webhook:
 
 
 def store(webhook: Webhook) -> None:
-    """In the transaction that stores its batch, which has locked the user's row."""
+    """Store the webhook in the transaction that stores its batch, which has locked the user's row."""
     webhook_secrets.issue_first(webhook.user_id)
     webhook.save(force_insert=True)
 
 
 def destination(webhook: Webhook) -> Destination:
-    """Raises `sealing.CantOpen`."""
+    """Return where the webhook is sent, and with what headers. Raises `sealing.CantOpen`."""
     content = json.loads(sealing.unseal(bytes(webhook.sealed), _row(webhook.pk)))
     return Destination(content["url"], content["headers"])
 
 
 def of(batches: Collection[str]) -> dict[str, Webhook]:
-    """The webhooks of those of the batches that have one, by the batch."""
+    """Return the webhooks of those of the batches that have one, by the batch."""
     rows = Webhook.objects.filter(pk__in=batches).order_by("pk").only("batch_id", "user_id", "events")
     return {row.pk: row for row in rows}
 
@@ -135,7 +135,7 @@ def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
 
 
 def _gives_up_at() -> datetime:
-    """By the clock that decides about deadlines: what was given up doesn't come back."""
+    """Return when to give up, by the clock that decides about deadlines: what was given up doesn't come back."""
     return clock.believable() + RETRIED
 
 
@@ -157,7 +157,7 @@ def seconds_left(delivery: WebhookDelivery) -> float:
 
 
 def note(delivery: WebhookDelivery, attempt: Attempt, *, ends_as: DeliveryStatus | None, pause: timedelta) -> None:
-    """What came of an attempt, in a transaction that has locked the webhook.
+    """Note the result of an attempt, in a transaction that has locked the webhook.
 
     `ends_as` None: it is tried again after the `pause`, unless the time for that is over by then.
     """
@@ -175,7 +175,7 @@ def note(delivery: WebhookDelivery, attempt: Attempt, *, ends_as: DeliveryStatus
 
 
 def due_next(webhook: Webhook) -> datetime | None:
-    """When its next delivery is to be tried; None if none is pending."""
+    """Return when its next delivery is to be tried; None if none is pending."""
     found = first_pending(webhook)
     return found.next_try_at if found else None
 
@@ -183,7 +183,7 @@ def due_next(webhook: Webhook) -> datetime | None:
 def listed(
     user_id: int, *, batch: str = "", status: str = "", before: int | None = None, limit: int = 50
 ) -> list[WebhookDelivery]:
-    """The user's deliveries before the one with this primary key, newest first; of one batch or status if so wanted."""
+    """Return the user's deliveries before this primary key, newest first; of one batch or status if so wanted."""
     rows = WebhookDelivery.objects.filter(user=user_id).order_by("-pk")
     if batch:
         rows = rows.filter(webhook=batch)

@@ -13,7 +13,7 @@ from config.settings.state_and_secrets import STATE_DIR
 
 
 def _folder_of_tests() -> Path:
-    """In memory where there is room: a disk makes each of their thousands of commits wait."""
+    """Return a folder in memory where there is room: a disk makes each of the tests' thousands of commits wait."""
     memory = Path("/dev/shm")  # noqa: S108 (it is only where there is one)
     has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
     return memory if has_room else Path(tempfile.gettempdir())

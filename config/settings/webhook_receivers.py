@@ -12,7 +12,7 @@ _NAME = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z_-][A-Za-z0-9_-]{0,62}", r
 
 
 def _receivers(variable: str, *, names: bool) -> list[IPv4Network | IPv6Network | str]:
-    """Networks, and names of hosts in lower case."""
+    """Read networks, and with `names` also names of hosts, in lower case."""
     found: list[IPv4Network | IPv6Network | str] = []
     for entry in env_list(variable):
         try:

@@ -74,7 +74,7 @@ class DatabaseWrapper(DjangosWrapper):
         return super()._cursor(name)  # type: ignore[misc]  # the stubs lack it
 
     def _file(self) -> tuple[int, int] | None:
-        """None for a database in memory, and for a file that is gone."""
+        """Return the file's device and inode. None for a database in memory, and for a file that is gone."""
         try:
             found = os.stat(self.settings_dict["NAME"])  # noqa: PTH116 (a path object for each statement)
         except OSError:

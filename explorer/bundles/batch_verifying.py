@@ -27,7 +27,7 @@ def verify(document: str | bytes) -> VerifiedBatch:
 
 
 def verify_batch(bundle: dict[str, Any]) -> VerifiedBatch:
-    """As `verify`, whatever its format is said to be."""
+    """Verify the bundle of a batch as `verify` does, whatever its format is said to be."""
     blocks, queries = _list(bundle, "blocks"), _list(bundle, "queries")
     if not queries:
         raise InvalidBundle("The bundle has no queries.")
@@ -68,7 +68,7 @@ def _hashes(verified: Iterable[Verified]) -> dict[tuple[str, int], str]:
 
 
 def _require_distinct(blocks: Sequence[Any]) -> None:
-    """Otherwise two blocks of one number could be shown."""
+    """Reject a block that is there twice: otherwise two blocks of one number could be shown."""
     named: set[tuple[str, str]] = set()
     for block in blocks:
         chain, number = (block.get(name) if isinstance(block, dict) else None for name in _OF_BLOCK[:2])
@@ -80,7 +80,7 @@ def _require_distinct(blocks: Sequence[Any]) -> None:
 
 
 def _alone(query: dict[str, Any], nodes: Sequence[Any]) -> dict[str, Any]:
-    """What the bundle of this query alone would have of it, where `nodes` are those of the batch's bundle so far."""
+    """Return what the bundle of this query alone would have of it. `nodes` are those of the batch's bundle so far."""
     content: dict[str, Any] = {name: query.get(name) for name in ("account", "facts", "slots", "timestamp")}
     if query.get("account") is not None:
         sentence = "The accountProof is not a list of places in the nodes so far."

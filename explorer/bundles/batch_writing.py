@@ -33,14 +33,14 @@ class Changed(Exception):
 
 
 def is_there(batch: Batch) -> bool:
-    """Whether the headers and the proofs of all accounts are stored, of a batch that is DONE. One statement."""
+    """Return whether all headers and accounts' proofs are stored of a batch that is DONE. One statement."""
     proof = AccountProof.objects.filter(block=OuterRef("block"), address=OuterRef("address"))
     lacks_proof = ~Q(address="") & ~Exists(proof)
     return not batch.queries.filter(Q(block__header_rlp=None) | lacks_proof).exists()
 
 
 def parts(batch: Batch) -> Iterator[bytes]:
-    """The bundle of a batch that is DONE, as JSON, one query a line.
+    """Yield the bundle of a batch that is DONE, as JSON, one query a line.
 
     Raises `Changed`: the parts that came before make no JSON.
     """
@@ -55,7 +55,7 @@ def parts(batch: Batch) -> Iterator[bytes]:
 
 
 def _listed(name: str, parts_of_it: Iterator[list[dict[str, Any]]]) -> Iterator[bytes]:
-    """A member that is a list, one item a line."""
+    """Yield a member that is a list, one item a line."""
     separator = f'"{name}": [\n'
     for items in parts_of_it:
         lines = ",\n".join(json.dumps(item, ensure_ascii=False) for item in items)
@@ -65,7 +65,10 @@ def _listed(name: str, parts_of_it: Iterator[list[dict[str, Any]]]) -> Iterator[
 
 
 def _require_unchanged(batch: Batch) -> None:
-    """Raises `Changed`. Proofs are removed after the batch is marked, and headers change after it went back."""
+    """Check that the batch is as it was. Raises `Changed`.
+
+    Proofs are removed after the batch is marked, and headers change after it went back.
+    """
     now = batch_page.find(batch.pk)
     if (
         now is None
@@ -80,7 +83,7 @@ def _require_unchanged(batch: Batch) -> None:
 
 
 def _times(batch: Batch) -> dict[int, int | None]:
-    """The ids of its blocks, and the latest time (unix seconds) at which each is to be shown to be the latest."""
+    """Return the latest time (unix seconds) at which each of its blocks is to be shown to be the latest, by its id."""
     by_block = batch.queries.order_by().values("block").annotate(latest=Max("timestamp"), first=Min("position"))
     return dict(by_block.order_by("first").values_list("block", "latest"))
 
@@ -94,7 +97,7 @@ def _blocks(batch: Batch, times: Mapping[int, int | None]) -> Iterator[list[dict
 
 
 def _registries(batch: Batch) -> dict[int, str]:
-    """The addresses of those that hold its facts, by source chain."""
+    """Return the addresses of the registries that hold its facts, by source chain."""
     chains = batch.queries.order_by().values_list("source_chain_id", flat=True).distinct()
     rows = trusted_sources.registries(batch.destination_chain_id, chains)
     return {chain: row.address for chain, row in trusted_sources.holding(batch, rows).items()}
@@ -123,7 +126,7 @@ class _Pool:
         self._places: dict[bytes, int] = {}
 
     def take(self, nodes: Sequence[str], new: list[str]) -> list[int]:
-        """Their places. Those that were not taken yet are added to `new`."""
+        """Return the places of the nodes. Those that were not taken yet are added to `new`."""
         taken = []
         for node in nodes:
             digest = hashlib.blake2b(node.encode(), digest_size=_DIGEST_BYTES).digest()
@@ -136,7 +139,7 @@ class _Pool:
 
 
 def _queries(batch: Batch, places: Mapping[int, int]) -> Iterator[list[dict[str, Any]]]:
-    """`places` are those of the blocks, by their ids."""
+    """Yield the queries, some at a time. `places` are those of the blocks, by their ids."""
     pool = _Pool()
     for first in count(1, _CHUNK):
         queries = from_number(batch, first, _CHUNK)
@@ -153,7 +156,7 @@ def _pair(query: Query) -> tuple[int | None, str]:
 
 
 def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
-    """By (block's id, address). Raises `Changed`."""
+    """Return the accounts with their proofs, by (block's id, address). Raises `Changed`."""
     pairs = list(dict.fromkeys(_pair(query) for query in queries if query.address))
     found: dict[tuple[int | None, str], AccountProof] = {}
     if pairs:
@@ -165,7 +168,7 @@ def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountP
 
 
 def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], AccountProof]) -> Iterator[SlotProof]:
-    """Those of each query in turn, in the order of its slots. Raises `Changed`."""
+    """Yield the slots of each query in turn, with their proofs, in the order of its slots. Raises `Changed`."""
     pairs = [(accounts[_pair(query)].pk, slot) for query in queries for slot in query.slots]
     for several in chunks(pairs, _CHUNK):
         join, values = statements.join_rows(list(dict.fromkeys(several)), "named", {1: "account_id", 2: "slot"})
@@ -179,7 +182,7 @@ def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], A
 def _query(
     query: Query, places: Mapping[int, int], account: AccountProof | None, slots: Iterator[SlotProof], pool: _Pool
 ) -> dict[str, Any]:
-    """Takes as many of `slots` as the query has. Raises `Changed`."""
+    """Return the bundle's item of a query. Takes as many of `slots` as the query has. Raises `Changed`."""
     block = query.block
     if block is None or block.header_rlp is None or block.pk not in places:
         raise Changed(f"The header of query {query.position + 1} is not stored any more.")

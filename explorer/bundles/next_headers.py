@@ -14,7 +14,7 @@ _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 
 
 def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
-    """By the block's id: the RLP of a header after it, later than its time (unix seconds), where there is one.
+    """Return, by the block's id, a header after it, later than its time (unix seconds), as RLP, where there is one.
 
     It is there if somebody asked for that block, or in the transaction that proved the time. Two statements.
     """
@@ -29,7 +29,7 @@ def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
 
 
 def _candidates(blocks: Sequence[Block]) -> Iterator[tuple[int, bytes]]:
-    """With the id of the block that each may come after."""
+    """Yield headers as RLP, each with the id of the block that it may come after."""
     following = [(block.pk, block.source_chain_id, block.number + 1) for block in blocks]
     join, values = statements.join_rows(following, "named", {2: "b.source_chain_id", 3: "b.number"})
     rows = statements.every(

@@ -50,7 +50,7 @@ def verify(document: str | bytes) -> Verified:
 
 
 def read(document: str | bytes, *formats: str) -> dict[str, Any]:
-    """A bundle of one of these formats, of which nothing else is checked. Raises `InvalidBundle`."""
+    """Read a bundle of one of these formats, of which nothing else is checked. Raises `InvalidBundle`."""
     try:
         bundle = json.loads(document)
     except (ValueError, RecursionError):
@@ -61,7 +61,7 @@ def read(document: str | bytes, *formats: str) -> dict[str, Any]:
 
 
 def verify_query(bundle: dict[str, Any]) -> Verified:
-    """As `verify`, whatever its format is said to be."""
+    """Verify the bundle of a query as `verify` does, whatever its format is said to be."""
     try:
         return _verify(bundle)
     except (header.InvalidHeader, trie.InvalidProof) as invalid:
@@ -104,7 +104,7 @@ def _verify(bundle: dict[str, Any]) -> Verified:
 
 
 def _check_origin(bundle: dict[str, Any]) -> None:
-    """Nothing in the bundle can prove where it comes from, so of this only the form is checked."""
+    """Check the form of what the bundle says of its origin, which nothing in it can prove."""
     for name in ("sourceChainId", "destinationChainId"):
         if not _has_form(bundle.get(name), _CHAIN_ID):
             raise InvalidBundle(f"The bundle's {name} is not a chain id, a decimal number as a string.")
@@ -160,7 +160,7 @@ def _verified_time(bundle: dict[str, Any], head: Header) -> VerifiedTime | None:
 
 
 def _row(account: trie.Account) -> AccountProof:
-    """The account as the row that facts are read from; never stored."""
+    """Return the account as the row that facts are read from; never stored."""
     return AccountProof(
         nonce=account.nonce,
         balance=account.balance,

@@ -16,7 +16,7 @@ _FEW_SLOTS = 500
 
 
 def build(batch: Batch, query: Query) -> dict[str, Any] | None:
-    """The bundle of a query that is completed, or None where its proofs are not there (any more)."""
+    """Return the bundle of a query that is completed, or None where its proofs are not there (any more)."""
     block = query.block
     if block is None or not block.header_rlp:
         return None
@@ -56,7 +56,7 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
 
 
 def _slots(proof: AccountProof, words: Mapping[Fact, bytes]) -> tuple[list[str], dict[str, Any]]:
-    """`storageNodes` and `slots`."""
+    """Return `storageNodes` and `slots`."""
     wanted = {fact.slot: word for fact, word in words.items() if isinstance(fact, SlotFact)}
     if not wanted:
         return [], {}

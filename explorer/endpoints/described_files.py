@@ -93,7 +93,7 @@ class Health(Schema):
 
 
 def schemas() -> dict[str, Any]:
-    """By name."""
+    """Return the schemas by name."""
     found = batch_json.schemas(_REF)
     for model in (ProofBundle, BatchProofBundle, Health, chains_json.ChainsDetail):
         schema = model.model_json_schema(ref_template=_REF + "{model}")
@@ -102,7 +102,7 @@ def schemas() -> dict[str, Any]:
 
 
 def paths() -> dict[str, Any]:
-    """Path items."""
+    """Return the path items."""
     of_batch = {"in": "path", "name": "internalId", "required": True, "schema": {"type": "string"}}
     of_query = {"in": "path", "name": "number", "required": True, "schema": {"type": "integer", "minimum": 1}}
     first = {

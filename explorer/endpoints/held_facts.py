@@ -107,7 +107,7 @@ class _Place:
 
 
 def _registries(filters: FactFilters) -> list[FactsRegistry]:
-    """Those of the connections that are asked for, the replaced ones too."""
+    """Return the registries of the connections that are asked for, the replaced ones too."""
     rows = FactsRegistry.objects.order_by("pk")
     if filters.destinationChainId is not None:
         rows = rows.filter(destination_chain_id=filters.destinationChainId)
@@ -221,7 +221,7 @@ class _Found:
 
 
 def _page(filters: FactFilters, rows: Sequence[_Row], start: _Place, limit: int) -> tuple[list[_Found], _Place | None]:
-    """The facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
+    """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
     chosen = _enough(rows, start.fact + limit)
     found: dict[tuple[int, facts.Fact], _Found] = {}
     for place, one in _in_order(filters, chosen):
@@ -237,7 +237,7 @@ def _page(filters: FactFilters, rows: Sequence[_Row], start: _Place, limit: int)
 
 
 def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
-    """The first of them, with so many facts or, as the last of them is whole, more."""
+    """Return the first of the rows that have more than `count` facts together, or all rows. The last one is whole."""
     facts_in_them = 0
     for at, row in enumerate(rows):
         if facts_in_them > count:

@@ -111,7 +111,7 @@ def get_batch_query(
 
 
 def _told(batch: Batch, first: int, limit: int) -> dict[str, Any]:
-    """As `BatchDetail`."""
+    """Return the batch as a `BatchDetail`."""
     counts = batch_progress.count(batch)
     is_open = batch.status in OPEN_STATUSES
     destination = chain_name(batch.destination_chain_id)

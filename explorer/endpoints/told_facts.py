@@ -28,7 +28,7 @@ class Fact(Schema):
 
 
 def told(fact: facts.Fact, word: bytes | None, registry: str | None, block: Block | None) -> dict[str, Any]:
-    """As `Fact`."""
+    """Return the fact as a `Fact`."""
     return {
         "property": shown_facts.name(fact),
         "slot": fact.slot if isinstance(fact, SlotFact) else None,

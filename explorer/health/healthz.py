@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 if nothing keeps the service from working, else 503.
+    """Answer 200 if nothing keeps the service from working, else 503.
 
     `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",
     "problems", "codes", "notices"}`. `problems` says in sentences what is wrong, and `codes` has the stable code of

@@ -16,14 +16,14 @@ logger = logging.getLogger(__name__)
 @never_cache
 @require_safe
 def livez(request: HttpRequest) -> JsonResponse:
-    """200: the process answers. It asks nothing else, since a new process would help against nothing else."""
+    """Answer 200: the process does. It asks nothing else, since a new process would help against nothing else."""
     return JsonResponse({"status": "ok"})
 
 
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 if the database answers, has this version's tables, and takes writes; else 503, and the sentence why not."""
+    """Answer 200 if the database answers, has this version's tables, and takes writes; else 503, and say why not."""
     try:
         problem = _schema_problem() or storage.check() or ""
     except DatabaseError:

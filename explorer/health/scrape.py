@@ -14,7 +14,7 @@ from proving.health.service_metrics import ServiceMetrics
 
 @cache
 def _of_service() -> ServiceMetrics:
-    """One in each process, which keeps what it has found."""
+    """Return the metrics of the service. There is one object in each process, which keeps what it has found."""
     return ServiceMetrics()
 
 

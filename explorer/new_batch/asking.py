@@ -35,7 +35,7 @@ class Estimated:
 
 
 def new_token() -> str:
-    """For one form. All that is sent of it and says the same makes one batch."""
+    """Make a token for one form. All that is sent of it and says the same makes one batch."""
     return secrets.token_urlsafe(16)
 
 
@@ -56,7 +56,7 @@ def estimate(user: User, draft: Draft) -> Estimated:
 
 
 def submit(user: User, draft: Draft, token: str) -> str:
-    """The identifier of the batch. Raises `InvalidRequest` and `Refused`."""
+    """Submit the batch, and return its identifier. Raises `InvalidRequest` and `Refused`."""
     _check_may_ask(user)
     # The admin, and whoever looks for what a key was used for, find the batch under it.
     key = user.api_keys.live(timezone.now()).order_by("pk").first()
@@ -73,7 +73,7 @@ def submit(user: User, draft: Draft, token: str) -> str:
 
 
 def read_pasted(user: User, draft: Draft, text: str) -> Pasted:
-    """The text as rows, with what is wrong with them. Raises `Refused`."""
+    """Return the text as rows, with what is wrong with them. Raises `Refused`."""
     submission_rate.count_request(user, ESTIMATES)
     names = {chain.name.casefold(): str(chain.id) for chain in get_chains().chains}
     most = MOST_BUILT * settings.MAX_QUERIES_PER_BATCH
@@ -107,7 +107,7 @@ def faults_of(draft: Draft, invalid: InvalidRequest) -> ShownFaults:
 
 
 def body_of(draft: Draft) -> Callable[[], bytes]:
-    """The body, where it is asked for. Raises `InvalidRequest` and `ApiError`: too_large."""
+    """Return a function that makes the body. It raises `InvalidRequest` and `ApiError`: too_large."""
 
     def body() -> bytes:
         made = draft.request(settings.MAX_QUERIES_PER_BATCH).body
@@ -119,7 +119,7 @@ def body_of(draft: Draft) -> Callable[[], bytes]:
 
 
 def blank(user: User) -> Draft:
-    """What the form begins with: the first connection, the latest block, a balance."""
+    """Return what the form begins with: the first connection, the latest block, a balance."""
     chains = get_chains()
     connection = next(iter(chains.connections), None)
     if connection is None:
@@ -133,6 +133,6 @@ def blank(user: User) -> Draft:
 
 
 def _check_may_ask(user: User) -> None:
-    """As a key is checked with each request: the operator may have taken the address off the list meanwhile."""
+    """Check the user as a key is checked with each request: the operator may have taken the address off the list."""
     if not may_sign_in(user.address):
         raise ApiError(403, "address_not_allowed", "Your address may not use this service any more.")

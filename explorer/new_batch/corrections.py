@@ -26,7 +26,7 @@ _CHAIN = re.compile(r"[^.]*?\bchain ([0-9]+)\b", re.ASCII)
 
 
 def fields(draft: Draft, batch: Batch) -> list[Field]:
-    """None where nothing that the form holds is what the rejection is about."""
+    """Return the fields that the rejection is about. There are none where it is about nothing that the form holds."""
     name, at = _FIELDS.get(batch.rejection_code, ("", ""))
     if name in {"fee", "sender"}:
         return [(None, name)]
@@ -51,7 +51,7 @@ def _candidates(draft: Draft, name: str, at: str) -> Iterator[int]:
 
 
 def _number(row: Row, name: str) -> str:
-    """What a reason calls its block by; empty: nothing that the row says."""
+    """Return the number by which a reason names the row's block; empty where the row doesn't say it."""
     if name == "time":
         return unix_seconds(row.time)
     return row.block if row.at == "block" else ""

@@ -54,18 +54,18 @@ class Row:
 
     @cached_property
     def is_blank(self) -> bool:
-        """Whether nothing is asked for."""
+        """Return whether nothing is asked for."""
         return not (self.accounts.strip() or self.slots.strip() or self.header)
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left empty that it needs. It may still be wrong."""
+        """Return whether the row leaves nothing empty that it needs. It may still be wrong."""
         where = {"block": self.block, "time": self.time}.get(self.at, self.at).strip()
         return bool(self.source and where and (self.header or (self.accounts.strip() and (self.props or self.slots))))
 
     @cached_property
     def selector(self) -> str:
-        """As the API has it, or a faulty one where what was typed is none."""
+        """Return the selector as the API has it, or a faulty one where what was typed is none."""
         match self.at:
             case "block":
                 return "block:" + "".join(self.block.split()).replace(",", "").replace("_", "")
@@ -75,12 +75,12 @@ class Row:
 
     @property
     def facts(self) -> int:
-        """How many it names."""
+        """Count the facts that the row names."""
         return (len(set(self.props)) + len(self.slot_keys)) * len(self.account_keys) + len(set(self.header))
 
     @cached_property
     def size(self) -> int:
-        """How much there is to look at: how much it counts in limits, or how much was typed if that is more.
+        """Return how much there is to look at: how much it counts in limits, or how much was typed if that is more.
 
         What other rows ask for too is counted here as well, and so are properties beyond those that there are.
         """
@@ -96,7 +96,7 @@ class Row:
 
     @property
     def words(self) -> list[str]:
-        """What is proven, in words."""
+        """Say what is proven, in words."""
         found = list(self.props) if self.account_keys else []
         found += [_counted(len(self.slot_keys), "slot")] if self.slot_keys else []
         return found + ([_counted(len(self.header), "header field")] if self.header else [])
@@ -108,17 +108,17 @@ class Row:
 
     @cached_property
     def slot_keys(self) -> AbstractSet[str]:
-        """As `account_keys`."""
+        """Return each slot once, however it is spelled."""
         return set(self._lower_slots)
 
     @cached_property
     def _lower_accounts(self) -> Sequence[str]:
-        """As often as they were typed."""
+        """Return the accounts in small letters, as often as they were typed."""
         return _WORD.findall(self.accounts.lower())
 
     @cached_property
     def _lower_slots(self) -> Sequence[str]:
-        """As `_lower_accounts`, without needless zeros."""
+        """Return the slots in small letters without needless zeros, as often as they were typed."""
         return _SLOT.findall(self.slots.lower())
 
     @cached_property
@@ -128,7 +128,7 @@ class Row:
 
     @cached_property
     def slot_spellings(self) -> Mapping[str, str]:
-        """How each slot was spelled first, by its key."""
+        """Return how each slot was spelled first, by its key."""
         found: dict[str, str] = {}
         for word in _WORD.findall(self.slots):
             found.setdefault(_slot_key(word), word)
@@ -141,12 +141,12 @@ class Row:
 
     @cached_property
     def empty_fields(self) -> AbstractSet[str]:
-        """Of those for text that is needed."""
+        """Return which of the fields for text that is needed are empty."""
         return {name for name in ("block", "time", "accounts") if not getattr(self, name).strip()}
 
     @cached_property
     def long_fields(self) -> AbstractSet[str]:
-        """Those of several lines."""
+        """Return the fields that have several lines."""
         return {name for name in ("accounts", "slots") if "\n" in getattr(self, name).rstrip()}
 
 
@@ -171,7 +171,7 @@ class Request:
         return json.dumps(self.document, ensure_ascii=False).encode()
 
     def places(self, fault: Fault) -> Sequence[Place]:
-        """The fields that a fault is about. It may be about a part of the body whose whole is in one field."""
+        """Return the fields that a fault is about. It may be about a part of the body whose whole is in one field."""
         path, is_of_name = fault.path, fault.is_of_name
         while path:
             for key in ((path, is_of_name), (path, not is_of_name)):
@@ -205,17 +205,17 @@ class Draft:
 
     @property
     def length(self) -> int:
-        """Of its texts, in characters."""
+        """Return the length of its texts, in characters."""
         return len(self.pasted) + sum(len(row.accounts) + len(row.slots) for row in self.rows)
 
     @cached_property
     def size(self) -> int:
-        """How much there is to look at."""
+        """Return how much there is to look at."""
         return sum(row.size for row in self.rows)
 
     @cached_property
     def facts(self) -> int:
-        """How many it names, each once."""
+        """Count the facts that the form names, each once."""
         if self.size > _MOST_COUNTED_ONCE:
             return sum(row.facts for row in self.rows)
         found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
@@ -226,7 +226,10 @@ class Draft:
         return sum(map(len, found.values()))
 
     def request(self, max_queries: int) -> Request:
-        """Of the rows that ask for something; of the first if none does. Raises `InvalidRequest`: far too many."""
+        """Make the request of the rows that ask for something; of the first if none does.
+
+        Raises `InvalidRequest`: far too many.
+        """
         # A few thousand accounts and slots are little as text, and their product is more than fits into memory.
         if self.size > MOST_BUILT * max_queries:
             raise InvalidRequest([too_many(self.size, max_queries)])
@@ -276,7 +279,7 @@ class _Writing:
             self.note(Place(number, "header"), f"{path}/header/{indexes[name]}")
 
     def _spelling(self, path: str, account: str) -> str:
-        """As it was spelled first at this block, if both are the same account. A wrong checksum is none's."""
+        """Return the account's first spelling at this block; `account` itself if either has a wrong checksum."""
         first = self._spelled[path].setdefault(account.lower(), account)
         return first if first == account or (_is_account(first) and _is_account(account)) else account
 
@@ -293,7 +296,7 @@ class _Writing:
 
 
 def _joined(of: dict[str, Any], name: str, more: Iterable[str]) -> list[str]:
-    """Under the name what is there already, and more, each once."""
+    """Put under the name what is there already, and more, each once."""
     values = list(dict.fromkeys([*of.get(name, ()), *more]))
     if values:
         of[name] = values
@@ -305,21 +308,21 @@ def _indexes(values: Iterable[str]) -> Mapping[str, int]:
 
 
 def _join_slots(of: dict[str, Any], row: Row) -> None:
-    """As `_joined`, in whichever spelling comes first."""
+    """Put under `slots` what is there already, and the row's, each once, in whichever spelling comes first."""
     there = {_slot_key(slot) for slot in of.get("slots", ())}
     if more := [slot for key, slot in row.slot_spellings.items() if key not in there]:
         of["slots"] = [*of.get("slots", ()), *more]
 
 
 def _accounts(row: Row) -> Mapping[str, Sequence[int]]:
-    """Each with its lines. An account that is missing is empty, which is a fault."""
+    """Return each account with its lines. An account that is missing is empty, which is a fault."""
     if row.account_lines:
         return row.account_lines
     return {"": [1]} if row.slots.strip() or (row.props and not row.header) else {}
 
 
 def _is_account(text: str) -> bool:
-    """Whether it is one in any spelling: an address, or a name, of which ENSIP-15 makes small letters."""
+    """Return whether it is an account in any spelling: an address, or a name, of which ENSIP-15 makes small letters."""
     return text.isascii() and (account_names.is_name(text) or checksummed(text) is not None)
 
 
@@ -336,7 +339,7 @@ def _lines(words: Iterable[tuple[str, int]]) -> Mapping[str, Sequence[int]]:
 
 
 def _words(text: str) -> Iterator[tuple[str, int]]:
-    """Each word of the text, with the number of its line."""
+    """Yield each word of the text, with the number of its line."""
     line, end = 1, 0
     for found in _WORD.finditer(text):
         line, end = line + text.count("\n", end, found.start()), found.start()
@@ -348,7 +351,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def unix_seconds(text: str) -> str:
-    """As the API has a time; what is none stays as it is."""
+    """Return a time as the API has it; what is no time stays as it is."""
     try:
         when = datetime.fromisoformat(text.strip().removesuffix("UTC").strip())
     except ValueError:
@@ -357,12 +360,12 @@ def unix_seconds(text: str) -> str:
 
 
 def is_amount(text: str) -> bool:
-    """Of whole units, as a fee is typed."""
+    """Return whether the text is an amount of whole units, as a fee is typed."""
     return bool(_AMOUNT.fullmatch(text.strip()))
 
 
 def _wei(text: str) -> str:
-    """As the API has a fee; what is no amount stays as it is."""
+    """Return a fee as the API has it; what is no amount stays as it is."""
     text = text.strip()
     amount = _AMOUNT.fullmatch(text)
     if amount is None:
@@ -374,7 +377,7 @@ def _wei(text: str) -> str:
 
 
 def of_document(document: Mapping[str, Any], *, fee_is_kept: bool = True) -> Draft:
-    """The form filled in from a request that was valid. Accounts of which the same is asked share a row."""
+    """Fill the form in from a request that was valid. Accounts of which the same is asked share a row."""
     fee = document.get("fee", AUTO)
     return Draft(
         destination=document["destinationChainId"],
@@ -400,7 +403,7 @@ def _where(source: str, selector: str) -> Row:
 
 
 def iso_time(seconds: str) -> str:
-    """As a field for a time has it: 2026-11-20T12:00:00."""
+    """Return a time as a field for it has it: 2026-11-20T12:00:00."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S")
     except (ValueError, OverflowError, OSError):  # further away than a year has digits

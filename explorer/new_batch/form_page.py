@@ -87,7 +87,7 @@ class ShownRow:
 
 
 def answer(request: HttpRequest, page: FormPage) -> HttpResponse:
-    """The page; for htmx, the form alone, which goes to where it was."""
+    """Answer with the page; for htmx, with the form alone, which goes to where it was."""
     is_htmx = bool(getattr(request, "htmx", False))
     template = "explorer/new_batch/_form.html" if is_htmx else "explorer/new_batch/page.html"
     response = render(request, template, _context(page), status=200 if is_htmx else page.status)
@@ -97,14 +97,14 @@ def answer(request: HttpRequest, page: FormPage) -> HttpResponse:
 
 
 def answer_estimate(request: HttpRequest, draft: Draft, estimated: Estimated) -> HttpResponse:
-    """For htmx: what stands beside the form."""
+    """Answer htmx with what stands beside the form."""
     heads = [RowHead.of(number, row, estimated) for number, row in enumerate(draft.rows)]
     context = {**_beside(draft, estimated), "is_estimate_alone": True, "heads": heads}
     return render(request, "explorer/new_batch/_estimate.html", context)
 
 
 def answer_refusal(request: HttpRequest, refused: Refused) -> HttpResponse:
-    """For htmx: why there is no estimate. What was typed isn't looked at, so all else stays as it is."""
+    """Tell htmx why there is no estimate. What was typed isn't looked at, so all else stays as it is."""
     context = {"estimated": Estimated(refused=refused), "is_refusal_alone": True}
     response = render(request, "explorer/new_batch/_estimate.html", context)
     response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#estimate", "innerHTML"
@@ -158,7 +158,7 @@ def _set_focus(form: DraftForm, target: str) -> None:
 
 
 def _destination(draft: Draft) -> Mapping[str, Any]:
-    """What the page says of the chosen one."""
+    """Return what the page says of the chosen destination."""
     chains = get_chains()
     chosen = destination(draft, chains)
     return {
@@ -168,7 +168,7 @@ def _destination(draft: Draft) -> Mapping[str, Any]:
 
 
 def _beside(draft: Draft, estimated: Estimated | None, *, shows_json: bool = True) -> dict[str, Any]:
-    """The estimate, and the same by API."""
+    """Return the estimate, and the same by API."""
     said = {"estimated": estimated, "draft": draft, "facts": draft.facts, "destination": _destination(draft)}
     return {**said, **_by_api(draft)} if shows_json else said
 
@@ -190,7 +190,7 @@ def _by_api(draft: Draft) -> dict[str, str]:
 
 
 def file_of(draft: Draft) -> HttpResponse:
-    """The JSON, to be kept. Raises `InvalidRequest`."""
+    """Return the JSON as a file, to be kept. Raises `InvalidRequest`."""
     text = submitted_request.as_text(draft.request(settings.MAX_QUERIES_PER_BATCH).document)
     return HttpResponse(
         text + "\n",

@@ -117,7 +117,7 @@ class DraftForm:
         return str(_typed(self.batch, "token"))
 
     def draft(self) -> Draft:
-        """What was typed, right or wrong."""
+        """Return what was typed, right or wrong."""
         names = ("destination", "sender", "fee", "pasted")
         rows = tuple(_row(form) for form in self.rows) or (Row(),)
         return Draft(**{name: _typed(self.batch, name) or "" for name in names}, rows=rows)
@@ -130,7 +130,10 @@ def _row(form: forms.Form) -> Row:
 
 
 def _typed(form: forms.Form, name: str) -> Any:
-    """The field's value, None if there is none. What can't be cleaned has a NUL, which no text has: another sign."""
+    """Return the field's value, None if there is none.
+
+    What can't be cleaned has a NUL, which no text has: another sign replaces it.
+    """
     if name in form.cleaned_data:
         return form.cleaned_data[name]
     value = form[name].value()
@@ -142,7 +145,7 @@ def destination(draft: Draft, chains: Chains) -> Chain | None:
 
 
 def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> None:
-    """The chains, and what was chosen before if it is none of them any more."""
+    """Offer the chains, and what was chosen before if it is none of them any more."""
     choices = [(str(chain.id), f"{chain.name} ({chain.id})") for chain in chains]
     chosen = str(form[name].value() or "")
     if chosen and chosen not in dict(choices):
@@ -153,7 +156,7 @@ def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> None:
 
 
 def posted(draft: Draft, token: str) -> MultiValueDict[str, str]:
-    """The draft as a browser posts it."""
+    """Return the draft as a browser posts it."""
     data = QueryDict(mutable=True)
     for name in ("destination", "sender", "fee", "pasted"):
         data[name] = getattr(draft, name)

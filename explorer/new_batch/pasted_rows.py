@@ -37,7 +37,7 @@ class Pasted:
     count: int = 0  # of the lines that were read
 
     def line(self, row: int | None, line_of_accounts: int) -> int:
-        """Where in the text it is: the first line of the row, if it is about all of that."""
+        """Return where in the text it is: the first line of the row, if it is about all of that."""
         lines = () if row is None else self.lines[row]
         return lines[max(line_of_accounts, 1) - 1] if lines else 0
 
@@ -49,7 +49,9 @@ class _Line:
 
 
 def read(text: str, like: Row, chains: Mapping[str, str], most: int) -> Pasted:
-    """`like` says what lines leave out. `chains` has the ids of chains by their names, in small letters.
+    """Read the text as rows.
+
+    `like` says what lines leave out. `chains` has the ids of chains by their names, in small letters.
 
     Of more than `most` lines it only says that they are too many.
     """
@@ -91,13 +93,13 @@ def _line_faults(lines: Iterable[_Line], columns: Sequence[str]) -> Iterator[Lin
 
 
 def _one_cell_of_addresses(cells: Sequence[str]) -> Sequence[str]:
-    """Where a line is nothing but addresses, all of them are accounts."""
+    """Join the cells of a line that is nothing but addresses: all of them are accounts."""
     words = [cell for cell in cells if cell]
     return [" ".join(words)] if len(words) > 1 and all(map(_ADDRESS.fullmatch, words)) else cells
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """Those that are not blank."""
+    """Yield the lines that are not blank."""
     text = text.removeprefix("\ufeff").rstrip()
     found = re.search(r"\S.*", text)
     first = found[0] if found else ""
@@ -146,7 +148,7 @@ def _grouped(lines: Sequence[tuple[int, Mapping[str, str]]], like: Row, chains: 
 
 
 def _row(cells: Mapping[str, str], like: Row, chains: Mapping[str, str]) -> Row:
-    """Without accounts."""
+    """Make the row, without accounts."""
     props, slots, header = (_split(cells.get(name, "")) for name in ("properties", "slots", "header"))
     chain = cells.get("chain", "")
     row = replace(like, source=chains.get(chain.casefold(), chain) or like.source, accounts="", header=())

@@ -78,5 +78,5 @@ def _blocks(found: BatchEstimate) -> Iterator[tuple[tuple[str, str], MeantBlock]
 
 
 def names(request: BatchRequest) -> Mapping[str, str]:
-    """The addresses of the names that it asks for."""
+    """Return the addresses of the names that the request asks for."""
     return {part.name: part.address for part in request.parts() if part.name}

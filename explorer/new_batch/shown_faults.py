@@ -37,7 +37,7 @@ class ShownFaults:
 
     @property
     def rows(self) -> frozenset[int]:
-        """Those with faults."""
+        """Return the rows with faults."""
         return frozenset(row for row, _ in self.by_field if row is not None)
 
 
@@ -63,7 +63,7 @@ def of_fields(sentences: Mapping[Field, Sequence[str]]) -> ShownFaults:
 
 
 def control(row: int | None, name: str) -> str:
-    """The id of a field's control."""
+    """Return the id of a field's control."""
     if not name:
         return ""
     prefix = "" if row is None else f"rows-{row}-"
@@ -80,7 +80,7 @@ def _sentence(draft: Draft, place: Place, fault: Fault) -> str:
 
 
 def _of_fee(draft: Draft) -> str:
-    """As it is typed, which is not in wei."""
+    """Say what is wrong with the fee as it is typed, which is not in wei."""
     if is_amount(draft.fee):
         return "The fee cap is too large."
     chain = destination(draft, get_chains())

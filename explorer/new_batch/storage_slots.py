@@ -24,7 +24,7 @@ class NotAKey(ValueError):
 
 
 def of_mapping(kind: str, key: str, base: str) -> str:
-    """The slot of the value under `key` in the mapping at the slot `base`: keccak256(h(key) . base).
+    """Return the slot of the value under `key` in the mapping at the slot `base`: keccak256(h(key) . base).
 
     `kind` is one of `KEYS`, the type of its keys. `h` pads a value type as memory does, to 32 bytes. For a mapping in a
     mapping, `base` is the slot that the outer one gives. The slot is 0x and 64 hexadecimal digits. Raises `NotAKey`.
@@ -35,7 +35,7 @@ def of_mapping(kind: str, key: str, base: str) -> str:
 
 
 def of_array(index: str, base: str) -> str:
-    """The slot of an element of the dynamic array at the slot `base`, whose elements take a slot each.
+    """Return the slot of an element of the dynamic array at the slot `base`, whose elements take a slot each.
 
     It is keccak256(base) + index. Where an element takes n slots, its first one is that of the index n times as high.
     The slot is 0x and 64 hexadecimal digits. Raises `NotAKey`.
@@ -52,7 +52,7 @@ def _base(text: str) -> int:
 
 
 def _number(text: str, what: str) -> int:
-    """A uint256, in decimal, or in hexadecimal with 0x."""
+    """Read a uint256, in decimal, or in hexadecimal with 0x."""
     text = text.strip()
     if _DECIMAL.fullmatch(text) and int(text) < _WORDS:
         return int(text)

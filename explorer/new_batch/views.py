@@ -40,7 +40,7 @@ class _SeeOther(HttpResponseRedirect):
 
 
 def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Whoever was signed out meanwhile, and posts the form, is told so and keeps what was typed."""
+    """Keep what was typed where a user posts the form after being signed out, and say so."""
 
     @wraps(view)
     def checked(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
@@ -62,7 +62,7 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_batch(request: HttpRequest, user: User) -> HttpResponse:
-    """The form. `from` is a batch of the user's that it is filled in from."""
+    """Show the form, and do what its buttons say. `from` is a batch of the user's that it is filled in from."""
     if request.method != "POST":
         return form_page.answer(request, _first(request, user, request.GET.get("from", "")))
     heavy_reads.count_form(client_address(request), user.pk, _sent_characters(request), sent_rows(request.POST))
@@ -84,13 +84,13 @@ def _sent_characters(request: HttpRequest) -> int:
 
 
 def _typed(request: HttpRequest) -> tuple[FormPage, bool]:
-    """What was posted, and whether all of it could be read."""
+    """Return what was posted, and whether all of it could be read."""
     form = DraftForm(request.POST, get_chains())
     return FormPage(form.draft(), form.token if _TOKEN.fullmatch(form.token) else asking.new_token()), form.is_valid
 
 
 def _changed(request: HttpRequest, user: User, page: FormPage, deed: str) -> FormPage:
-    """What a button makes of the form; without one, such as by Enter in a field, it is estimated."""
+    """Return what a button makes of the form; without one, such as by Enter in a field, it is estimated."""
     if deed == "add-row":
         return _with_row(page)
     if deed == "paste":
@@ -106,7 +106,7 @@ def _changed(request: HttpRequest, user: User, page: FormPage, deed: str) -> For
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def estimate(request: HttpRequest, user: User) -> HttpResponse:
-    """For htmx: what the form as it stands would cost. A GET leads to the form."""
+    """Tell htmx what the form as it stands would cost. A GET leads to the form."""
     if request.method != "POST":
         return HttpResponseRedirect(reverse("explorer:new_batch"))
     heavy_reads.count_form_estimate(
@@ -178,7 +178,7 @@ def _without_row(page: FormPage, number: int) -> FormPage:
 
 
 def _with_slot(page: FormPage, number: int) -> FormPage:
-    """With the slot that the row's helper finds."""
+    """Add the slot that the row's helper finds."""
     row = page.draft.rows[number]
     try:
         if row.slot_of == ARRAY:
@@ -218,6 +218,6 @@ def _with_pasted(request: HttpRequest, user: User, page: FormPage) -> FormPage:
 
 
 def _uploaded(request: HttpRequest) -> str:
-    """The file's text; empty where none was chosen. Raises `UnicodeDecodeError`."""
+    """Return the file's text; empty where none was chosen. Raises `UnicodeDecodeError`."""
     file = request.FILES.get("file")
     return file.read().decode("utf-8-sig") if file else ""

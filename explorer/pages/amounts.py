@@ -4,14 +4,16 @@ _WEI = 10**18
 
 
 def whole_units(wei: int) -> str:
-    """An amount in wei as a decimal number of whole units (10^18 wei), exact, without needless zeros."""
+    """Return an amount in wei as a decimal number of whole units (10^18 wei), exact, without needless zeros."""
     whole, rest = divmod(wei, _WEI)
     fraction = f"{rest:018d}".rstrip("0")
     return f"{whole}.{fraction}" if fraction else str(whole)
 
 
 def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
-    """An amount of the smallest units as a decimal number of whole ones, to some places, with commas for thousands.
+    """Return an amount of the smallest units as a decimal number of whole ones.
+
+    It is rounded to some places, with commas for thousands.
 
     One that is not 0 never looks as if it were: then it is exact.
     """
@@ -28,10 +30,10 @@ def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
 
 
 def cost(wei: int) -> str:
-    """As `rounded`, to 6 places: what gas costs is little."""
+    """Return an amount in wei as `rounded` does, to 6 places: what gas costs is little."""
     return rounded(wei, places=6)
 
 
 def in_millions(count: int) -> str:
-    """A large count in millions, with one decimal; one below a million whole."""
+    """Return a large count in millions, with one decimal; one below a million whole."""
     return f"{count / 10**6:,.1f} M" if count >= 10**6 else f"{count:,}"

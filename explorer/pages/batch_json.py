@@ -26,7 +26,9 @@ _IN_WEI = {"fee", "spent", "estimated_wei", "gas_price"}
 
 
 def as_json(page: BatchPage) -> dict[str, Any]:
-    """Names in camel case; amounts of wei as decimal strings, since JSON numbers lose digits; times in ISO 8601.
+    """Return the page as JSON.
+
+    Names are in camel case; amounts of wei are decimal strings, since JSON numbers lose digits; times are in ISO 8601.
 
     Programs get one flat object, whatever the page is made of.
     """
@@ -46,7 +48,7 @@ def as_json(page: BatchPage) -> dict[str, Any]:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass."""
+    """Return the fields of a dataclass."""
     body = {
         _camel(field.name): _amount(field.name, getattr(value, field.name))
         for field in fields(value)
@@ -90,7 +92,7 @@ _PLAIN: dict[Any, dict[str, str]] = {
 
 
 def schemas(reference: str) -> dict[str, Any]:
-    """JSON schemas of `as_json`, by name, of which the first is the whole. `reference` is put before a name."""
+    """Return the JSON schemas of `as_json` by name. The first is the whole. `reference` is put before a name."""
     found: dict[str, Any] = {BatchPage.__name__: {}}
 
     def schema(kind: Any, name: str = "") -> dict[str, Any]:

@@ -68,7 +68,10 @@ class Filters:
         return bool(self.status or self.chain or self.search)
 
     def query(self, **changes: str) -> str:
-        """These filters with some parts changed, as a query string; the first page, unless the parts name another."""
+        """Return these filters with some parts changed, as a query string.
+
+        It is the first page, unless the parts name another.
+        """
         parts = QueryDict(mutable=True)
         values = {"of": "everybody" if self.everybody else "", "status": self.status, "chain": self.chain}
         values |= {"q": self.search} | changes
@@ -88,17 +91,17 @@ class BatchList:
 
 
 def batch_id(text: str) -> str:
-    """`text` as a batch's identifier; empty if it does not have the form of one."""
+    """Return `text` as a batch's identifier; empty if it does not have the form of one."""
     return text.upper() if _ID.fullmatch(text) else ""
 
 
 def newest(user: User | None, most: int) -> list[BatchRow]:
-    """The newest batches of the user, or everybody's with None."""
+    """Return the newest batches of the user, or everybody's with None."""
     return batch_rows.read(list(batch_rows.counted(_whose(user)).order_by("-pk")[:most]))
 
 
 def read(filters: Filters, *, user: User | None) -> BatchList:
-    """The batches of `user`, or everybody's with None."""
+    """Return the batches of `user`, or everybody's with None."""
     batches = _whose(user)
     if filters.status:
         batches = batches.filter(status=filters.status)
@@ -126,7 +129,7 @@ def _whose(user: User | None) -> "QuerySet[Batch]":
 
 
 def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
-    """The rows to show, newest first, and whether there are newer and older ones."""
+    """Return the rows to show, newest first, and whether there are newer and older ones."""
     rows = batch_rows.counted(batches)
     if filters.after:
         found = list(rows.filter(pk__gt=filters.after).order_by("pk")[: PAGE_SIZE + 1])
@@ -139,7 +142,7 @@ def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch]
 
 
 def _search(batches: "QuerySet[Batch]", text: str) -> tuple["QuerySet[Batch]", str] | None:
-    """The batches that the text names, and what it was taken for. None if it can't name any."""
+    """Return the batches that the text names, and what it was taken for. None if it can't name any."""
     if _ID.fullmatch(text):
         return batches.filter(pk=text.upper()), "the identifier"
     if _NUMBER.fullmatch(text):

@@ -104,18 +104,18 @@ class BatchPage:
 
     @property
     def offers_bundle(self) -> bool:
-        """Whether the proofs of all its queries are one file, beside those of each."""
+        """Return whether the proofs of all its queries are one file, beside those of each."""
         return self.queries.total > 1 and self.header.status == BatchStatus.DONE and not self.header.why_no_proofs
 
     @property
     def shares_transactions(self) -> bool:
-        """Whether the gas of its transactions isn't what it cost: they do something for other batches too."""
+        """Return whether its transactions took more gas than is its own: they do something for other batches too."""
         in_all = sum(tx.gas_used or 0 for tx in self.transactions)
         return self.header.sender == Sender.OPERATOR and in_all > self.costs.gas_used
 
     @property
     def reads_itself(self) -> bool:
-        """Whether the facts are read on the chain that they are about."""
+        """Return whether the facts are read on the chain that they are about."""
         return [chain.id for chain in self.source_chains] == [self.header.destination.id]
 
     @property
@@ -125,7 +125,7 @@ class BatchPage:
 
     @property
     def announcement(self) -> str:
-        """What a screen reader is told when it changes: how the batch stands, in a sentence."""
+        """Say what a screen reader is told when it changes: how the batch stands, in a sentence."""
         if self.rejection:
             return f"The batch is REJECTED. {self.rejection.reason}"
         completed, total = self.progress.steps_completed, self.progress.steps_total
@@ -140,7 +140,7 @@ class BatchPage:
 
 
 def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
-    """The page of a batch. None if there is no such batch, or no query with the number `wanted.only` in it."""
+    """Return the page of a batch. None if there is no such batch, or no query with the number `wanted.only` in it."""
     wanted = wanted or Wanted()
     batch = find(internal_id)
     if batch is None:
@@ -188,7 +188,7 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
 
 
 def find(internal_id: str) -> Batch | None:
-    """The batch of this id, without the request that it was made from."""
+    """Return the batch of this id, without the request that it was made from."""
     # An identifier consists of letters and digits. Some other texts are none that a database can be asked for.
     if not internal_id.isalnum():
         return None
@@ -221,7 +221,7 @@ def _headline(queries: QueryPage, counts: Counts, sources: tuple[ChainName, ...]
 
 
 def _transactions(batch: Batch, destination: ChainName, queries: QueryPage) -> tuple[tuple[ShownTransaction, ...], int]:
-    """Those of the queries that are shown whole; else the batch's newest, and how many it has."""
+    """Return the transactions of the queries that are shown whole, else the batch's newest; and how many there are."""
     if not queries.cards:
         found, count = shown_transactions.of_batch(batch, destination, shown_transactions.head(destination.id))
         return tuple(found), count

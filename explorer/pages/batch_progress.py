@@ -65,7 +65,7 @@ class Progress:
 
     @property
     def queries(self) -> int:
-        """How many queries the batch has: each has the first step."""
+        """Return how many queries the batch has: each has the first step."""
         return self.step_counts[0].total
 
     @property
@@ -96,7 +96,10 @@ def read(
     *,
     can_change: bool,
 ) -> Progress:
-    """`registries` hold the batch's facts. A page that can't change any more has no notices: it would keep them."""
+    """Read how far the batch is.
+
+    `registries` hold its facts. A page that can't change any more has no notices: it would keep them.
+    """
     at_step, headers_at_step = counts.at_step, counts.headers_at_step
     waited_for = waits(batch, destination, at_step) if batch.status in OPEN_STATUSES else ()
     return Progress(
@@ -111,7 +114,10 @@ def read(
 
 
 def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount]:
-    """`headers_at_step` counts those queries of `at_step` that are about a header, which have fewer steps."""
+    """Yield how many queries have completed each step, and how many have it.
+
+    `headers_at_step` counts those queries of `at_step` that are about a header, which have fewer steps.
+    """
     open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
     total = sum(at_step.values())
     headers = sum(headers_at_step.values())
@@ -127,7 +133,10 @@ def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount
 
 
 def waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wait]:
-    """What an open batch waits for. The worker says what went wrong. If nothing did, the step says what takes time."""
+    """Return what an open batch waits for.
+
+    The worker says what went wrong. If nothing did, the step says what takes time.
+    """
     if said := batch.waits():
         return said
     if batch.status == BatchStatus.RECEIVED:
@@ -136,14 +145,14 @@ def waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wai
 
 
 def _shown_waits(waited_for: Iterable[Wait], *, several: bool) -> Iterable[ShownWait]:
-    """`several`: the batch has more than one source chain."""
+    """Yield the waits as they are shown. `several`: the batch has more than one source chain."""
     for wait in waited_for:
         about = [chain_name(chain_id) for chain_id in wait.source_chain_ids] if several else []
         yield ShownWait(wait.sentence, wait.failing_since, wait.next_try_at, wait.said_at, tuple(about))
 
 
 def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
-    """What a batch waits for while all goes well."""
+    """Say what a batch waits for while all goes well."""
     where = f"{destination.name} ({destination.id})"
     if at_step.get(StepKind.INITIAL_STATE):
         return "Waiting for a node of the source chain to send block headers and proofs."
@@ -158,7 +167,7 @@ def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
 
 
 def _pace(chain: ChainName) -> str:
-    """How long a block takes; empty where that is not known."""
+    """Say how long a block takes; empty where that is not known."""
     return (
         f" A block comes about every {get_chains().chain(chain.id).block_seconds:g} s." if chain.is_configured else ""
     )

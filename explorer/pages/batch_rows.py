@@ -49,7 +49,7 @@ class BatchRow:
 
     @property
     def reads_itself(self) -> bool:
-        """Whether the facts are read on the chain that they are about."""
+        """Return whether the facts are read on the chain that they are about."""
         return [chain.id for chain in self.sources] == [self.destination.id]
 
     @property
@@ -89,14 +89,14 @@ class _Asked(NamedTuple):
 
 
 def by_day(rows: Sequence[BatchRow]) -> list[Day]:
-    """`rows` are in the order of their times."""
+    """Group the rows by their day. `rows` are in the order of their times."""
     today = timezone.now().astimezone(UTC).date()
     names = {today: "Today", today - timedelta(days=1): "Yesterday"}
     return [Day(day, names.get(day, ""), tuple(of_day)) for day, of_day in groupby(rows, key=lambda row: row.day)]
 
 
 def counted(batches: "QuerySet[Batch]") -> "QuerySet[Batch]":
-    """With what `read` needs of batches beside their columns, and without their requests."""
+    """Add what `read` needs of batches beside their columns, and leave out their requests."""
     # The last position in a batch tells how many queries it has, without counting them. A request names each source
     # chain once, so the queries of one follow each other.
     last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position")
@@ -107,7 +107,7 @@ def counted(batches: "QuerySet[Batch]") -> "QuerySet[Batch]":
 
 
 def read(batches: Sequence[Batch]) -> list[BatchRow]:
-    """Lines of batches that are `counted`."""
+    """Return the lines of batches that are `counted`."""
     asked = _asked([batch.pk for batch in batches])
     alone = {batch.pk: batch for batch in batches if _count(batch) == 1}
     # A larger one asks for several slots.
@@ -117,13 +117,13 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
 
 
 def _count(batch: Batch) -> int:
-    """How many queries it has."""
+    """Return how many queries the batch has."""
     last: int | None = getattr(batch, "last_position")  # noqa: B009 (an annotation, which no type knows)
     return 0 if last is None else last + 1
 
 
 def _asked(batches: Collection[str]) -> Mapping[str, list[_Asked]]:
-    """The first queries of each, in their order."""
+    """Return the first queries of each batch, in their order."""
     found: dict[str, list[_Asked]] = defaultdict(list)
     if batches:
         places = ", ".join(["%s"] * len(batches))
@@ -138,14 +138,14 @@ def _asked(batches: Collection[str]) -> Mapping[str, list[_Asked]]:
 
 
 def _single(batches: Collection[str]) -> dict[str, Query]:
-    """The queries, with their blocks, of batches that have one each."""
+    """Return the queries, with their blocks, of batches that have one each."""
     if not batches:
         return {}
     return {query.batch_id: query for query in Query.objects.filter(batch__in=batches).select_related("block")}
 
 
 def _values(batches: Mapping[str, Batch], single: Mapping[str, Query]) -> dict[str, tuple[Value, ...]]:
-    """By batch: the value, where it has asked for one alone and got it."""
+    """Return, by the batch, the value, where it has asked for one alone and got it."""
     told = [query for pk, query in single.items() if shown_facts.may_be_told(batches[pk], query) and _is_one(query)]
     if not told:
         return {}
@@ -163,7 +163,7 @@ def _values(batches: Mapping[str, Batch], single: Mapping[str, Query]) -> dict[s
 
 
 def _is_one(query: Query) -> bool:
-    """Whether it asks for one fact, beside which block there was at a time."""
+    """Return whether the query asks for one fact, beside which block there was at a time."""
     return sum(not isinstance(fact, TimeFact) for fact in facts.of(query)) == 1
 
 
@@ -229,7 +229,10 @@ def _of_several(batch: Batch, asked: Sequence[_Asked]) -> Headline:
 
 
 def _one_property(batch: Batch, asked: Sequence[_Asked]) -> str:
-    """Where each account is asked for the same one, and for no slots: so many of it."""
+    """Say how many of one property are asked for, where each account is asked for that one and for no slots.
+
+    It is empty elsewhere.
+    """
     masks = {query.fields for query in asked}
     field = next((field for field in AccountField if masks == {1 << field}), None)
     return f"{len(asked):,} {_SEVERAL[field]}" if field is not None and batch.size == len(asked) else ""

@@ -143,12 +143,12 @@ class ChainsPage:
 
     @property
     def looked_at(self) -> datetime | None:
-        """When a worker last looked at any of the chains."""
+        """Return when a worker last looked at any of the chains."""
         return max((chain.looked_at for chain in self.chains if chain.looked_at), default=None)
 
 
 def read() -> ChainsPage:
-    """In six statements, however many connections there are."""
+    """Read the page in six statements, however many connections there are."""
     watches = {row.chain_id: row for row in ChainWatch.objects.all()}
     return ChainsPage(
         tuple(_connections(watches)), tuple(_chain(chain, watches.get(chain.id)) for chain in get_chains().chains)
@@ -224,7 +224,7 @@ def _price(watch: ChainWatch | None) -> int | None:
 
 
 def _what_is_stopped() -> dict[_Ends, list[str]]:
-    """Sentences about what the operator has stopped or paused."""
+    """Return sentences about what the operator has stopped or paused, by the connection."""
     stops = {row.chain_id: stop_switch.sentence(row) for row in SigningStop.objects.all()}
     found = {
         (one.source_id, one.destination_id): [stops[one.destination_id]]
@@ -265,7 +265,10 @@ def _reach(connection: Connection, watch: ChainWatch | None) -> Reach:
 
 @lru_cache(maxsize=256)
 def _balance_gas(connection: Connection) -> int:
-    """Of one account's balance at a new block, expected: of tries that nobody asked for, as large as Ethereum's."""
+    """Return the expected gas of one account's balance at a new block.
+
+    Its tries are taken as ones that nobody asked for before, as large as Ethereum's.
+    """
     source = sources.of(connection)
     needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
     route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
@@ -296,7 +299,7 @@ def _attesters(connection: Connection, row: AttesterWatch | None) -> Attesters:
 
 
 def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
-    """From submission to DONE, of batches that ended last, by what the first of their queries is about.
+    """Return the seconds from submission to DONE of batches that ended last, by what their first query is about.
 
     Those that pay themselves take as long as their senders do.
     """

@@ -103,7 +103,7 @@ _PARTS = (
 
 @statements.of_now
 def statement() -> tuple[str, dict[str, Any]]:
-    """The statement, and the values in it that are always the same."""
+    """Return the statement, and the values in it that are always the same."""
     running, values = heartbeats.is_running_sql()
     always = {f"running_{at}": value for at, value in enumerate(values)}
     for name in always:
@@ -118,7 +118,9 @@ def statement() -> tuple[str, dict[str, Any]]:
 
 
 def version(internal_id: str, wanted: Wanted) -> str | None:
-    """Changes whenever anything that the page shows does. None where that takes more: for a part of the queries.
+    """Return what changes whenever anything that the page shows does.
+
+    None where that takes more: for a part of the queries.
 
     It is read before the page is: what changes meanwhile is a change for the next poll.
     """
@@ -137,7 +139,10 @@ def version(internal_id: str, wanted: Wanted) -> str | None:
 
 
 def _poll_seconds(status: str, created_at: datetime | None) -> int | None:
-    """While open; a closed one polls slowly or not at all, by what the statement reads."""
+    """Return how often an open batch is polled.
+
+    A closed one polls slowly or not at all, by what the statement reads.
+    """
     return poll_interval.poll_seconds(timezone.now() - created_at) if created_at and status in OPEN_STATUSES else None
 
 
@@ -145,7 +150,7 @@ _known: tuple[Chains, str] | None = None
 
 
 def _configuration() -> str:
-    """Of the chains, which give the page names and links."""
+    """Return a hash of the chains, which give the page names and links."""
     global _known
     chains = get_chains()
     if _known is None or _known[0] is not chains:

@@ -64,7 +64,7 @@ class _Call:
 
 
 def is_number(fact: Fact) -> bool:
-    """Whether the fact's word is a number, and not bytes."""
+    """Return whether the fact's word is a number, and not bytes."""
     match fact:
         case AccountFact():
             return fact.field in _ACCOUNT_NUMBERS
@@ -75,7 +75,7 @@ def is_number(fact: Fact) -> bool:
 
 
 def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]:
-    """How to read one fact: from a shell, from Python and from a contract."""
+    """Show how to read one fact: from a shell, from Python and from a contract."""
     call = _call(block_number, fact)
     signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({call.answer})"
     declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
@@ -138,6 +138,6 @@ def _call(block_number: int, fact: Fact) -> _Call:
 
 
 def submitting(base_url: str, body: str) -> str:
-    """A shell command that submits `body`, with a placeholder for the key."""
+    """Return a shell command that submits `body`, with a placeholder for the key."""
     quoted = body.replace("'", "'\\''")
     return f"curl --header \"api-key: $API_KEY\" --json '{quoted}' '{base_url}/submit-batch-query'"

@@ -64,7 +64,7 @@ def of(history: History) -> tuple[Chart, Chart, Chart]:
 
 
 def _share(part: int, whole: int) -> str:
-    """In percent. It is only whole, or nothing, if it really is."""
+    """Return the share in percent. It is only whole, or nothing, if it really is."""
     if part in {0, whole}:
         return "100 %" if whole and part else "0 %"
     return f"{min(max(100 * part / whole, 0.1), 99.9):.1f} %"
@@ -85,7 +85,7 @@ def _chart(name: str, total: str, note: str, days: Sequence[Day], columns: dict[
 
 
 def _bars(values: Sequence[tuple[Day, tuple[int, ...]]], names: Sequence[str], top: int) -> Iterable[Bar]:
-    """One over the other, where a day has several."""
+    """Yield the bars, one over the other where a day has several."""
     step = 100 / len(values)
     for at, (day, of_day) in enumerate(values):
         below = 0
@@ -100,6 +100,6 @@ def _bars(values: Sequence[tuple[Day, tuple[int, ...]]], names: Sequence[str], t
 
 
 def _round(most: int) -> int:
-    """1, 2 or 5 times a power of ten, and no less than `most`."""
+    """Return 1, 2 or 5 times a power of ten, and no less than `most`."""
     power: int = 10 ** (len(str(max(most, 1))) - 1)
     return next(times * power for times in (1, 2, 5, 10) if times * power >= most)

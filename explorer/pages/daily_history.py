@@ -43,7 +43,7 @@ class History:
 
 
 def read(user: User) -> History:
-    """The sums are the database's, in one statement, of the rows that an index finds by user and time."""
+    """Read the user's days by one statement. The database adds up the rows that an index finds by user and time."""
     today = timezone.now().astimezone(UTC).date()
     dates = [today - timedelta(days=ago) for ago in reversed(range(DAYS))]
     # A batch ends by its deadline. One that a reorganised chain took back may end later, within a new one.

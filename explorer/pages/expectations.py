@@ -34,7 +34,10 @@ class _Head:
 
 
 def of_batch(batch: Batch, at_step: Mapping[str | None, int]) -> tuple[Expected, ...]:
-    """Of an open batch, in a statement for what is asked of source chains and one for what is sent."""
+    """Return what an open batch expects.
+
+    One statement is for what is asked of source chains, and one for what is sent.
+    """
     found: list[Expected] = []
     if any(at_step.get(kind) for kind in _NEEDS_BLOCK):
         found += _of_sources(batch)
@@ -44,7 +47,7 @@ def of_batch(batch: Batch, at_step: Mapping[str | None, int]) -> tuple[Expected,
 
 
 def _of_sources(batch: Batch) -> Iterator[Expected]:
-    """The highest block that is to come, the highest that is to be final, and the latest time that is not over."""
+    """Yield the highest block that is to come, the highest that is to be final, and the latest time not over yet."""
     rows = statements.every(
         "SELECT q.source_chain_id, q.step, MAX(k.number), "
         "MAX(CASE WHEN q.block_id IS NULL AND q.is_admitted = %s THEN q.timestamp END), h.number, h.final, h.seen_at "
@@ -75,7 +78,7 @@ def _of_sources(batch: Batch) -> Iterator[Expected]:
 
 
 def _of_confirmations(batch: Batch) -> Iterator[Expected]:
-    """The newest transaction that isn't confirmed yet, found as `explorer.pages.polling.transactions` are."""
+    """Yield the newest transaction that isn't confirmed yet, found as `explorer.pages.polling.transactions` are."""
     chain = batch.destination_chain_id
     row = statements.first(
         "SELECT MAX(t.block_number), h.number, h.final, h.seen_at "
@@ -100,7 +103,7 @@ def _head(number: int, final: int, seen_at: Any) -> _Head:
 
 
 def _after(blocks: int, head: _Head, chain: int, what: str) -> Iterator[Expected]:
-    """Nothing, where no batch waits so long."""
+    """Yield when the blocks have come. Nothing, where no batch waits so long."""
     seconds = blocks * float(get_chains().chain(chain).block_seconds)
     if seconds <= settings.BATCH_DEADLINE_SECONDS:
         yield Expected(what, head.seen_at + timedelta(seconds=seconds))

@@ -24,7 +24,9 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def lines(batch: Batch) -> Iterator[str]:
-    """CSV (RFC 4180), with a header. Numbers are decimal, amounts are in wei; the word is as the registry returns it.
+    """Yield CSV (RFC 4180), with a header.
+
+    Numbers are decimal, amounts are in wei; the word is as the registry returns it.
 
     A fact that is not proven yet, or not any more, has neither value nor word.
     """

@@ -44,7 +44,7 @@ _DOCUMENTED = Example(
 
 
 def of(user: User | None) -> Example:
-    """The user's own, or anybody's where the operator lets everybody list everybody's batches."""
+    """Return the user's own, or anybody's where the operator lets everybody list everybody's batches."""
     rows: list[BatchRow] = []
     if user is not None or settings.PUBLIC_BATCH_LIST:
         rows = batch_list.newest(user, _BATCHES)

@@ -13,7 +13,7 @@ _BLOCKS_BELOW_HEAD = 2
 
 
 def command(user: User | None) -> str | None:
-    """A shell command that asks for one balance. None if no chains are connected.
+    """Return a shell command that asks for one balance. None if no chains are connected.
 
     The account is the user's own, else a facts registry on the source chain, which surely exists. The reader fills in
     what is not known here, such as the head of a chain that no worker has looked at, and the fee where gas has a price.
@@ -41,7 +41,10 @@ def command(user: User | None) -> str | None:
 
 
 def _recent_block(connection: Connection) -> int | None:
-    """A recent block that the destination can know soon. Only a chain itself knows its blocks that are not final."""
+    """Return a recent block that the destination can know soon.
+
+    Only a chain itself knows its blocks that are not final.
+    """
     head = ChainHead.objects.filter(pk=connection.source_id).first()
     if head is None:
         return None
@@ -49,6 +52,6 @@ def _recent_block(connection: Connection) -> int | None:
 
 
 def _registry_on_source(connection: Connection) -> str | None:
-    """Address of a facts registry on the connection's source, if there is one."""
+    """Return the address of a facts registry on the connection's source, if there is one."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=connection.source_id, deployed_at__isnull=False)
     return rows.values_list("address", flat=True).first()

@@ -76,7 +76,7 @@ def of_query(query: ShownQuery | AskedQuery, *, names_chain: bool = True) -> Hea
 
 
 def of_batch(total: int, counts: Counts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
-    """`total` is the number of its queries."""
+    """Return the headline of a batch of several queries. `total` is their number."""
     names = [source.in_words for source in sources]
     chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
     for_whom = destination.in_words
@@ -93,7 +93,7 @@ def _one(query: ShownQuery | AskedQuery) -> str:
 
 
 def block_in_words(query: ShownQuery | AskedQuery) -> str:
-    """The block that it is about, a phrase."""
+    """Return the block that the query is about, a phrase."""
     if query.timestamp is not None:
         return f"the block at {query.time} UTC" if query.time else "the block at a time"
     if query.block_number is not None:

@@ -63,32 +63,32 @@ def answering_429(view: Callable[Concatenate[HttpRequest, _P], HttpResponseBase]
 
 
 def count_request(client_address: str, batch: Batch) -> None:
-    """Raises `TooManyReads`."""
+    """Count a read of a batch's request. Raises `TooManyReads`."""
     _count(client_address, batch.size)
 
 
 def count_facts(client_address: str, batch: Batch) -> None:
-    """Raises `TooManyReads`."""
+    """Count a read of a batch's facts. Raises `TooManyReads`."""
     _count(client_address, _FACTS_FACTOR * batch.size)
 
 
 def count_page(client_address: str, batch: Batch) -> None:
-    """Raises `TooManyReads`."""
+    """Count a read of a batch's page. Raises `TooManyReads`."""
     _count(client_address, batch.size // _PAGE_SHARE)
 
 
 def count_bundle(client_address: str, query: Query) -> None:
-    """Raises `TooManyReads`."""
+    """Count a read of a query's proof bundle. Raises `TooManyReads`."""
     _count(client_address, len(query.slots))
 
 
 def count_batch_bundle(client_address: str, batch: Batch) -> None:
-    """Raises `TooManyReads`."""
+    """Count a read of a batch's proof bundle. Raises `TooManyReads`."""
     _count(client_address, _BUNDLE_FACTOR * batch.size)
 
 
 def count_form_of_signed_out(client_address: str) -> None:
-    """A form with all that was typed, for somebody who isn't signed in. It takes longer than the largest batch.
+    """Count a form with all that was typed, for somebody who isn't signed in. It takes longer than the largest batch.
 
     Raises `TooManyReads`.
     """
@@ -97,7 +97,7 @@ def count_form_of_signed_out(client_address: str) -> None:
 
 
 def count_form(client_address: str, user_id: int, characters: int, rows: int) -> None:
-    """A form that is shown with so much in it, by its user and by the address. Raises `TooManyReads`."""
+    """Count a form that is shown with so much in it, by its user and by the address. Raises `TooManyReads`."""
     size = min(settings.MAX_QUERIES_PER_BATCH, characters // _ADDRESS_CHARACTERS + rows * _FORM_ROW)
     # The user first: who is refused as such takes nothing from others at the same address.
     for client in (user_id, client_address):

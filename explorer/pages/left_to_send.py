@@ -52,7 +52,7 @@ class LeftToSend:
         return sum(tx.gas for tx in self.transactions)
 
     def as_json(self) -> Mapping[str, Any]:
-        """For the script that sends them. Numbers that a wallet is given are as JSON-RPC writes them."""
+        """Return it for the script that sends them. Numbers that a wallet is given are as JSON-RPC writes them."""
         chain = self.chain
         return {
             "chain": chain and {"id": hex(chain.id), "name": chain.name, "currency": chain.currency},
@@ -69,7 +69,10 @@ class LeftToSend:
 
 
 def read(batch: Batch) -> LeftToSend:
-    """If too many others are asking, the answer is to try again. Nothing is left of a batch that is DONE."""
+    """Read what is left to send of a batch. Nothing is left of a batch that is DONE.
+
+    If too many others are asking, the answer is to try again.
+    """
     chain = chain_name(batch.destination_chain_id)
     if batch.status == BatchStatus.DONE:
         return LeftToSend(chain=chain)
@@ -88,7 +91,7 @@ def read(batch: Batch) -> LeftToSend:
 
 
 def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:
-    """Raises `UnknownChain`, `NodeUnavailable`, `RpcRefused`."""
+    """Return what the transactions cost at most, in wei. Raises `UnknownChain`, `NodeUnavailable`, `RpcRefused`."""
     if not transactions:
         return 0
     rpc = get_page_rpc(chain_id)

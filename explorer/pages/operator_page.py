@@ -138,7 +138,7 @@ class ShownSigner:
 
     @property
     def share(self) -> int:
-        """Of `_MANY_DAYS`, in percent."""
+        """Return the days that it lasts as a share of `_MANY_DAYS`, in percent, at most 100."""
         return 0 if self.days is None else min(100, round(100 * self.days / _MANY_DAYS))
 
     @property
@@ -192,7 +192,7 @@ class OperatorPage:
 
 
 def read() -> OperatorPage:
-    """In 30 statements, however much there is to do. Raises `django.db.DatabaseError`."""
+    """Read the page in 30 statements, however much there is to do. Raises `django.db.DatabaseError`."""
     problems, notices = report.findings()
     failing, signers = _failing(), tuple(_signers())
     users, users_are_all = promised.by_user(_MOST_SHARES)
@@ -239,7 +239,7 @@ def _need(problem: Problem, *, is_urgent: bool) -> Need:
 def _further_needs(
     failing: Sequence[FailingRow], signers: Iterable[ShownSigner], deliveries: Iterable[FailingDelivery]
 ) -> Iterator[Need]:
-    """What is no problem yet."""
+    """Yield what is no problem yet."""
     if failing:
         many = f"{len(failing)} rows fail" if len(failing) > 1 else "1 row fails"
         more = "At least " if len(failing) == _MOST_ROWS else ""
@@ -263,7 +263,7 @@ def _further_needs(
 
 
 def _failing() -> tuple[FailingRow, ...]:
-    """The longest first."""
+    """Return the rows that fail, the longest first."""
     waiting = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).values("batch_id")[:1]
     rows = [
         *(_row("batch", row, row.pk, row.waiting_for) for row in _of(Batch.objects.filter(status__in=OPEN_STATUSES))),
@@ -278,7 +278,7 @@ def _failing() -> tuple[FailingRow, ...]:
 
 
 def _of(rows: "QuerySet[_Row]") -> "QuerySet[_Row]":
-    """Those that fail. All that workers come back to are due at some time, which is indexed."""
+    """Return the rows that fail. All that workers come back to are due at some time, which is indexed."""
     return rows.filter(due_at__isnull=False, failing_since__isnull=False).order_by("failing_since")[:_MOST_ROWS]
 
 
@@ -313,7 +313,7 @@ def _lane(lane: Lane) -> ShownLane:
 
 
 def _nodes(counted: Iterable[Exchanges]) -> Iterator[ShownNode]:
-    """Of configured chains, also those that nobody has asked yet."""
+    """Yield the nodes of configured chains, also those that nobody has asked yet."""
     outcomes: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     seconds: dict[tuple[str, str], float] = defaultdict(float)
     for of_worker in counted:
@@ -338,7 +338,7 @@ def _nodes(counted: Iterable[Exchanges]) -> Iterator[ShownNode]:
 
 
 def _signers() -> Iterator[ShownSigner]:
-    """Of destinations: those that have sent something, or whose balance a worker has seen."""
+    """Yield the signers of destinations that have sent something, or whose balance a worker has seen."""
     watches = {row.chain_id: row for row in ChainWatch.objects.all()}
     rows: dict[int, dict[str, Signer]] = defaultdict(dict)
     for row in Signer.objects.order_by("pk"):
@@ -372,7 +372,7 @@ def _signer(
 
 
 def _deliveries() -> Iterator[FailingDelivery]:
-    """What is tried again, the longest first, and what was given up within a day, the newest first."""
+    """Yield what was given up within a day, the newest first, and what is tried again, the longest first."""
     of_webhook = WebhookDelivery.objects.select_related("webhook")
     failing = of_webhook.filter(webhook__due_at__isnull=False, status=DeliveryStatus.PENDING, failures__gt=0)
     given_up = of_webhook.filter(ended_at__gt=timezone.now() - _DAY, status=DeliveryStatus.FAILED)

@@ -11,7 +11,7 @@ from explorer.pages import operator_page
 @never_cache
 @require_safe
 def operator(request: HttpRequest) -> HttpResponse:
-    """For the addresses of `settings.OPERATOR_ADDRESSES`, signed in."""
+    """Show the page to the addresses of `settings.OPERATOR_ADDRESSES`, signed in."""
     if not request.user.is_staff:
         raise Http404
     response = render(request, "explorer/operator.html", {"page": operator_page.read()})

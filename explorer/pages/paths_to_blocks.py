@@ -44,7 +44,7 @@ class ShownPath:
 
 
 def how_far(block: Block) -> str:
-    """A phrase; empty if nothing of the path is left."""
+    """Return how far the path is, a phrase; empty if nothing of it is left."""
     return _how_far(block.path_unit, block.path_length - block.path_left, block.path_length) if block.path_left else ""
 
 
@@ -55,7 +55,7 @@ def _how_far(unit: str, done: int, length: int) -> str:
 def to_blocks(
     blocks: Collection[Block], destination: ChainName, head: ChainHead | None, *, goes_on: bool
 ) -> Mapping[int, ShownPath]:
-    """The paths of those blocks that need one, by their primary keys."""
+    """Return the paths of those blocks that need one, by their primary keys."""
     needing = {block.pk: block for block in blocks if block.path_unit}
     sent = _sent_for(needing)
     return {
@@ -72,7 +72,7 @@ def to_blocks(
 
 
 def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
-    """By the block's primary key: the transactions on the path to it, in their order."""
+    """Return, by the block's primary key, the transactions on the path to it, in their order."""
     sent: dict[int, list[Transaction]] = defaultdict(list)
     if not blocks:
         return sent

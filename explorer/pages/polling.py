@@ -14,14 +14,14 @@ _NOT_FINAL_SECONDS = 10
 
 
 def poll_seconds(batch: Batch) -> int | None:
-    """None: nothing can change any more, so the page stops asking."""
+    """Return how often the page asks. None: nothing can change any more, so it stops asking."""
     if batch.status in OPEN_STATUSES:
         return poll_interval.poll_seconds(timezone.now() - batch.created_at)
     return _NOT_FINAL_SECONDS if _can_change(batch) else None
 
 
 def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
-    """How many transactions of the batch are in each of these states.
+    """Count the transactions of the batch in each of these states.
 
     They are found among those of its destination: that takes as long as they are many, however large the batch is.
     """
@@ -38,7 +38,10 @@ def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
 
 
 def _can_change(batch: Batch) -> bool:
-    """Whether a closed batch may still change: a reorg takes it back from DONE, a pending transaction adds its cost."""
+    """Return whether a closed batch may still change.
+
+    A reorg takes it back from DONE, and a pending transaction adds its cost.
+    """
     # From the batch to its blocks: others may have any number of due ones.
     if batch.status == BatchStatus.DONE and statements.first(
         "SELECT 1 FROM queries_query q JOIN queries_block k ON k.id = q.block_id "

@@ -61,7 +61,7 @@ class ShownStep:
 
     @property
     def says_more(self) -> bool:
-        """Whether something went wrong, or is on the chain."""
+        """Return whether something went wrong, or is on the chain."""
         return bool(self.attempts or self.went_back_at or self.last_error or self.waiting_for or self.transaction)
 
     @property
@@ -105,7 +105,7 @@ class ShownQuery:
 
     @property
     def needs_a_look(self) -> bool:
-        """Whether a step is under way, or failed when it was stopped."""
+        """Return whether a step is under way, or failed when it was stopped."""
         return any(
             step.status == StepStatus.IN_PROGRESS or (step.status == "STOPPED" and step.attempts) for step in self.steps
         )
@@ -117,7 +117,7 @@ class ShownQuery:
 
     @property
     def block_meaning(self) -> str:
-        """Which block the selector means, a phrase; empty where it is a number."""
+        """Return which block the selector means, a phrase; empty where it is a number."""
         return _BLOCK_MEANINGS.get(self.selector, "the latest at that time" if self.timestamp is not None else "")
 
     @property
@@ -173,7 +173,7 @@ _MOST_NAMED = 4
 
 
 def asked(address: str | None, fields: Sequence[str], slots: int) -> str:
-    """What a query asks for, in words."""
+    """Return what a query asks for, in words."""
     if not address:
         names = ", ".join(fields) if len(fields) <= _MOST_NAMED else f"{len(fields)} properties"
         return f"header, {names}"
@@ -185,14 +185,17 @@ def _fields(query: Query) -> tuple[str, ...]:
 
 
 def _kinds(query: Query) -> Sequence[StepKind]:
-    """The steps that a query goes through: one for a header has fewer."""
+    """Return the steps that a query goes through: one for a header has fewer."""
     return tuple(StepKind) if query.address else HEADER_STEPS
 
 
 def rows(
     batch: Batch, queries: Sequence[Query], shown: Mapping[int, Sequence[Value]], held_by: Mapping[int, FactsRegistry]
 ) -> Iterable[QueryRow]:
-    """`queries` come with their blocks. `shown` are values that are read anyway, by the number of the query."""
+    """Yield the lines of the queries, which come with their blocks.
+
+    `shown` are values that are read anyway, by the number of the query.
+    """
     done = [query for query in queries if shown_facts.may_be_told(batch, query) and query.position + 1 not in shown]
     words = shown_facts.proven(done, 1, _MOST_IN_ROW) if done else {}
     order = list(StepKind)
@@ -236,7 +239,9 @@ def cards(
     *,
     first_slot: int | None,
 ) -> Iterable[ShownQuery]:
-    """`queries` come with their blocks; `steps` are theirs, by id. `first_slot` begins the page of slots; None: all.
+    """Yield the queries as they are shown whole.
+
+    `queries` come with their blocks; `steps` are theirs, by id. `first_slot` begins the page of slots; None: all.
 
     `held_by` are the registries that hold the facts, by source chain (`trusted_sources.holding`).
     """
@@ -310,7 +315,7 @@ def _steps(
 
 
 def _steps_without_details(query: Query, batch: Batch) -> Iterable[ShownStep]:
-    """How far it came, which is all that is left where the rows were pruned."""
+    """Yield how far the query came, which is all that is left where the rows were pruned."""
     status = str(StepStatus.COMPLETED)
     for kind in _kinds(query):
         if kind == query.step:
@@ -330,7 +335,7 @@ def _meaning(kind: StepKind, query: Query) -> str:
 def values_of(
     query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str, *, with_code: bool = True
 ) -> Iterable[Value]:
-    """The facts of a query as pages show them; `registry` is the address of the one that holds them."""
+    """Yield the facts of a query as pages show them; `registry` is the address of the one that holds them."""
     listed: set[type[Fact]] = set()
     for fact, word in words.items():
         is_listed = isinstance(fact, SlotFact | HeaderFact)

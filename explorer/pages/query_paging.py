@@ -73,7 +73,7 @@ class Filters:
 
     @property
     def parts(self) -> dict[str, str]:
-        """As the page's address has them."""
+        """Return the parts of the filters as the page's address has them."""
         named = {"account": self.search, "chain": self.source, "state": self.state, "sort": self.sort}
         return {name: value for name, value in named.items() if value}
 
@@ -132,12 +132,12 @@ class QueryPage:
 
     @property
     def names_first(self) -> bool:
-        """Whether the page's address names its first query. What is sorted may begin with another one soon."""
+        """Return whether the page's address names its first query. What is sorted may begin with another one soon."""
         return self.first is not None and self.only is None and (not self.filters.sort or self.previous is not None)
 
     @property
     def address(self) -> str:
-        """What of the page's address names these queries, to be followed by more."""
+        """Return what of the page's address names these queries, to be followed by more."""
         return "".join(f"{urlencode({name: value})}&" for name, value in self.filters.parts.items())
 
     @property
@@ -148,7 +148,7 @@ class QueryPage:
 def read(
     batch: Batch, wanted: Wanted, total: int, destination: ChainName, held_by: Mapping[int, FactsRegistry]
 ) -> QueryPage:
-    """`held_by` are the registries that hold the batch's facts, by source chain."""
+    """Read one page of the queries. `held_by` are the registries that hold the batch's facts, by source chain."""
     if total == 1:  # There is nothing to choose from.
         wanted = replace(wanted, filters=Filters())
     place = _place(batch, wanted, total)
@@ -181,12 +181,12 @@ def read(
 
 
 def from_number(batch: Batch, first: int, most: int) -> list[Query]:
-    """So many of the batch's queries, from the one with this number on, with their blocks."""
+    """Return `most` of the batch's queries, from the one with the number `first` on, with their blocks."""
     return _queries(batch, "position >= %s AND position < %s", (first - 1, first - 1 + most), without=())
 
 
 def _queries(batch: Batch, condition: str, values: tuple[int, ...], without: tuple[str, ...]) -> list[Query]:
-    """With their blocks, which come `without` these fields."""
+    """Return queries with their blocks, which come `without` these fields."""
     queries = statements.objects(Query, f"WHERE batch_id = %s AND {condition} ORDER BY position", (batch.pk, *values))
     ids = {query.block_id for query in queries if query.block_id is not None}
     blocks = {block.pk: block for block in _having(Block, "id", ids, without)}
@@ -197,7 +197,7 @@ def _queries(batch: Batch, condition: str, values: tuple[int, ...], without: tup
 
 
 def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
-    """By the id of the query."""
+    """Return the steps, by the id of the query."""
     found: dict[int, list[Step]] = {query.pk: [] for query in queries}
     for step in _having(Step, "query_id", found):
         found[step.query_id].append(step)
@@ -212,14 +212,17 @@ def _having(model: type[M], column: str, ids: Collection[int], without: tuple[st
 
 
 def first_of_page(first: str, total: int) -> int:
-    """The number of the first query of a page. A query keeps its position, so a page stays the same page for ever."""
+    """Return the number of the first query of a page.
+
+    A query keeps its position, so a page stays the same page for ever.
+    """
     # Converting thousands of digits would take long, and no number has more than these.
     number = int(first) if first.isascii() and first.isdigit() and len(first) < 10 else 1
     return max(1, min(number, total))
 
 
 def _first_slot(wanted: Wanted, queries: list[Query]) -> int | None:
-    """The number of the first slot to show; None: all slots."""
+    """Return the number of the first slot to show; None: all slots."""
     if wanted.always_whole:
         return None
     return first_of_page(wanted.slots, len(queries[0].slots)) if wanted.only is not None else 1
@@ -255,7 +258,7 @@ def _place(batch: Batch, wanted: Wanted, total: int) -> _Place:
 
 
 def _place_among(batch: Batch, wanted: Wanted, total: int) -> _Place:
-    """Among the queries that the filters leave, in their order."""
+    """Find the page among the queries that the filters leave, in their order."""
     conditions, values = wanted.filters.condition
     order = ", ".join([*([SORTS[wanted.filters.sort]] if wanted.filters.sort else []), "q.position"])
     rows = statements.every(
@@ -278,7 +281,10 @@ def _place_among(batch: Batch, wanted: Wanted, total: int) -> _Place:
 
 
 def _place_of(positions: list[int], wanted: Wanted, total: int) -> int:
-    """The index of the first query of a page; of one that is left out, that of the next after it in the request."""
+    """Return the index of the first query of a page.
+
+    Of a query that is left out, it is that of the next after it in the request.
+    """
     first = first_of_page(wanted.first, total) - 1
     if wanted.filters.sort:
         return positions.index(first) if wanted.first and first in positions else 0

@@ -38,7 +38,7 @@ class ShownWebhook:
 
 
 def read(internal_id: str, user: User | None) -> ShownWebhook | None:
-    """None where the batch has no webhook, or is not this user's."""
+    """Return the webhook of the batch. None where it has none, or is not this user's."""
     if user is None or not internal_id.isalnum():
         return None
     webhook = Webhook.objects.filter(pk=internal_id, user=user).only("receiver").first()

@@ -81,12 +81,12 @@ class Value:
 
 
 def may_be_told(batch: Batch, query: Query) -> bool:
-    """Whether the registry holds the query's facts. Of a rejected batch nobody looks whether it still does."""
+    """Return whether the registry holds the query's facts. Of a rejected batch nobody looks whether it still does."""
     return query.step is None and batch.status != BatchStatus.REJECTED
 
 
 def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
-    """The facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
+    """Return the facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
     slots = set(shown_slots(query, first_slot)[:most_slots] if first_slot is not None else query.slots)
     return [fact for fact in facts.of(query) if not isinstance(fact, SlotFact) or fact.slot in slots]
 
@@ -99,7 +99,7 @@ def shown_slots(query: Query, first_slot: int | None) -> Sequence[str]:
 def proven(
     queries: Sequence[Query], first_slot: int | None, most_slots: int = SLOTS_PAGE
 ) -> dict[int, dict[Fact, bytes]]:
-    """By the query's id: the 32-byte words of its shown facts, as far as their proofs are stored."""
+    """Return, by the query's id, the 32-byte words of its shown facts, as far as their proofs are stored."""
     asked = {query.pk: shown(query, first_slot, most_slots) for query in queries}
     by_block: dict[Block, list[Fact]] = defaultdict(list)
     for query in queries:
@@ -137,7 +137,10 @@ def note(fact: Fact) -> str:
 
 
 def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
-    """What a fact's word means, in the forms that people look for. The word of a root or a hash needs no other."""
+    """Return what a fact's word means, in the forms that people look for.
+
+    The word of a root or a hash needs no other.
+    """
     number = int.from_bytes(word)
     plain = (Meaning("decimal", str(number)), Meaning("hex", hex(number)))
     match fact:

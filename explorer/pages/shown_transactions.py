@@ -34,12 +34,12 @@ class ShownTransaction:
 
 
 def head(chain_id: int) -> ChainHead | None:
-    """Its newest block and the newest final one."""
+    """Return the chain's newest block and the newest final one."""
     return ChainHead.objects.filter(pk=chain_id).first()
 
 
 def by_hash(hashes: set[str], destination: ChainName, head: ChainHead | None) -> Mapping[str, ShownTransaction]:
-    """In two statements. A hash that is not known here is shown without details."""
+    """Return the transactions by their hashes, in two statements. An unknown hash is shown without details."""
     if not hashes:
         return {}
     sent = {
@@ -54,14 +54,14 @@ def by_hash(hashes: set[str], destination: ChainName, head: ChainHead | None) ->
 
 
 def of_batch(batch: Batch, destination: ChainName, head: ChainHead | None) -> tuple[list[ShownTransaction], int]:
-    """The newest transactions that the batch has a part in, and how many it has in all."""
+    """Return the newest transactions that the batch has a part in, and how many it has in all."""
     newest = list(batch.shares.order_by("-transaction").values_list("transaction", flat=True))
     sent = _having(set(newest[:MOST_SHOWN]))
     return [shown(tx.latest_hash, tx, destination, head) for pk in newest if (tx := sent.get(pk))], len(newest)
 
 
 def _having(pks: set[int]) -> dict[int, Transaction]:
-    """With their versions."""
+    """Return the transactions with their versions."""
     if not pks:
         return {}
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
@@ -69,7 +69,7 @@ def _having(pks: set[int]) -> dict[int, Transaction]:
 
 
 def shown(tx_hash: str, tx: Transaction | None, destination: ChainName, head: ChainHead | None) -> ShownTransaction:
-    """`tx` comes with its versions."""
+    """Return the transaction as pages show it. `tx` comes with its versions."""
     url = f"{destination.explorer_url}/tx/{tx_hash}" if destination.explorer_url else ""
     if tx is None:
         return ShownTransaction(tx_hash, url, "", None)

@@ -7,7 +7,7 @@ from queries.models import Batch
 
 
 def public_request(batch: Batch) -> dict[str, Any]:
-    """The submitted JSON. Only the presence of a webhook is shown: its URL and headers may hold credentials."""
+    """Return the submitted JSON. Only the presence of a webhook is shown: its URL and headers may hold credentials."""
     body: dict[str, Any] = json.loads(batch.request)
     if "webhook" in body:
         body["webhook"] = None if body["webhook"] is None else {"url": "(not shown)"}

@@ -73,7 +73,9 @@ def of_batch(
     *,
     transaction_count: int,
 ) -> Timeline:
-    """`total` is the number of its queries; `cards` are all of them that the page shows, or empty.
+    """Return the timeline of a batch.
+
+    `total` is the number of its queries; `cards` are all of them that the page shows, or empty.
 
     `transactions` are the newest of its `transaction_count`.
     """
@@ -98,7 +100,7 @@ def of_batch(
 
 
 def _statuses(batch: Batch) -> Lane:
-    """Of the batch as a whole."""
+    """Return the lane of the batch as a whole."""
     first = Segment(
         _kind(batch, batch.accepted_at), "RECEIVED", batch.created_at, batch.accepted_at or batch.finished_at
     )
@@ -132,7 +134,7 @@ def _chains(batch: Batch, total: int, steps_of_chains: Iterable[_Steps]) -> Iter
 
 
 def _tracks(batch: Batch, steps: Sequence[_Steps]) -> Iterator[tuple[Segment, ...]]:
-    """Of a source chain: the steps on one track, or each on its own where some queries are ahead of others."""
+    """Yield the steps of a source chain on one track, or each on its own where some queries are ahead of others."""
     order, before = list(StepKind), batch.created_at
     tracks: list[tuple[Segment, ...]] = []
     cover_each_other = False
@@ -185,7 +187,7 @@ def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
 
 
 def _drawn_paths(cards: Sequence[ShownQuery]) -> list[tuple[ShownQuery, ShownPath]]:
-    """Each block once, with one of its queries."""
+    """Return each block once, with one of its queries."""
     found = {(card.source.id, card.block_number): (card, card.path) for card in cards if card.path and card.path.length}
     return list(found.values())[:_MOST_PATHS]
 

@@ -35,13 +35,13 @@ class TrustedSource:
 
 
 def registries(destination: int, source_chains: Collection[int]) -> list[FactsRegistry]:
-    """The registries of these connections, including those that were replaced."""
+    """Return the registries of these connections, including those that were replaced."""
     rows = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id__in=source_chains)
     return list(rows.order_by("source_chain_id", "pk"))
 
 
 def holding(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRegistry]:
-    """By source chain, the one of `registries` that holds the batch's facts, or will hold them.
+    """Return, by source chain, the one of the registries `rows` that holds the batch's facts, or will hold them.
 
     A batch that is DONE has its facts in the registry of that time. When one is replaced, open batches start again.
     """
@@ -61,7 +61,9 @@ def trusted_sources(
     *,
     has_facts: bool,
 ) -> Iterator[TrustedSource]:
-    """`rows` are their registries, and `held_by` is `holding`. Leaves out chains that are no longer connected.
+    """Yield what the batch trusts, by source chain. Leaves out chains that are no longer connected.
+
+    `rows` are their registries, and `held_by` is `holding`.
 
     `has_facts`: the page shows facts.
     """
@@ -86,7 +88,7 @@ def trusted_sources(
 
 
 def _warning(row: FactsRegistry) -> str:
-    """A warning about a registry that holds facts of a batch."""
+    """Return a warning about a registry that holds facts of a batch."""
     if row.replaced_at:
         return f"The facts of this batch are in a registry that was replaced. {row.replaced_because}"
     return row.refused and f"The facts of this batch are in a registry that is no longer used. {row.refused}"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 
 def utc(seconds: int) -> str:
-    """Date and time of day in UTC, such as `2026-01-31 12:00:05`; empty where it is beyond the calendar's years."""
+    """Return date and time of day in UTC, such as `2026-01-31 12:00:05`; empty beyond the calendar's years."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):

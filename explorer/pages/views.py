@@ -101,7 +101,7 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_GET
 @signed_in
 def dashboard(request: HttpRequest, user: User) -> HttpResponse:
-    """The user's newest batches, budget and days. Programs get the user's keys, as from `/keys`."""
+    """Show the user's newest batches, budget and days. Programs get the user's keys, as from `/keys`."""
     if wants_json(request):
         return keys_as_json(user)
     return render(request, "explorer/dashboard.html", {"dashboard": dashboards.read(user)})
@@ -113,7 +113,7 @@ def dashboard(request: HttpRequest, user: User) -> HttpResponse:
 @never_cache
 @require_safe
 def batches(request: HttpRequest) -> HttpResponse:
-    """The user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
+    """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
     filters = batch_list.Filters.of(request.GET)
     wanted = batch_list.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
@@ -141,19 +141,19 @@ def batches(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
-    """The page of one batch. `from` is the number of the first query to show; others are hidden by `Filters`."""
+    """Show one batch. `from` is the number of the first query to show; others are hidden by `Filters`."""
     return _batch_page(request, internal_id, Wanted(request.GET.get("from", ""), Filters.of(request.GET)))
 
 
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """One query of a batch, with one page of its slots, beginning with the number `slots`."""
+    """Show one query of a batch, with one page of its slots, beginning with the number `slots`."""
     return _batch_page(request, internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
 
 
 def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read: Reading | None = None) -> HttpResponse:
-    """For htmx, only the part that changes, or 204 if htmx has the same `version`.
+    """Show a batch. For htmx, only the part that changes, or 204 if htmx has the same `version`.
 
     Not 304, because htmx 2 would swap the empty body into the page.
     """
@@ -186,13 +186,13 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
 
 
 def _is_own(request: HttpRequest, page: BatchPage) -> bool:
-    """Whether the reader has submitted it, and so may fill a form in from it."""
+    """Return whether the reader has submitted it, and so may fill a form in from it."""
     user = _user(request)
     return user is not None and Batch.objects.filter(pk=page.header.id, user=user).exists()
 
 
 def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:
-    """For the batch's owner alone."""
+    """Return what the page shows of the webhook, for the batch's owner alone."""
     webhook = shown_deliveries.read(page.header.id, _user(request))
     return {"webhook": webhook, "internal_id": page.header.id, "is_live": page.poll_seconds is not None}
 
@@ -204,7 +204,7 @@ def _unchanged() -> HttpResponse:
 
 
 def _request(page: BatchPage) -> dict[str, str]:
-    """The submitted JSON and a command that submits it again, unless they are too long to read."""
+    """Return the submitted JSON and a command that submits it again, unless they are too long to read."""
     if page.queries.total > _MOST_SHOWN_QUERIES:
         return {}
     row = statements.first("SELECT id, request FROM queries_batch WHERE id = %s", (page.header.id,))
@@ -221,7 +221,7 @@ def _request(page: BatchPage) -> dict[str, str]:
 @signed_in
 @require_safe
 def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
-    """For htmx: what the webhook of the user's batch was told."""
+    """Tell htmx what the webhook of the user's batch was told."""
     webhook = shown_deliveries.read(internal_id, user)
     if webhook is None:
         raise Http404
@@ -249,7 +249,7 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
 @require_safe
 @heavy_reads.answering_429
 def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """The page's content for programs, with all details of each query. `following` is the next page's `from`."""
+    """Return the page's content for programs, with all details of each query. `following` is the next page's `from`."""
     found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
@@ -264,7 +264,7 @@ def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
 @require_safe
 @heavy_reads.answering_429
 def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """What was submitted, without what only its sender may see."""
+    """Return what was submitted, without what only its sender may see."""
     found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
@@ -276,7 +276,7 @@ def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
 @require_safe
 @heavy_reads.answering_429
 def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """All facts of a batch, for spreadsheets."""
+    """Return all facts of a batch, for spreadsheets."""
     found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
@@ -292,7 +292,7 @@ def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
 @require_safe
 @heavy_reads.answering_429
 def proof_bundle(request: HttpRequest, internal_id: str, number: str) -> HttpResponse:
-    """The file that `manage.py verify_bundle` checks. It exists once the query is completed, like its facts."""
+    """Return the file that `manage.py verify_bundle` checks. It exists once the query is completed, like its facts."""
     try:
         found, row = _query(internal_id, int(number) if _NUMBER.fullmatch(number) else 0)
     except Refused as refused:
@@ -314,7 +314,10 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: str) -> HttpRes
 @require_safe
 @heavy_reads.answering_429
 def batch_proof_bundle(request: HttpRequest, internal_id: str) -> HttpResponseBase:
-    """The same of all queries. It exists while the batch is DONE, and comes in parts: it may have tens of megabytes."""
+    """Return the proof bundle of all queries.
+
+    It exists while the batch is DONE, and comes in parts: it may have tens of megabytes.
+    """
     as_json = _is_program(request)
     try:
         found = _done(internal_id)
@@ -368,7 +371,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """What is left to be sent for a batch that pays itself, as the chains have it now. A GET leads to its page."""
+    """Show what is left to be sent for a batch that pays itself, as the chains have it now. A GET leads to its page."""
     found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=wants_json(request))
@@ -386,7 +389,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 
 def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
-    """For static/js/send.js, which has a wallet send them."""
+    """Return what is left to be sent for static/js/send.js, which has a wallet send it."""
     if not found.pays_itself:
         return error_answer(409, "paid_by_operator", "The service sends the transactions of this batch.")
     if found.status == BatchStatus.REJECTED:
@@ -398,7 +401,7 @@ def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
 
 
 def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
-    """A batch, and one of its queries that is completed. Raises `Refused`: not_found, not_done, rejected."""
+    """Return a batch, and one of its queries that is completed. Raises `Refused`: not_found, not_done, rejected."""
     found = batch_page.find(internal_id)
     row = found.queries.filter(position=number - 1).select_related("block").first() if found else None
     if found is None or row is None:
@@ -411,7 +414,7 @@ def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
 
 
 def _done(internal_id: str) -> Batch:
-    """A batch that is DONE. Raises `Refused`, as `_query`."""
+    """Return a batch that is DONE. Raises `Refused`, as `_query`."""
     found = batch_page.find(internal_id)
     if found is None:
         raise Refused("not_found", "No query found")
@@ -423,7 +426,7 @@ def _done(internal_id: str) -> Batch:
 
 
 def _is_program(request: HttpRequest) -> bool:
-    """Whether a client that asks for a JSON file does not prefer a page."""
+    """Return whether a client that asks for a JSON file does not prefer a page."""
     return request.get_preferred_type(["application/json", "text/html"]) != "text/html"
 
 

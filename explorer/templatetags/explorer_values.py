@@ -23,7 +23,7 @@ _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=
 
 
 def html(template: str, *values: str) -> SafeString:
-    """As Django's `format_html`, at a fifth of its time: a page has hundreds of values."""
+    """Format as Django's `format_html`, at a fifth of its time: a page has hundreds of values."""
     return SafeString(template.format(*(value if isinstance(value, SafeString) else escape(value) for value in values)))
 
 
@@ -36,26 +36,29 @@ def _iso(when: datetime) -> str:
 
 @register.filter
 def moment(when: datetime) -> SafeString:
-    """A `<time>` element, to the second and in UTC; the attribute is exact."""
+    """Return a `<time>` element, to the second and in UTC; the attribute is exact."""
     return html('<time datetime="{}">{}\xa0UTC</time>', _iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"))
 
 
 @register.filter
 def clock(when: datetime) -> SafeString:
-    """As `moment`, the time of day alone."""
+    """Return a `<time>` element as `moment` does, with the time of day alone."""
     return html('<time datetime="{}">{}</time>', _iso(when), when.astimezone(UTC).strftime("%H:%M:%S"))
 
 
 @register.filter
 def span(duration: timedelta) -> str:
-    """A length of time in its two largest units, such as `4.2 s`, `3 min 20 s` or `2 h 5 min`."""
+    """Return a length of time in its two largest units, such as `4.2 s`, `3 min 20 s` or `2 h 5 min`."""
     if duration < _MINUTE:
         return f"{max(0.0, duration.total_seconds()):.1f} s"
     return _whole_span(duration)
 
 
 def _whole_span(duration: timedelta) -> str:
-    """As `span`, without fractions and up to days: what a clock that ticks shows (times.js writes the same)."""
+    """Return a length of time as `span` does, without fractions and up to days.
+
+    It is what a clock that ticks shows (times.js writes the same).
+    """
     seconds = max(0, int(duration.total_seconds()))
     if duration >= _DAY:
         return f"{seconds // 86_400} d {seconds % 86_400 // 3600} h"
@@ -66,19 +69,19 @@ def _whole_span(duration: timedelta) -> str:
 
 @register.filter
 def ago(when: datetime) -> SafeString:
-    """How long ago it was, as of now; the browser counts on."""
+    """Return how long ago it was, as of now; the browser counts on."""
     return html('<span data-since="{}">{}</span> ago', _iso(when), _whole_span(timezone.now() - when))
 
 
 @register.filter
 def since(when: datetime) -> SafeString:
-    """How long it has lasted, as of now; the browser counts on."""
+    """Return how long it has lasted, as of now; the browser counts on."""
     return html('<span data-since="{}">{}</span>', _iso(when), _whole_span(timezone.now() - when))
 
 
 @register.filter
 def until(when: datetime) -> SafeString:
-    """`in 8 s`, as of now, or `now`; the browser counts down."""
+    """Return `in 8 s`, as of now, or `now`; the browser counts down."""
     left = when - timezone.now()
     text = f"in {_whole_span(left)}" if left >= timedelta(seconds=1) else "now"
     return html('<span data-until="{}">{}</span>', _iso(when), text)
@@ -90,14 +93,14 @@ _AGED = 5
 
 @register.filter
 def aged(when: datetime) -> SafeString:
-    """How old something is that was said then, as soon as that is more than a few seconds."""
+    """Return how old something is that was said then. It shows as soon as that is more than a few seconds."""
     hidden = "" if (timezone.now() - when).total_seconds() >= _AGED else " hidden"
     return html('<span class="hint" data-aged="{}"{}>This was so {}.</span>', _iso(when), SafeString(hidden), ago(when))
 
 
 @register.filter
 def about(when: datetime) -> SafeString:
-    """When something is expected, as `in about 39 s`; the browser counts down."""
+    """Return when something is expected, as `in about 39 s`; the browser counts down."""
     left = when - timezone.now()
     text = f"in about {_whole_span(left)}" if left >= timedelta(seconds=1) else "at any moment"
     return html('<span data-about="{}">{}</span>', _iso(when), text)
@@ -105,7 +108,7 @@ def about(when: datetime) -> SafeString:
 
 @register.filter
 def roughly(seconds: int) -> str:
-    """An estimated length of time, in round numbers."""
+    """Return an estimated length of time, in round numbers."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"
@@ -114,7 +117,7 @@ def roughly(seconds: int) -> str:
 
 @register.filter
 def lasting(seconds: float) -> str:
-    """As `roughly`, from seconds up to days."""
+    """Return an estimated length of time as `roughly` does, from seconds up to days."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     if seconds < 48 * 3600:
@@ -124,13 +127,13 @@ def lasting(seconds: float) -> str:
 
 @register.simple_tag
 def server_time() -> str:
-    """The time by which the browser sets its clock."""
+    """Return the time by which the browser sets its clock."""
     return _iso(timezone.now())
 
 
 @register.filter
 def how_long(step: ShownStep) -> SafeString:
-    """How a step stands, and how long it took or takes."""
+    """Return how a step stands, and how long it took or takes."""
     if not step.status:
         return SafeString('<span class="hint">not begun</span>')
     lasted = span(step.took) if step.took is not None else since(step.started_at) if step.started_at else ""
@@ -139,7 +142,7 @@ def how_long(step: ShownStep) -> SafeString:
 
 @register.filter
 def when(step: ShownStep) -> SafeString:
-    """From when to when it was under way; empty where that isn't known."""
+    """Return from when to when the step was under way; empty where that isn't known."""
     if step.started_at is None:
         return SafeString("")
     until = html(" to {}", clock(step.ended_at)) if step.ended_at else ""
@@ -148,7 +151,7 @@ def when(step: ShownStep) -> SafeString:
 
 @register.filter
 def grouped(number: int) -> str:
-    """A count in groups of three digits."""
+    """Return a count in groups of three digits."""
     return f"{number:,}"
 
 
@@ -177,7 +180,7 @@ _ICONS["PENDING"] = _ICONS["WAITING"]
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """An icon for those who see it. The word beside it is for everybody."""
+    """Return an icon for those who see it. The word beside it is for everybody."""
     return mark_safe(  # noqa: S308 (constants of this module)
         f'<svg class="ic" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>'
     )
@@ -185,7 +188,7 @@ def icon(name: str) -> SafeString:
 
 @register.simple_tag
 def status(name: str, element: str = "span") -> SafeString:
-    """A state by word, icon and colour. As `strong` it is tinted, which a page does once."""
+    """Return a state by word, icon and colour. As `strong` it is tinted, which a page does once."""
     return html('<{0} class="chip {1}">{2}{1}</{0}>', element, name, icon(name))
 
 
@@ -198,13 +201,16 @@ _MOST_OF_SLOT = 20
 
 @register.simple_tag
 def hexadecimal(value: str, what: str) -> SafeString:
-    """A long value with a button that copies it. `what` names it."""
+    """Return a long value with a button that copies it. `what` names it."""
     return html('<span class="hex">{}</span> {}', value, copy(value, what))
 
 
 @register.simple_tag
 def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) -> SafeString:
-    """A long value by its ends, such as 0x7099…79C8; whole where the pointer is, and wherever it is copied to."""
+    """Return a long value by its ends, such as 0x7099…79C8.
+
+    It is whole where the pointer is, and wherever it is copied to.
+    """
     return html(
         '<span class="short" title="{0}">{1}<span class="mid">{2}</span>{3}</span>',
         value,
@@ -216,7 +222,7 @@ def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) 
 
 @register.simple_tag
 def in_short(value: InShort) -> SafeString:
-    """What a fact is, with its unit."""
+    """Return what a fact is, with its unit."""
     if value.ends:
         return short(value.text, *value.ends)
     return (
@@ -231,7 +237,7 @@ _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 
 @register.filter
 def with_short_values(sentence: str) -> SafeString:
-    """A sentence with its addresses and hashes by their ends."""
+    """Return a sentence with its addresses and hashes by their ends."""
     return SafeString(
         "".join(
             escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
@@ -242,7 +248,7 @@ def with_short_values(sentence: str) -> SafeString:
 
 @register.filter
 def digits(amount: str) -> SafeString:
-    """A decimal number in groups of three, apart by margins: who copies it gets plain digits."""
+    """Return a decimal number in groups of three, apart by margins, so that a copy of it has plain digits."""
     whole, point, fraction = amount.partition(".")
     first = len(whole) % 3 or 3
     groups = [whole[:first], *(whole[at : at + 3] for at in range(first, len(whole), 3))]
@@ -253,14 +259,14 @@ def digits(amount: str) -> SafeString:
 
 @register.filter
 def slot_in_short(slot: str) -> SafeString | str:
-    """As `slot_number`, and by its ends where it is long."""
+    """Return a slot as `slot_number` does, and by its ends where it is long."""
     number = slot_number(slot)
     return short(number, *WORD_ENDS) if len(number) > _MOST_OF_SLOT else number
 
 
 @register.filter
 def slot_number(slot: str) -> str:
-    """A storage slot without leading zeros."""
+    """Return a storage slot without leading zeros."""
     return f"{int(slot, 16):#x}"
 
 
@@ -270,7 +276,7 @@ _COPY_ICON = mark_safe('<svg class="ic" aria-hidden="true"><use href="#copy-icon
 
 @register.simple_tag
 def copy(text: str, what: str) -> SafeString:
-    """A button that copies the text."""
+    """Return a button that copies the text."""
     return html(
         '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">{}</button>', text, what, _COPY_ICON
     )
@@ -278,7 +284,7 @@ def copy(text: str, what: str) -> SafeString:
 
 @register.simple_tag
 def copy_from(element_id: str, what: str) -> SafeString:
-    """As `copy`, of the text of an element, so that the page holds it once."""
+    """Return a button as `copy` does, for the text of an element, so that the page holds it once."""
     return html(
         '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">{}</button>',
         element_id,
@@ -294,7 +300,7 @@ def copy_from(element_id: str, what: str) -> SafeString:
 
 @register.simple_tag
 def bars(chart: Chart) -> SafeString:
-    """The bars of a chart, for its `svg`."""
+    """Return the bars of a chart, for its `svg`."""
     return mark_safe(  # noqa: S308 (numbers, dates and constants)
         "".join(
             f'<rect class="{bar.kind}" x="{bar.x}%" y="{bar.y}%" width="{bar.width}%" height="{bar.height}%">'
@@ -306,7 +312,7 @@ def bars(chart: Chart) -> SafeString:
 
 @register.simple_tag
 def day_rows(chart: Chart) -> SafeString:
-    """The rows of a chart's table."""
+    """Return the rows of a chart's table."""
     return mark_safe(  # noqa: S308 (as `bars`)
         "".join(
             f'<tr><th scope="row">{day}</th><td class="r">'

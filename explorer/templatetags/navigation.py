@@ -12,7 +12,7 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
-    """A link to the page of this URL name, marked where it is the present one."""
+    """Return a link to the page of this URL name, marked where it is the present one."""
     # Pages of errors may come without a request, or without a place that it has led to.
     match = getattr(context.get("request"), "resolver_match", None)
     current = ' aria-current="page"' if match and match.view_name == name else ""

@@ -89,7 +89,7 @@ def _in_short(name: str, word: str, query: Verified) -> str:
 
 
 def _say_time(write: Callable[[str], object], time: VerifiedTime, block: int) -> str:
-    """Returns what must be compared beside the block's hash."""
+    """Say whether the time is proven, and return what must be compared beside the block's hash."""
     if time.next_hash is None:
         write(
             f"  NOT checked: that block {block} was the latest at the time {time.timestamp}. That takes the header of "

@@ -56,7 +56,7 @@ def _open(path: Path, mode: str) -> "closing[sqlite3.Connection]":
 
 
 def _faults(path: Path) -> str:
-    """What is wrong with a copy; empty if nothing is."""
+    """Return what is wrong with a copy; empty if nothing is."""
     with _open(path, "ro") as copy:
         said = [row[0] for row in copy.execute("PRAGMA integrity_check")]
         if said != ["ok"]:
