@@ -70,7 +70,7 @@ class LeftToSend(Schema):
     summary="Transactions to send",
 )
 def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """What is missing on the destination chain for one of your batches with the sender self, as unsigned transactions.
+    """Return what is missing on the destination chain for a batch with the sender self, as unsigned transactions.
 
     Anybody may send them, in this order. Each has a gas limit that suffices. Where `isComplete` is false, more follow
     when these are on the chain, or when what `waits` says has come.

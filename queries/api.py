@@ -124,7 +124,7 @@ def batch_query_status(
     batchQueryId: str,
     wait: int = functions.Query(0, ge=0, le=_MOST_WAIT, description="Seconds to wait for news, at most."),
 ) -> HttpResponse:
-    """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
+    """Tell how far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 
     While it is, the header Retry-After says after how many seconds to ask again. If-None-Match with the ETag of the
     last answer gets 304 without a body where nothing has changed.
@@ -160,7 +160,7 @@ def _is_over(request: HttpRequest, batch: status.BatchStatusRow) -> bool:
 
 @api.get("/chain-connections", operation_id="list_chain_connections", tags=["Chains"], response=ConnectionList)
 def chain_connections(request: HttpRequest) -> dict[str, Any]:
-    """Which source chains can be proven on which destination chains."""
+    """List which source chains can be proven on which destination chains."""
     return {
         "connections": [
             {"originChainId": str(connection.source_id), "destinationChainId": str(connection.destination_id)}

@@ -98,7 +98,7 @@ def _given(values: Mapping[str, object]) -> dict[str, Any]:
     response={200: BatchQueryList, **errors(400, 401, 503)},
 )
 def list_batch_queries(request: HttpRequest, filters: Parameter[Filters], limit: int = LIMIT) -> dict[str, Any]:
-    """Your batch queries, by any of your keys, in pages. A page stays the same however many come meanwhile."""
+    """List your batch queries, by any of your keys, in pages. A page stays the same however many come meanwhile."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     own = filters.apply(Batch.objects.filter(user=key.user_id)).defer("request").order_by("-pk")
     found = list(own[: limit + 1])

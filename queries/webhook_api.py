@@ -72,7 +72,7 @@ class DeliveryFilters(Schema):
 def list_webhook_deliveries(
     request: HttpRequest, filters: Query[DeliveryFilters], limit: int = LIMIT
 ) -> dict[str, Any]:
-    """What your webhooks were told, and what they are to be told, newest first. What has ended is kept for a while."""
+    """List what your webhooks were told and are to be told, newest first. What has ended is kept for a while."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     before = int(filters.cursor) if filters.cursor else None
     batch, status = filters.internalId or "", filters.status or ""

@@ -742,7 +742,7 @@ def _range(node: Node) -> tuple[int, int]:
 
 
 def _variables(node: Node) -> list[Node]:
-    """That a Yul assignment or declaration gives a value."""
+    """Return the value that a Yul assignment or declaration gives."""
     found: list[Node] = node["variableNames" if node["nodeType"] == "YulAssignment" else "variables"]
     return found
 

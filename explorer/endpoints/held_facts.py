@@ -78,7 +78,7 @@ def list_facts(
     limit: int = LIMIT,
     cursor: str = functions.Query("0.0.0", pattern=r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,9}$", description=CURSOR),
 ) -> dict[str, Any]:
-    """What the facts registries that are in use hold of an account, or of a block, whoever asked for it.
+    """List what the facts registries in use hold of an account, or of a block, whoever asked for it.
 
     Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
     """

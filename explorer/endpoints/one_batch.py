@@ -97,7 +97,7 @@ def get_batch_query(
     limit: int = LIMIT,
     cursor: str = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}$", description=CURSOR),
 ) -> HttpResponse:
-    """All about one of your batch queries: steps, costs, waits, transactions, and the facts.
+    """Tell all about one of your batch queries: steps, costs, waits, transactions, and the facts.
 
     A query's facts have their words as soon as the query is completed, whatever the others still wait for.
     """
