@@ -742,7 +742,7 @@ def _range(node: Node) -> tuple[int, int]:
 
 
 def _variables(node: Node) -> list[Node]:
-    """Return the value that a Yul assignment or declaration gives."""
+    """Return the variables that a Yul assignment or declaration gives a value."""
     found: list[Node] = node["variableNames" if node["nodeType"] == "YulAssignment" else "variables"]
     return found
 

@@ -131,7 +131,7 @@ class ShownSigner:
 
     @property
     def days(self) -> float | None:
-        """Return how long it lasts at this rate; None where that isn't known, or nothing is spent."""
+        """Return for how many days it lasts at this rate; None where that isn't known, or nothing is spent."""
         if self.balance is None or not self.spent:
             return None
         return max(0, self.balance - self.minimum) / self.spent
