@@ -321,6 +321,8 @@ def test_absent_keys_at_one_place_come_in_rising_order_and_once(accepts):
     assert not accepts(root, proof[:start] + same[1] + same[0] + same[2])
     assert not accepts(root, proof + same[2])
     assert not accepts(root, proof[:start] + b"\x72" + absent[0])
+    # No account is absent as a slot is at a leaf of its own.
+    assert not accepts(root, proof[:start] + b"\x73" + absent[1])
 
 
 def test_slots_and_accounts_keep_to_their_own_tries(accepts, world, recorded):
