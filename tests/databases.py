@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def no_database_url() -> Iterator[None]:
-    """What a test starts has the test's database, or one of its own: only where it is told so."""
+    """Remove `DATABASE_URL`: what a test starts has the test's database, or one of its own, only if it is told so."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DATABASE_URL", raising=False)
         yield

@@ -68,7 +68,7 @@ _deployments: dict[tuple[int, str], _Deployment] = {}
 
 
 def deploy_on(chain: DevChain) -> None:
-    """As `deploy` from the chain to itself, by the chains file of the settings.
+    """Deploy as `deploy` does, from the chain to itself, by the chains file of the settings.
 
     Nothing is stored yet, and the chain mines a block for each transaction.
     """

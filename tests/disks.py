@@ -95,7 +95,7 @@ def _reopen(options: dict[str, Any], given: str) -> None:
 
 
 def bytes_used() -> int:
-    """How large the database is, without what is free in it."""
+    """Return how many bytes the database has, without what is free in it."""
     with connection.cursor() as cursor:
         cursor.execute("VACUUM")
         (used,) = cursor.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()
@@ -103,7 +103,7 @@ def bytes_used() -> int:
 
 
 def file_size() -> int:
-    """How large the database's file is, with all that was committed."""
+    """Return how many bytes the database's file has, with all that was committed."""
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return Path(connection.settings_dict["NAME"]).stat().st_size

@@ -19,7 +19,7 @@ class FreshInstallation:
     """To be read, as `STATIC_DIR`."""
 
     def copy_database(self, state: Path) -> None:
-        """Where `STATE_DIR` is `state`."""
+        """Copy the database into `state`, which is to be `STATE_DIR`."""
         shutil.copy(self.database, state / "db.sqlite3")
 
 

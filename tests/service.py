@@ -133,7 +133,7 @@ def expire_leases() -> None:
 
 
 def waiting() -> list[str]:
-    """What batches and blocks say they wait for."""
+    """Return what batches and blocks say they wait for."""
     said = [*Batch.objects.values_list("waiting_for", flat=True), *Block.objects.values_list("waiting_for", flat=True)]
     return [sentence for sentence in said if sentence]
 

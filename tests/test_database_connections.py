@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 @pytest.fixture(autouse=True)
 def watched() -> Iterator[None]:
-    """As in a process that answers requests."""
+    """Watch the connection as a process that answers requests does."""
     connection.close()
     database_connections.watch()
     yield

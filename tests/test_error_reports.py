@@ -40,7 +40,7 @@ class Sentry:
         return f"http://public@127.0.0.1:{self.port}/1"
 
     def events(self, count: int) -> list[dict[str, Any]]:
-        """As soon as there are so many."""
+        """Return the events of errors as soon as there are at least `count`."""
         deadline = time.monotonic() + SECONDS
         while True:
             items = [line for body in list(self.sent) for line in body.split(b"\n") if line.startswith(b"{")]

@@ -108,7 +108,7 @@ def test_one_name_is_one_thing():
 
 
 def test_few_modules_can_spend_money():
-    """As docs/developing/architecture.md lists them."""
+    """The modules are those that docs/developing/architecture.md lists."""
     inside = PROJECT / "proving/transactions"
     senders, tenders = set(), set()
     for path in (PROJECT / file for file in FILES):
@@ -143,7 +143,7 @@ def test_chains_can_be_used_without_django():
 
 
 def test_no_module_of_tests_imports_from_another_that_has_tests():
-    """What several share is in modules named for what it is about, and fixtures are in a conftest."""
+    """Shared helpers are in modules named for what they are about, and fixtures are in a conftest."""
     imported = set()
     for folder in ("tests", "campaigns"):
         for path in (PROJECT / folder).rglob("*.py"):

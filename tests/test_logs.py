@@ -99,7 +99,7 @@ def test_of_what_is_refused_there_is_no_traceback_and_of_defects_there_is(logger
 
 @pytest.fixture
 def lines():
-    """What a logger has written, and the logger."""
+    """Return a logger, and a function that reads the lines that it has written."""
     # A request that another test made in this thread is over.
     log_context.enter({})
     written = io.StringIO()

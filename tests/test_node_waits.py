@@ -14,7 +14,7 @@ def as_before(monkeypatch):
 
 
 def taken(*chains: int) -> list[bool]:
-    """Of threads that wait for nodes of these chains, one after another: who may."""
+    """Return whether each thread may wait: they wait for nodes of these chains, one after another."""
     may = []
     with ExitStack() as held:
         for chain in chains:

@@ -31,7 +31,7 @@ def anybody() -> Client:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """What the console shows besides the line of each request."""
+    """Yield what the console shows besides the line of each request."""
     (console,) = (one for one in logging.getLogger().handlers if one.get_name() == "console")
     assert isinstance(console, logging.StreamHandler)
     written = io.StringIO()

@@ -8,7 +8,7 @@ from accounts.middleware import ApiKeyMiddleware
 
 
 def passed(query: str = "", *, view=None, **environ: Any) -> tuple[HttpRequest, HttpResponse]:
-    """What the view saw of a request, and the response that the client sees."""
+    """Return the request as the view saw it, and the response that the client sees."""
     seen: list[HttpRequest] = []
 
     def note(request: HttpRequest) -> HttpResponse:

@@ -33,7 +33,7 @@ def contract_wallet_code(owner: str) -> bytes:
 
 
 def init_code(code: bytes) -> bytes:
-    """What a contract of this code (up to 255 bytes) is created with: it copies the code and returns it."""
+    """Return the code that creates a contract of `code` (up to 255 bytes): it copies the code and returns it."""
     return bytes.fromhex(f"60{len(code):02x}8060095f395ff3") + code
 
 

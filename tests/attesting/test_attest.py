@@ -45,7 +45,7 @@ def use(settings, tmp_path) -> Callable[..., None]:
 
 @pytest.fixture(scope="module")
 def other_chain() -> Iterator[DevChain]:
-    """As `devchain`, with other blocks."""
+    """Yield a chain like `devchain`, with other blocks."""
     with DevChain() as chain:
         chain.rpc("anvil_setCoinbase", BOB.address)
         chain.mine(10)

@@ -187,7 +187,7 @@ def stage(site: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def axe_violations(page: Page) -> list[str]:
-    """What axe-core finds wrong on the page by WCAG 2.2 A and AA and its best practices; each with its first places."""
+    """Return what axe-core finds wrong by WCAG 2.2 A and AA and its best practices, each with its first places."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_AXE.read_text())
     options = json.dumps({"runOnly": {"type": "tag", "values": _WCAG}, "resultTypes": ["violations"]})
@@ -199,7 +199,7 @@ def axe_violations(page: Page) -> list[str]:
 
 
 def faults_for_anybody(page: Page) -> list[str]:
-    """What is wrong with the page as it is now, in light and dark, at 320 px and wide. It stays light and wide."""
+    """Return what is wrong with the page in light and dark, at 320 px and wide. It stays light and wide."""
     faults = []
     for scheme, size in [("dark", NARROW), ("dark", WIDE), ("light", NARROW), ("light", WIDE)]:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
@@ -210,7 +210,7 @@ def faults_for_anybody(page: Page) -> list[str]:
 
 
 def overflows(page: Page) -> bool:
-    """Whether the page must be scrolled sideways (WCAG 2.2, 1.4.10 Reflow)."""
+    """Return whether the page must be scrolled sideways (WCAG 2.2, 1.4.10 Reflow)."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 

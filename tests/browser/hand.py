@@ -26,7 +26,7 @@ class Hand:
     _began: float = 0
 
     def open(self, url: str) -> None:
-        """Where the task begins."""
+        """Open the page on which the task begins."""
         self.page.goto(url)
         self._began = time.perf_counter()
 
@@ -75,7 +75,7 @@ class Hand:
 
 
 def leave(page: Page, event: str) -> None:
-    """What a page hears when it is left (pagehide), or another one is looked at (visibilitychange)."""
+    """Tell the page that it is left (pagehide), or that another one is looked at (visibilitychange)."""
     page.evaluate(
         """(event) => {
             Object.defineProperty(document, "hidden", { get: () => true });

@@ -295,12 +295,12 @@ class Opened:
 
     @property
     def bytes(self) -> int:
-        """Of the page and all that it has loaded, compressed."""
+        """Return the size of the page and all that it has loaded, compressed."""
         return compressed(self.responses)
 
     @property
     def screens(self) -> float:
-        """How high it is."""
+        """Return how many screens high the page is."""
         heights = self.page.evaluate("[document.documentElement.scrollHeight, innerHeight]")
         return float(round(heights[0] / heights[1], 1))
 
@@ -323,7 +323,7 @@ def open_picture(page: Page, picture: Picture, url: str) -> Opened:
 
 
 def faults_of(opened: Opened, picture: Picture) -> list[str]:
-    """As it is loaded. What the console says and which hosts are asked is a fault anyway."""
+    """Return the faults of the page as loaded. What the console says and which hosts are asked is a fault anyway."""
     faults = []
     if opened.statuses[-1] != picture.status:
         faults.append(f"It is answered with {opened.statuses[-1]}, not {picture.status}.")

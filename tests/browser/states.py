@@ -44,7 +44,7 @@ ATTESTERS_MISSING = (
 
 
 def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
-    """As if it had taken so long, until so long ago: all that was noted of it is as far apart from what is next."""
+    """Make the batch seem to have taken `seconds`, until `since` seconds ago. Its times are equally far apart."""
     rows = [
         *_times(Batch.objects.filter(pk=batch.pk), "created_at", "accepted_at", "finished_at", "went_back_at"),
         *_times(Step.objects.filter(query__batch=batch), "started_at", "completed_at", "went_back_at"),
@@ -219,7 +219,7 @@ def running() -> Batch:
 
 
 def several() -> Batch:
-    """Of five queries two are proven, and one fails."""
+    """Return a batch of five queries: two are proven, and one fails."""
     batch = a_batch(*many_accounts(5))
     accept(batch)
     fetch_proofs(batch)
@@ -273,7 +273,7 @@ def ten_thousand() -> Batch:
 
 
 def of_two_sources_waiting() -> Batch:
-    """Of one source chain its attesters are missing."""
+    """Return a batch of two source chains, of which one lacks its attesters."""
     batch = of_two_sources()
     for source in (31337, SOURCE):
         accept(batch, source)

@@ -22,7 +22,7 @@ def card(page: Page, name: str = "default"):
 
 
 def works(secret: str) -> bool:
-    """Whether the API takes the key: it then misses only the batch."""
+    """Return whether the API takes the key: it then misses only the batch."""
     status = Client().get("/batch-query-status", {"batchQueryId": "x"}, headers={"api-key": secret}).status_code
     return {401: False, 404: True}[status]
 

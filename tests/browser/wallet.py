@@ -67,7 +67,7 @@ class Wallet:
     def put_into(
         self, context: BrowserContext, *, name: str = "Test Wallet", announced: bool = True, injected: bool = True
     ) -> None:
-        """As EIP-6963 provider (`announced`), as `window.ethereum` (`injected`), or both."""
+        """Put the wallet in as EIP-6963 provider (`announced`), as `window.ethereum` (`injected`), or both."""
         context.expose_function("walletState", self._state)
         context.expose_function("walletSigns", self._sign)
         context.expose_function("walletSwitches", self._switch)
@@ -130,7 +130,7 @@ class Wallet:
         return self.sent[-1]
 
     def _sign_and_send(self, wanted: dict[str, str], nonce: int, price: int = 2) -> str:
-        """As wallets do: fees are the wallet's, what the page has named is taken. `price` is in gwei."""
+        """Sign and send as wallets do: fees are the wallet's, what the page has named is taken. `price` is in gwei."""
         assert self.chain is not None
         fields: dict[str, Any] = {
             "to": wanted["to"],

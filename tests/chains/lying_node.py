@@ -61,7 +61,7 @@ def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], 
 
 
 def ask(url: str, body: Any) -> Any:
-    """What the real node behind answers."""
+    """Return what the real node behind answers."""
     return requests.post(url, json=body, timeout=10).json()
 
 

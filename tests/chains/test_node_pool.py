@@ -57,7 +57,7 @@ class Counted:
         return ask(self._chain.url, body)
 
     def count(self) -> int:
-        """How many proofs it was asked for since it was last counted."""
+        """Return how many proofs the node was asked for since the last count."""
         count = len(self.asked)
         self.asked.clear()
         return count
@@ -75,7 +75,7 @@ def far(archive) -> Counted:
 
 @pytest.fixture
 def client(near, far, client_of) -> Iterator[RpcClient]:
-    """Of a pruned node, and an archive behind it."""
+    """Yield a client of a pruned node, with an archive behind it."""
     with lying_node(near) as first, lying_node(far) as second:
         yield client_of(first, second)
 

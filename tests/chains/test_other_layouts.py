@@ -184,7 +184,7 @@ def test_a_header_of_another_hash_is_a_lie(client_of, spoil, fault):
 
 
 def test_a_header_of_another_number_is_a_lie(client_of):
-    """Of another block, with that one's hash."""
+    """The node sends the header of another block, and that header's hash."""
 
     class Shifted(Node):
         def _answer(self, body: Any) -> Any:

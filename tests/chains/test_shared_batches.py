@@ -79,7 +79,7 @@ def ask(rpc: RpcClient, values: range | list[int]) -> list[Outcome[Any]]:
 
 
 def failed(outcomes: list[Outcome[Any]]) -> dict[int, str]:
-    """Which did, and why."""
+    """Return the errors of the tasks that failed, by the task's place."""
     return {n: str(one.error) for n, one in enumerate(outcomes) if isinstance(one, Raised)}
 
 
@@ -129,7 +129,7 @@ def test_a_node_that_hangs_is_waited_for_twice(nodes):
 
 
 def test_a_batch_that_fails_otherwise_is_smaller_the_next_time(nodes):
-    """As where a proxy before a slow node gives up."""
+    """A proxy that gives up before a slow node answers fails like this."""
     node = Echoing()
     rpc = nodes(node)
     node.down = True
@@ -287,7 +287,7 @@ def test_proofs_of_many_slots_are_asked_for_in_smaller_batches(nodes):
 
 
 def test_those_beside_one_that_hangs_are_asked_last(nodes):
-    """When there may be no time left."""
+    """There may be no time left for them."""
     node = Echoing()
 
     def hangs(asked: list[Any]) -> bool:

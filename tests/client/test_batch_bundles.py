@@ -43,7 +43,7 @@ _REMEMBERED: dict[str, Any] = {}
 
 @pytest.fixture
 def made(settings, tmp_path) -> Bundle:
-    """As the service writes it, of two source chains: written once for all tests, which change copies of it."""
+    """Return the bundle that the service writes for two source chains. It is written once; each test changes a copy."""
     if not _REMEMBERED:
         settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
         batch = asked_of_everything(tmp_path)
@@ -58,7 +58,7 @@ def made(settings, tmp_path) -> Bundle:
 
 
 def hashes() -> dict[tuple[int, int], str]:
-    """What nodes would tell: of all blocks, and of those after them that are known."""
+    """Return the hashes that nodes would tell: of all blocks, and of those after them that are known."""
     proven = batch_verifying.verify(json.dumps(_REMEMBERED["bundle"]))
     return {(int(chain), number): block_hash for (chain, number), block_hash in proven.hashes.items()}
 
@@ -279,7 +279,7 @@ def test_what_would_take_much_memory_is_not_read(content):
 
 
 def test_no_flip_of_a_byte_holds(made):
-    """Of each node, header and word: all of them are used."""
+    """Each node, header and word is tried: all of them are used."""
     places: list[tuple[Any, Any]] = []
     for block in made["blocks"]:
         places += [(block, name) for name in ("header", "blockHash", "nextHeader") if block[name]]
@@ -392,7 +392,7 @@ def test_the_account_of_another_block_is_not_taken_for_one_of_this(made):
 
 
 def told_of(made: Bundle) -> list[dict[str, Any]]:
-    """As the service's list of queries has them."""
+    """Return the bundle's queries as the service's list of queries has them."""
     told = []
     for query in made["queries"]:
         facts = [{"property": name, "word": shown} for name, shown in query["facts"].items()]

@@ -178,7 +178,7 @@ def test_what_is_no_bundle_is_said_in_a_sentence(content):
 
 
 def test_no_flip_of_a_byte_shows_another_fact(bundles):
-    """Of all that is in a bundle: it is refused, or shows the same."""
+    """A bundle with a flipped byte, wherever it is, is refused or shows the same."""
     bundle, at = bundles[2], int(bundles[2]["blockNumber"])
     told = verify(bundle)
     places = [
@@ -231,7 +231,7 @@ def state(count: int) -> HexaryTrie:
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.integers(0, 40), st.integers(0, 60), st.data())
 def test_of_any_trie_ours_and_the_service_s_verifier_tell_the_same(count, asked, data):
-    """Of proofs that are whole, and of those that lack a node, have one twice or one of another account."""
+    """The proofs are whole, lack a node, have one twice, or have nodes of another account."""
     made, address = state(count), asked.to_bytes(20)
     proof = [rlp.encode(node) for node in made.get_proof(keccak(address))]
     others = [rlp.encode(node) for node in made.get_proof(keccak((asked + 1).to_bytes(20)))]

@@ -21,7 +21,7 @@ def follow(world: World, **how: Any) -> Any:
 
 
 def waits(world: World) -> list[str]:
-    """How long the service was let keep each question about the status."""
+    """Return how long the service was let keep each question about the status."""
     return [request.url.partition("&wait=")[2] for request in world.requests if "status" in request.url]
 
 

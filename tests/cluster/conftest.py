@@ -50,7 +50,7 @@ class Machines:
         self._accounts = iter(range(1, 1_000_000))
 
     def begin(self) -> None:
-        """As a new user, at blocks that nobody has asked for."""
+        """Begin as a new user, at blocks that nobody has asked for."""
         with psycopg.connect(self.postgres.url()) as connection:
             # Of those that earlier tests have killed.
             connection.execute("DELETE FROM proving_workerheartbeat")

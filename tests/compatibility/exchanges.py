@@ -21,19 +21,19 @@ class GivesUp(Exception):
 
 
 def _of_any_status(answer: Answer) -> Any:
-    """As `await (await fetch(…)).json()` does."""
+    """Read an answer as `await (await fetch(…)).json()` does."""
     return json.loads(answer.body)
 
 
 def _of_success(answer: Answer) -> Any:
-    """As axios does, and `raise_for_status`, and whoever looks at `response.ok`."""
+    """Read an answer as axios, `raise_for_status` and clients that look at `response.ok` do."""
     if not 200 <= answer.status < 300:
         raise GivesUp(answer.status)
     return json.loads(answer.body)
 
 
 def _without_error(answer: Answer) -> Any:
-    """As the voting relayer does: whatever the status is, an `error` stops it."""
+    """Read an answer as the voting relayer does: whatever the status is, an `error` stops it."""
     told = json.loads(answer.body)
     if told.get("error"):
         raise GivesUp(told["error"])
@@ -41,7 +41,7 @@ def _without_error(answer: Answer) -> Any:
 
 
 def _as_printed(answer: Answer) -> Any:
-    """As who pipes curl into something does."""
+    """Read an answer as a program does into which curl's output is piped."""
     return json.loads(answer.body)
 
 

@@ -50,7 +50,10 @@ def registry(chain: DevChain, source: Deployed) -> Deployed:
 
 @pytest.fixture(scope="session")
 def accepts(chain: DevChain, simulator: Simulator) -> Accepts:
-    """Of contract and Python, which must agree. The state root is each time that of a fresh registry's only block."""
+    """Return a function that tries operations with the contract and in Python, which must agree.
+
+    The state root is each time that of a fresh registry's only block.
+    """
     source = Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
     registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW)
     invalid = keccak(text="InvalidProof()")[:4]

@@ -99,7 +99,7 @@ def decode(
     known_hashes: Container[bytes] = frozenset(),
     history_window: int = history.WINDOW,
 ) -> PackedFacts:
-    """What the calldata proves, if the registry would take it.
+    """Return what the calldata proves, if the registry would take it.
 
     `block_hash` answers what the block hash source vouches for, `state_root` what the registry holds, both by block
     number, and None (or zero bytes) where there is nothing. `known_hashes` are those of blocks that the registry was
@@ -377,7 +377,7 @@ class _Decoder:
         self._push_branch(mine[0], children)
 
     def _children(self, size: int, mine: Sequence[_Subtree]) -> list[bytes]:
-        """What is at the sixteen places: nothing but for `size` children, of whom some come from the stack."""
+        """Read `size` children into the sixteen places. Some come from the stack, and all other places are empty."""
         children = [EMPTY] * 16
         before, left = -1, list(mine)
         for _ in range(size):

@@ -76,7 +76,7 @@ class Deployed:
         return self._mined({"to": self.address, "data": "0x" + self.calldata(function, *arguments).hex()})
 
     def send_raw(self, data: bytes) -> Any:
-        """As `send`, with whatever calldata."""
+        """Send any calldata as `send` does."""
         self.call_raw(data, block="pending")
         return self._mined({"to": self.address, "data": hex_data(data)})
 

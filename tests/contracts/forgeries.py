@@ -133,7 +133,7 @@ def forget(dummy: Callable[[str, int], bytes], forged: Sequence[bytes]) -> bytes
 
 
 def _node(size: int) -> bytes:
-    """Of so many bytes."""
+    """Return a node of `size` bytes."""
     return bytes([0xC0 + size - 1]) + bytes(size - 1)
 
 
@@ -230,8 +230,11 @@ def _four_balances(header: bytes, genuine: bytes) -> Forgery:
 
 
 def four_balances_under_a_header() -> Forgery:
-    """Where only the check of the bottom is missing, the branch that is to be forgotten can't be pushed: `push` sees
-    for itself that it would lie below the stack's zone. Then only absences can be forged, see below."""
+    """Forge four balances where the checks of the bottom and of the zone are missing.
+
+    Where only the check of the bottom is missing, the branch that is to be forgotten can't be pushed: `push` sees for
+    itself that it would lie below the stack's zone. Then only absences can be forged, see below.
+    """
     return _four_balances(_world().header, _genuine((THREE, 3, [])))
 
 
@@ -299,7 +302,7 @@ def a_branch_of_the_state_in_a_storage() -> Forgery:
 
 
 def an_extension_of_the_state_in_a_storage() -> Forgery:
-    """As with a branch."""
+    """Do with an extension what `a_branch_of_the_state_in_a_storage` does with a branch."""
     address = address_below("701")
     operations = _genuine((address, 3, []), (TEN, 3, [ONE_SLOT]))
     below, found, _ = operations.partition(extension(1) + open_storage(TEN))
@@ -308,7 +311,7 @@ def an_extension_of_the_state_in_a_storage() -> Forgery:
 
 
 def _across(before: bytes, operations: bytes) -> Forgery:
-    """What is between these and the storage comes after it was opened."""
+    """Move what is between `before` and the storage behind the storage's opening."""
     between, opening, rest = operations.removeprefix(before).partition(open_storage(TEN))
     assert between
     assert operations == before + between + opening + rest

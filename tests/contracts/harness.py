@@ -14,7 +14,7 @@ class Harness:
         self._contract = Deployed(chain, "test/ProofHarness")
 
     def accepted(self, registry: Deployed, proofs: Iterable[bytes]) -> list[bool]:
-        """Whether the registry would take each proof, as if it were the only one."""
+        """Return whether the registry would take each proof, as if it were the only one."""
         answers: list[bool] = []
         chunk: list[bytes] = []
         for proof in proofs:
@@ -25,11 +25,11 @@ class Harness:
         return answers + self._try(registry, chunk)
 
     def accepted_flips(self, registry: Deployed, proof: bytes) -> int:
-        """How many of the proofs that differ in one bit it would take."""
+        """Count the proofs that the registry would take among those that differ from `proof` in one bit."""
         return int(self._contract.call("acceptedFlips", registry.address, proof, 0, 8 * len(proof)))
 
     def accepted_bytes(self, registry: Deployed, proof: bytes, places: Sequence[int]) -> int:
-        """How many of the proofs that differ in one byte, at one of the places."""
+        """Count the proofs that the registry would take among those that differ in one byte, at one of the places."""
         calls = (self._contract.call("acceptedBytes", registry.address, proof, place, place + 1) for place in places)
         return sum(map(int, calls))
 

@@ -37,7 +37,7 @@ def address_below(*prefixes: str) -> bytes:
 
 @cache
 def slot_below(*prefixes: str) -> int:
-    """As `address_below`, of a slot."""
+    """Return a slot whose key's nibbles begin with one of these."""
     return next(slot for slot in range(2**24) if keccak(slot.to_bytes(32)).hex().startswith(prefixes))
 
 

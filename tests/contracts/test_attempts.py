@@ -81,7 +81,7 @@ def test_no_key_is_absent_at_a_branch_of_sixteen_hashes(accepts, prefixes):
 
 
 def test_absence_of_a_slot_is_not_told_at_a_node_of_the_state(accepts):
-    """Where the other stack ends in a leaf, an extension or an empty place, and the slot's own is still empty."""
+    """The other stack ends in a leaf, an extension or an empty place, and the slot's own is still empty."""
     number = slot_below("3")
     for below, root in (
         (account(FIRST, 0), keccak(tries.leaf(keccak(FIRST), LEAF))),

@@ -84,7 +84,7 @@ def _sign(
 def _signatures(
     source: Deployed, people: Sequence[LocalAccount], *, domain: dict[str, Any] | None = None, **changes: Any
 ) -> bytes:
-    """Of BLOCK and HASH, or with something changed in what is signed, or in its domain."""
+    """Sign BLOCK and HASH, with `changes` in what is signed, and those of `domain` in its domain."""
     message = {"sourceChainId": SOURCE_CHAIN_ID, "blockNumber": BLOCK, "blockHash": HASH, **changes}
     return _sign(people, {**_domain(source), **(domain or {})}, BLOCK_HASH, message)
 

@@ -12,7 +12,7 @@ from tests.contracts.deployed import Deployed
 
 @pytest.fixture(scope="module")
 def built() -> dict[Path, str]:
-    """Of the sources as they are. Compiling takes seconds."""
+    """Build the sources as they are. Compiling takes seconds."""
     return build.build()
 
 

@@ -50,7 +50,7 @@ def push(word: int) -> bytes:
 
 
 def run_both(chain: DevChain, *runs: Run) -> list[Execution]:
-    """What the interpreter makes of each, which is what a real EVM does."""
+    """Return what the interpreter makes of each run, which must be what a real EVM does."""
     reference = Reference(chain)
     own = [Machine(run.code).call(run.calldata, storage=run.storage, answer=run.answer) for run in runs]
     for here, there in zip(own, map(reference.execute, runs), strict=True):

@@ -19,7 +19,7 @@ _OPERATIONS |= {"cx", "dx", "ex", "fx"}
 
 
 def operations(tally: Tally) -> set[str]:
-    """Those that were accepted five times at least."""
+    """Return the operations that were accepted at least five times."""
     counted: dict[str, int] = {}
     for kind, count in tally.accepted.items():
         for name in (kind, kind[0] + "x"):

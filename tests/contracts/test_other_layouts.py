@@ -24,7 +24,7 @@ ALL_LAYOUTS = headers.ETHEREUM | headers.OTHERS
 
 @pytest.fixture(params=ALL_LAYOUTS.values(), ids=list(ALL_LAYOUTS))
 def fields(request) -> headers.Fields:
-    """Of block 12, with Alice in its state."""
+    """Return the fields of block 12, with Alice in its state."""
     found: headers.Fields = request.param | {"stateRoot": keccak(LEAF)}
     return found
 
@@ -97,7 +97,7 @@ def refusal(registry: Deployed, calldata: bytes) -> tuple[object, ...]:
 
 
 def is_taken(registry: Deployed, encoded: bytes) -> bool:
-    """Whether it is a header: both must say so, and read the same number in it."""
+    """Return whether it is a header. The registry and Python must agree, and read the same number in it."""
     answer = refusal(registry, registry.calldata("proveTimestamp", encoded, encoded, 0))
     try:
         header = Header.decode(encoded)

@@ -40,7 +40,7 @@ def leaf(address: bytes, depth: int) -> bytes:
 
 
 def root_of(children: Mapping[int, bytes]) -> bytes:
-    """Of a trie whose uppermost node is the branch of these."""
+    """Return the root of a trie whose uppermost node is the branch of these children."""
     return keccak(tries.branch(children))
 
 
@@ -293,7 +293,7 @@ def fork() -> tuple[bytes, bytes]:
 
 
 def root_above(path: str, child: bytes) -> bytes:
-    """Of a trie whose uppermost node is the extension to a child, by the reference to it."""
+    """Return the root of a trie whose uppermost node is the extension to a child, by the reference to it."""
     return keccak(tries.extension(path, child))
 
 
@@ -310,7 +310,7 @@ def test_an_extension_leads_to_a_branch(accepts):
 
 @pytest.mark.parametrize("upper", [PATH[:1], PATH[:2]])
 def test_an_extension_leads_to_no_other_extension(accepts, upper):
-    """Which would be two for one."""
+    """Two extensions in a row would be two nodes for one."""
     operations, below = fork()
     lower = PATH.removeprefix(upper)
     between = reference(tries.extension(lower, reference(below)))

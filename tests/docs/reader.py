@@ -120,7 +120,7 @@ def _not_done(block: Block, output: str) -> str:
 
 
 def differs(documented: Any, answered: Any, name: str = "") -> str:
-    """How an answer differs in form from the one that a page shows; empty if it doesn't."""
+    """Return how an answer differs in form from the one that a page shows; empty if it doesn't."""
     if type(documented) is not type(answered):
         return f"{name or 'it'} is {answered!r}"
     if isinstance(documented, dict):

@@ -53,7 +53,10 @@ def env(tmp_path_factory) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def ran(env, tmp_path_factory) -> dict[str, Ran]:
-    """What came of every block that can be run, by its place. Pages that stand for themselves run at the same time."""
+    """Run every block that can be run, and return what came of it, by its place.
+
+    Pages that stand for themselves run at the same time.
+    """
     folder = tmp_path_factory.mktemp("readers")
     text = "".join(f"{name}={value}\n" for name, value in env.items() if name != "FOLDER")
     files = {".demo/env": text, ".demo-cross-chain/env": text}

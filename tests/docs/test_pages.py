@@ -16,7 +16,7 @@ CODE = re.compile(r"`[^`\n]*`")
 
 
 def anchors(path: Path) -> set[str]:
-    """What code hosts, and the site, name a page's headings."""
+    """Return the anchors that code hosts, and the site, give to a page's headings."""
     headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

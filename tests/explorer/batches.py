@@ -103,7 +103,7 @@ def accept(batch: Batch, source: int = 31337) -> None:
 
 
 def plan_path(batch: Batch, length: int, *, left: int, unit: str = PathUnit.HOPS) -> None:
-    """What the pipeline notes of the path to the batch's blocks."""
+    """Note the path to the batch's blocks, as the pipeline does."""
     Block.objects.filter(queries__batch=batch).update(path_unit=unit, path_length=length, path_left=left)
 
 
@@ -117,7 +117,7 @@ HEADER = headers.encode(headers.PRAGUE, miner=bytes.fromhex(ALICE[2:]))
 
 
 def find_block(batch: Batch, number: int = 12) -> None:
-    """What acceptance does for queries that name a time."""
+    """Find the block of queries that name a time, as acceptance does."""
     blocks = submission.find_blocks(31337, {(31337, number)})
     batch.queries.filter(block=None).update(block=blocks[31337, number])
 
@@ -132,7 +132,7 @@ def deployed(source: int = 31337) -> FactsRegistry:
 
 
 def fetch_proofs(batch: Batch) -> None:
-    """What INITIAL_STATE stores, with made-up values: a slot holds its own number."""
+    """Store what INITIAL_STATE stores, with made-up values: a slot holds its own number."""
     Block.objects.filter(queries__batch=batch).update(header_rlp=HEADER)
     for query in batch.queries.select_related("block"):
         assert query.block
@@ -180,7 +180,7 @@ def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
 
 
 def settle(batch: Batch) -> None:
-    """What happens when the destination block that holds the facts is final."""
+    """Take the batch's blocks off the schedule, as when the destination block that holds the facts is final."""
     Block.objects.filter(queries__batch=batch).update(due_at=None)
 
 

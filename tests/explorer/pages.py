@@ -4,7 +4,7 @@ import re
 
 
 def text_of(html: str) -> str:
-    """What a reader sees of the page's main part."""
+    """Return what a reader sees of the page's main part."""
     main = html[html.index("<main") : html.index("</main>")]
     main = re.sub(r"<button[^>]*class=.copy.*?</button>|<svg.*?</svg>", "", main, flags=re.DOTALL)
     main = re.sub(r'<span class="g">([\d.]+)</span>(?:<wbr>)?', r"\1", main).replace("&nbsp;", " ")
@@ -13,13 +13,13 @@ def text_of(html: str) -> str:
 
 
 def sent(html: str) -> list[str]:
-    """What is said of each transaction."""
+    """Return what is said of each transaction."""
     rows = re.findall(r'<tr role="row" id="tx-.*?</tr>', html, re.DOTALL)
     return [text_of(f"<main>{row}</main>") for row in rows]
 
 
 def shown_steps(html: str) -> list[str]:
-    """What is said of each step of the queries, in the page's order."""
+    """Return what is said of each step of the queries, in the page's order."""
     articles = re.findall(r"<article.*?</article>", html, re.DOTALL)
     items = [item for article in articles for item in re.findall(r"<li.*?</li>", article, re.DOTALL)]
     return [text_of(f"<main>{item}</main>") for item in items]

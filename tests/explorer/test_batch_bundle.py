@@ -164,7 +164,7 @@ def go_back_and_come_again(batch: Batch) -> None:
 
 
 def lose(batch: Batch) -> None:
-    """What is read after the first blocks."""
+    """Delete the slots' proofs, which are read after the first blocks."""
     SlotProof.objects.all().delete()
 
 

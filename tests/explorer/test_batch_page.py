@@ -842,7 +842,7 @@ def test_an_account_is_found_among_many_however_its_letters_are_written():
 
 
 def asking_of_alice_at(blocks: int) -> Batch:
-    """Of Alice at so many blocks, and at each of somebody else before her."""
+    """Return a batch about Alice at `blocks` blocks. At each block, another account comes before her."""
     other = "0x" + "11" * 20
     accounts = {other: {"props": ["NONCE"]}, ALICE: {"props": ["NONCE"]}}
     return batch_at(**{f"block_{number}": {"accounts": accounts} for number in range(1, blocks + 1)})

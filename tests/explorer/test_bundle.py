@@ -113,7 +113,7 @@ def bundle_of(batch: Batch, number: int):
 
 
 def checked(content, tmp_path, capsys) -> str:
-    """What the command says of a bundle that holds."""
+    """Return what the command says of a bundle that holds."""
     file = tmp_path / "bundle.json"
     file.write_text(json.dumps(content))
     call_command("verify_bundle", str(file))
@@ -254,7 +254,7 @@ BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
 def no_bundle(address: str) -> str:
-    """Why there is none, a code: in JSON for programs, and on a page for people."""
+    """Return the code that says why there is no bundle. Programs get it as JSON, people are told on a page."""
     for headers in ({}, {"accept": "*/*"}, {"accept": "application/json"}):
         answer = Client().get(f"{address}/bundle.json", headers=headers)
         assert answer.status_code == 404

@@ -31,7 +31,7 @@ def written(*rows: Row, **others: str) -> dict[str, Any]:
 
 
 def shown(chains: Chains, *rows: Row, **others: str) -> shown_faults.ShownFaults:
-    """What the API says of the draft."""
+    """Return what the API says of the draft."""
     draft = Draft(**({"destination": HERE} | others), rows=rows)
     request = draft.request(1000)
     with pytest.raises(InvalidRequest) as invalid:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def large(settings, monkeypatch) -> Batch:
-    """Of the largest that there are, of which a minute takes two."""
+    """Return a batch of the largest size that there is. A minute takes two of them."""
     settings.MAX_QUERIES_PER_BATCH = 1200
     monkeypatch.setattr(heavy_reads, "_LARGEST_PER_MINUTE", 2)
     monkeypatch.setattr(writing, "build", lambda *_: {"format": "small"})

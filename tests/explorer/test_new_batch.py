@@ -41,7 +41,7 @@ def alice(key, alice) -> Client:
 
 
 def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """As a browser posts it. Each row is at the latest block and about a balance, unless it says otherwise."""
+    """Return a form as a browser posts it. A row is at the latest block and about a balance, unless told otherwise."""
     usual = {"source": "31337", "at": "latest", "props": ["BALANCE"], "slot_of": "address"}
     data = {"destination": "31337", "sender": "service", "fee": "", "token": TOKEN}
     data |= {"rows-TOTAL_FORMS": str(len(rows)), "rows-INITIAL_FORMS": str(len(rows))} | others
@@ -67,7 +67,7 @@ def post(client: Client, do: str, data: dict[str, Any], *, status: int = 200) ->
 
 
 def values(html: str, name: str) -> list[str]:
-    """What the fields of this name hold, in each row."""
+    """Return what the fields of this name hold, in each row."""
     fields = rf'<(?:input|textarea)[^>]*name="(?:rows-\d+-)?{name}"[^>]*>'
     found = []
     for tag in re.finditer(fields, html):
@@ -81,7 +81,7 @@ def values(html: str, name: str) -> list[str]:
 
 
 def described(html: str, control: str) -> str:
-    """What a reader of the invalid control is told: the text of what it says it is described by."""
+    """Return what a reader of the invalid control is told: the text of what it says it is described by."""
     tag = re.search(rf'<[a-z]+[^>]*id="{control}"[^>]*>', html)
     assert tag, control
     assert 'aria-invalid="true"' in tag[0]

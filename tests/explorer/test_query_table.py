@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db
 
 
 def numbers(batch: Batch, **parameters: Any) -> list[int]:
-    """Of the queries that are shown, in their order."""
+    """Return the numbers of the queries that are shown, in their order."""
     return [int(number) for number in re.findall(r'id="row-(\d+)"', page(batch, **parameters))]
 
 

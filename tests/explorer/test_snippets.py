@@ -102,7 +102,7 @@ def test_the_solidity_code_compiles_and_reads_every_fact(service: DevChain):
 
 
 def body_of(command: str) -> str:
-    """What the command would send."""
+    """Return the body that the command would send."""
     words = shlex.split(command)
     assert words[:4] == ["curl", "--header", "api-key: $API_KEY", "--json"]
     return words[4]

@@ -116,7 +116,7 @@ def test_steps_of_one_chain_go_from_the_first_that_began_to_the_last_that_ended(
 
 
 def bars(batch: Batch, kind: str) -> list[tuple[float, float, int]]:
-    """Where those of a kind begin and how wide they are, in percent, and where they are from above, in pixels."""
+    """Return where each bar of a kind begins and how wide it is, in percent, and how far down it is, in pixels."""
     found = re.findall(rf'<rect class="{kind}" x="([\d.]+)%" y="(\d+)" width="([\d.]+)%"', page(batch))
     return [(float(x), float(width), int(y)) for x, y, width in found]
 

@@ -12,7 +12,7 @@ HASH = "0x" + "ab" * 32
 
 
 def plain(html: str) -> str:
-    """What who selects it copies."""
+    """Return the text that a reader copies from `html`."""
     return re.sub(r"<[^>]+>", "", html)
 
 

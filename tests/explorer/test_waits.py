@@ -37,7 +37,7 @@ def worker() -> None:
 
 
 def note(batch: Batch) -> str:
-    """What the page says of its waits."""
+    """Return what the page says of the batch's waits."""
     found = re.search(r'<div class="note wait">.*?</div></div>', page(batch), re.DOTALL)
     assert found
     # Of what is hidden nobody reads anything.
@@ -89,7 +89,7 @@ def seen(chain: int, number: int, final: int) -> None:
 
 
 def expected_waits(batch: Batch) -> list[str]:
-    """What is expected, with its seconds in tens."""
+    """Return what the page expects, with its seconds in tens."""
     said = re.findall(r"([A-Z][^.]+? in about) (?:(\d+) min )?(\d+) s\.", note(batch))
     return [f"{what} {round((60 * int(minutes or 0) + int(seconds)) / 10) * 10} s" for what, minutes, seconds in said]
 

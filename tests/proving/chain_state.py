@@ -31,7 +31,7 @@ def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:
 
 
 def signer_nonce(chain: DevChain, block: str = "latest") -> int:
-    """Of the signers together, where there are several: how much they have sent."""
+    """Return how many transactions all signers together have sent."""
     return sum(int(chain.rpc("eth_getTransactionCount", address, block), 16) for address in SIGNERS)
 
 

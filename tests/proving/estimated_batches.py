@@ -59,7 +59,7 @@ def estimate(client: Client, api_key: ApiKey, body: dict[str, Any], *, status: i
 def measured(
     client: Client, api_key: ApiKey, name: str, body: dict[str, Any], *, chain: DevChain | None = None
 ) -> Result:
-    """What is estimated, and then spent. A `chain` mines between the rounds."""
+    """Estimate a batch and prove it. Return what was estimated and spent. A `chain` mines between the rounds."""
     before = estimate(client, api_key, body)
     batch = submit(api_key, body)
     for _ in range(12):

@@ -26,7 +26,7 @@ class Fault:
     was_met: bool = False
 
     def is_due(self) -> bool:
-        """Whether this statement fails; asked once for each that could."""
+        """Return whether this statement fails. It is asked once for each statement that could."""
         if self.statements_left:
             self.statements_left -= 1
             return False

@@ -97,7 +97,7 @@ def in_mempool(chain: DevChain, key: ApiKey) -> tuple[Batch, Transaction]:
 
 
 def rejected_late(batch: Batch) -> None:
-    """As when the deadline passes, or a second source chain is refused, after the first has been paid for."""
+    """Reject the batch as when its deadline passes, or a second source chain is refused after the first was paid."""
     progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Late.", retryable=True)
 
 
@@ -109,5 +109,5 @@ def pending(batch: Batch) -> Transaction:
 
 
 def scattered_slots(count: int) -> dict[str, Any]:
-    """Of one account, as many slots that have little of their proofs in common."""
+    """Return one account with `count` slots that have little of their proofs in common."""
     return {CHARLIE: {"props": ["BALANCE"], "slots": [hex(slot * 7919 * 2**40) for slot in range(count)]}}

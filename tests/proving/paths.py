@@ -40,7 +40,7 @@ def old_block(chain: DevChain, settings, depth: int = 120) -> int:
 
 
 def fill_history(chain: DevChain) -> None:
-    """As on a chain that has been there for long: the history contract's storage is a full ring."""
+    """Fill the history contract's storage, a ring, as on a chain that has been there for long."""
     words = random.Random(17)
     for slots in (range(first, min(first + 500, bench.WINDOW)) for first in range(2_000, bench.WINDOW, 500)):
         body = [

@@ -121,7 +121,7 @@ def test_a_time_that_is_waited_for_is_not_rejected_when_the_head_falls_back(serv
 
 
 def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, reconfigure):
-    """As a node of a chain that is far ahead makes it seem."""
+    """A node of a chain that is far ahead makes it seem so."""
     coming = service.head() + 2
     body = request(ALICE, block=coming)
     body["data"]["31337"][f"block:{service.head()}"] = {"accounts": {BOB: {"props": ["NONCE"], "slots": []}}}
@@ -335,7 +335,7 @@ def test_nothing_waits_beyond_its_deadline(service, key):
 
 @pytest.fixture
 def exchanges(service, reconfigure, monkeypatch) -> Iterator[list[int]]:
-    """How many exchanges with the node there were between a lease's claim, extensions and end."""
+    """Yield how many exchanges with the node there were between a lease's claim, extensions and end."""
     counts = [0]
 
     def count(body):

@@ -146,7 +146,7 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
 
 
 def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
-    """Where nothing mines but the test."""
+    """Nothing mines but the test."""
     head = costly.head()
     batch = submitted(key, fee=10**18, **{f"block_{head + ahead}": [ALICE] for ahead in (-1, 1, 2)})
     estimates = [0]
@@ -163,7 +163,7 @@ def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
 
 
 def estimate_of(costly: DevChain, *heights: int) -> Promise:
-    """Of Alice at so many blocks above the head, as acceptance reckons."""
+    """Return what acceptance reckons for Alice at blocks of these heights above the head."""
     blocks = {f"block_{costly.head() + above}": [ALICE] for above in heights}
     with pytest.MonkeyPatch.context() as patch:
         reckoned: list[Promise] = []
@@ -196,7 +196,7 @@ def test_the_budget_must_do_for_what_is_to_come(costly, key, settings):
 
 
 def test_what_is_to_come_can_still_be_refused_when_the_first_part_is_paid(costly, key):
-    """As with several source chains: the batch is rejected, and what was spent and proven stays so."""
+    """The batch is rejected as with several source chains, and what was spent and proven stays so."""
     head = costly.head()
     fee = 2 * estimate_of(costly, 0, 20).wei
     batch = submitted(key, fee=fee, **{f"block_{head}": [ALICE], f"block_{head + 20}": [ALICE]})

@@ -34,7 +34,7 @@ DEAD = "http://127.0.0.1:1/secret-path"
 
 
 def check(*codes: str) -> list[str]:
-    """What it prints, with the codes that it must end with."""
+    """Run `check_chains`, which must end with these codes. Return the lines that it prints."""
     said, found, returned = io.StringIO(), "", 0
     try:
         call_command("check_chains", stdout=said)
@@ -339,7 +339,7 @@ threshold = {threshold}
 
 
 def said_of_attesters(printed: list[str]) -> list[str]:
-    """What is said of attesters."""
+    """Return the lines about attesters."""
     first = next(place for place, line in enumerate(printed) if line.startswith("  Of the attesters"))
     return [line.strip() for line in printed[first : first + 1 + sum("0x" in line[:8] for line in printed[first:])]]
 

@@ -72,7 +72,7 @@ ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
 
 
 def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> Header:
-    """What is decided by of a header."""
+    """Return a header with only the fields that decisions rest on."""
     return cast("Header", SimpleNamespace(number=number, timestamp=timestamp, parent_hash=parent, hash=b"\3" * 32))
 
 
@@ -554,7 +554,7 @@ def test_what_is_little_waits_for_others(what, waits, noted):
 
 
 def names_in(path) -> set[str]:
-    """What a module uses, imports and calls, by the last part of the name."""
+    """Return the names that a module uses, imports and calls, each by its last part."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute):

@@ -19,7 +19,7 @@ from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, request
 
 
 def until_killed_or_done(batch) -> bool:
-    """Whether it was killed."""
+    """Work until the batch is done or the worker is killed. Return whether it was killed."""
     try:
         work_until_done(batch)
     except Killed:

@@ -264,7 +264,7 @@ def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_hi
 
 
 def test_one_node_that_contradicts_itself_is_not_called_several(without_history, key, settings, tmp_path):
-    """As it does while its chain is reorganised."""
+    """A node contradicts itself while its chain is reorganised."""
     block = without_history.head() - 3 * WINDOW
     with DevChain(hardfork="cancun") as other:
         other.mine(block + 10)

@@ -72,7 +72,7 @@ def send(chain: DevChain, transactions: Any, sender: str = STRANGER) -> None:
 
 
 def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[Left]:
-    """As somebody would: asks what is left, sends it, and asks again. Returns what was told each time."""
+    """Ask what is left, send it, and ask again until the batch is done. Return what was told each time."""
     told: list[Left] = []
     for _ in range(rounds):
         work()
@@ -197,7 +197,7 @@ def test_a_long_walk_is_sent_in_rounds_each_of_which_goes_on_where_the_last_has_
 
 
 def test_workers_learn_from_events_how_far_somebody_has_walked(without_history, key, monkeypatch):
-    """Where a path goes on much later, and what has happened since is more than is read for an answer."""
+    """A path goes on much later, and what has happened since is more than is read for an answer."""
     monkeypatch.setattr(building, "_MAX_HEADERS", 8)
     monkeypatch.setattr(registry_events, "_MOST_UNREAD", 0)
     batch = submit(key, itself(request(CHARLIE, block=without_history.head() - 2 * WINDOW)))
@@ -363,7 +363,7 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, monkeypatch):
 
 
 def until_killed_or_sent(chain: DevChain, batch: Batch) -> bool:
-    """Whether it was killed."""
+    """Work, and send what is left. Return whether the worker was killed."""
     try:
         for _ in range(2):
             work()

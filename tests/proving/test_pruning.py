@@ -38,7 +38,7 @@ def prune() -> dict[str, int]:
 
 
 def full() -> tuple[int, int]:
-    """How many proofs of accounts and of slots have their nodes."""
+    """Return how many proofs of accounts and of slots have their nodes."""
     return tuple(model.objects.exclude(nodes=[]).count() for model in (AccountProof, SlotProof))  # type: ignore[return-value]
 
 

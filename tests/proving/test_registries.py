@@ -44,7 +44,7 @@ FORGEABLE = Path(__file__).parent.parent / "contracts" / "forgeable_registry.hex
 
 
 def restart() -> None:
-    """What a process has seen is forgotten, as when it starts."""
+    """Forget what the process has seen, as when it starts."""
     forget_chains()
 
 
@@ -64,7 +64,7 @@ def health() -> tuple[int, str]:
 
 
 def check_chains() -> tuple[str, str]:
-    """What it prints, and the error that it ends with."""
+    """Run `check_chains`. Return what it prints, and the error that it ends with."""
     said = io.StringIO()
     try:
         call_command("check_chains", stdout=said)
@@ -74,7 +74,7 @@ def check_chains() -> tuple[str, str]:
 
 
 def words_of(page: str) -> str:
-    """As somebody copies it: long values are whole, whatever is shown of them."""
+    """Return the page's text as a reader copies it: long values are whole, whatever is shown of them."""
     return unescape(re.sub(r"<[^>]*>", "", page))
 
 
@@ -201,7 +201,10 @@ def test_no_headers_are_kept_in_a_registry_that_may_not_be_used(service):
 
 @pytest.fixture
 def codes_asked(monkeypatch) -> list[str]:
-    """Of the registry: whose code else is asked for depends on what the process knows already."""
+    """Record each time that the code of the registry is asked for, by its address.
+
+    Whether other code is asked for depends on what the process knows already.
+    """
     asked: list[str] = []
     code = RpcClient.code
 

@@ -281,7 +281,7 @@ def test_what_a_user_may_use_in_a_day_is_not_used_twice_on_two_chains(costly, se
     ready: Any = [SimpleNamespace(rest={batch.pk: Undone()})]
 
     def send_some(nonce: int) -> bool:
-        """Whether the budget had room."""
+        """Store a transaction if the budget has room. Return whether it had."""
         with transaction.atomic():
             # As on two chains, whose signers are others.
             sending._Sending(costly, [], SimpleNamespace(offer=offer))._lock_users(ready)  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tab
 
 
 def senders() -> list[str]:
-    """Of what was sent for batches, in the order in which it was stored."""
+    """Return the sender of each transaction for batches, in the order in which they were stored."""
     return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
 
 
@@ -68,7 +68,7 @@ def of_slot(block: int, slot: int, address: str = ALICE) -> dict[str, object]:
 
 
 def get_stuck(signer: str = SIGNER) -> None:
-    """What it has pending has waited for long."""
+    """Make the signer's pending transactions seem to have waited for long."""
     Transaction.objects.filter(signer__address=signer, state=TransactionState.PENDING).update(
         spent_at=timezone.now() - timedelta(minutes=5)
     )

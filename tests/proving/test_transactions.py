@@ -326,7 +326,7 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, 
 
 
 def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):
-    """What was signed behind a gap that was too wide is still out there."""
+    """A transaction that was signed behind too wide a gap is still out there."""
     leave_behind(mempool, settings, by=40)
     behind = Transaction.objects.get(state=TransactionState.DISPLACED)
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE

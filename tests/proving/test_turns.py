@@ -248,7 +248,7 @@ def test_all_of_a_shared_block_end_done(heavy, newcomer):
 
 @pytest.fixture
 def idle() -> Groups:
-    """Of four threads, to be told what is in hand."""
+    """Return the groups of four threads, which a test tells what is in hand."""
     return Groups(threads=4)
 
 
@@ -365,7 +365,7 @@ def groups_of(idle: Groups, *sizes: int) -> list[list[int]]:
 
 
 def test_a_group_asks_only_for_so_much_in_all(service, idle):
-    """What its tasks ask for is one exchange, during which they can't keep their leases."""
+    """The tasks of a group ask in one exchange, during which they can't keep their leases."""
     assert groups_of(idle, 100, 100, 99, 2, 1) == [[100, 100, 99, 1], [2]]
     assert not idle.all[0].may_grow
     assert idle.all[1].may_grow
@@ -566,7 +566,7 @@ def test_users_take_turns_with_paths_too(short_windows):
 
 
 def test_a_block_that_somebody_else_made_due_has_a_turn(service, heavy):
-    """As when a reorganised chain moves a time to another block."""
+    """A reorganised chain does so when it moves a time to another block."""
     submission.find_blocks(31337, {(31337, 5)})
     Block.objects.update(due_at=timezone.now())
     assert [task.kind for task in due() if task.kind == "block"] == ["block"]

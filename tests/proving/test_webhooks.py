@@ -73,7 +73,7 @@ def done(url: str, **more: Any) -> Batch:
 
 
 def deliver_all(batch: Batch) -> None:
-    """As a worker does, to whom time doesn't matter."""
+    """Deliver all events as a worker does, without waiting until they are due."""
     for _ in range(20):
         if Webhook.objects.get(pk=batch.pk).due_at is None:
             return
@@ -86,7 +86,7 @@ def rows(batch: Batch) -> list[WebhookDelivery]:
 
 
 def outcomes(batch: Batch) -> list[str]:
-    """Of the attempts to deliver the first."""
+    """Return the outcomes of the attempts to deliver the first event."""
     return [attempt["outcome"] for attempt in rows(batch)[0].attempts]
 
 
@@ -378,7 +378,10 @@ def inside() -> Iterator[Receiver]:
 
 @pytest.fixture
 def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
-    """What a name server answers, first and then: a name has these addresses, and the last for ever."""
+    """Return what a name server answers, which the test fills in.
+
+    A name has its lists of addresses in turn, and the last one for ever.
+    """
     settings.WEBHOOK_ALLOW = []
     zone: dict[str, list[list[str]]] = {}
     asked: list[str] = []

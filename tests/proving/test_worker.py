@@ -52,7 +52,7 @@ def log_of(tmp_path: Path) -> str:
 
 
 def last_log(tmp_path: Path) -> str:
-    """Of the worker that was started last."""
+    """Return the log of the worker that was started last."""
     return max(tmp_path.glob("worker*.log"), key=lambda path: int(path.stem.removeprefix("worker"))).read_text()
 
 

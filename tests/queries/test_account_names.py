@@ -80,7 +80,7 @@ def test_names_that_stand_for_nobody_are_faults_beside_all_others(post, resolvin
 
 
 def test_an_account_may_stand_under_its_names_and_its_address(post, resolving):
-    """As in the example of the service that this one replaces. Each is a query."""
+    """The example of the service that this one replaces does so. Each name and address is a query."""
     accounts = ["alice.eth", ALICE.lower(), "one.below.eth", "two.below.eth", BOB]
     assert post(at_blocks(block_1=accounts)).status_code == 200
     rows = Query.objects.order_by("position").values_list("address", "name")

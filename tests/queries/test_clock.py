@@ -111,7 +111,7 @@ def test_a_clock_that_is_back_where_a_chain_has_died_is_not_believed(jump):
 
 
 def test_a_clock_that_is_back_is_believed_with_a_chain_that_goes_on(jump):
-    """As where it was ahead when time began to be counted."""
+    """The clock may have been ahead when time began to be counted."""
     counting = Clock()
     counting.read(of_day_before())
     jump(-DAY)

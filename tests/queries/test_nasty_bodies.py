@@ -12,7 +12,7 @@ MAX_QUERIES = 10_000
 
 
 def seconds(body: bytes) -> tuple[float, InvalidRequest | None]:
-    """Of processor time, and why it is refused."""
+    """Return the seconds of processor time that parsing takes, and why the body is refused."""
     began = time.thread_time()
     refused = None
     try:

@@ -161,7 +161,7 @@ def of_depth(levels: int) -> list[str]:
 @pytest.mark.sqlite_only(reason="quotas count what rows take in SQLite's file")
 @needs_fixtures
 def test_proofs_take_no_more_than_is_counted_and_half_of_it_at_least(key):
-    """Of accounts of Mainnet, and of slots as deep as those of the largest contracts."""
+    """The proofs are of accounts of Mainnet, and of slots as deep as those of the largest contracts."""
     fixtures = [load_fixture(name) for name in fixture_names("mainnet_*_depth*.json")]
     words = {"storage_root": "0x" + "ab" * 32, "code_hash": "0x" + "cd" * 32}
     submit(key, request(ALICE, block=1))
@@ -252,7 +252,7 @@ def test_small_batches_wait_for_no_large_one(post, another_is_being_stored):
 
 
 def test_the_turn_comes_before_the_lock(key, another_is_being_stored):
-    """Who waits for a turn keeps nobody from writing."""
+    """A batch that waits for its turn keeps nobody from writing."""
     with CaptureQueriesContext(connection) as statements, pytest.raises(submission.Busy):
         submit(key, {**request(ALICE, block=1), "data": {"31337": LARGE}})
     assert all(statement["sql"].startswith("SELECT") for statement in statements)
@@ -267,7 +267,7 @@ def test_after_a_large_batch_was_refused_the_next_one_has_its_turn(post, setting
 
 
 def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
-    """What is sent to the database row by row is prepared before: each row's preparing would be under the lock."""
+    """Rows are prepared before the lock is taken: under it, each row's preparing would keep others waiting."""
     with CaptureQueriesContext(connection) as statements:
         submit(key, {**request(ALICE, block=1), "data": {"31337": NASTY["many accounts"]}})
     assert len(statements) < 40

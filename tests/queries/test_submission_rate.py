@@ -94,7 +94,7 @@ def test_nobody_waits_for_a_clock_that_was_set_back(post):
 
 
 def with_slots(count: int) -> dict[str, object]:
-    """Of this many slots and their account."""
+    """Return a request for `count` slots and their account."""
     body = request(ALICE, block=1)
     body["data"]["31337"]["block:1"]["accounts"][ALICE]["slots"] = [f"{slot:x}" for slot in range(count)]
     return body

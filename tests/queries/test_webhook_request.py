@@ -118,7 +118,7 @@ def test_headers_of_others_are_no_header_of_it(post, name):
     "value", ["application/json", "Application/JSON;charset=utf-8", "application/json ; charset=UTF-8"]
 )
 def test_the_content_type_that_is_sent_anyway_may_be_named(post, value):
-    """As in the documentation of the service that this one replaces, which its clients follow."""
+    """The documentation of the service that this one replaces names it, and its clients follow that."""
     assert post(body(url=URL, headers={"x-a": "b", "content-Type": value})).status_code == 200
     assert webhooks.destination(Webhook.objects.get()).headers == {"x-a": "b"}
 

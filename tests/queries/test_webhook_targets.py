@@ -35,7 +35,7 @@ def test_no_other_address_is(address):
 
 
 def test_no_address_that_python_takes_for_private_is_public():
-    """Of each network that Python's own list has, its first and last address."""
+    """The first and last address of each network in Python's own list are tried."""
     for version in (4, 6):
         constants = __import__("ipaddress").__dict__[f"_IPv{version}Constants"]
         for network in [*constants._private_networks, constants._multicast_network, constants._linklocal_network]:

@@ -38,7 +38,7 @@ def with_webhook(
 
 
 def said(batch: Batch) -> list[tuple[str, str]]:
-    """What is to be told, in order: the type's last part, and the step or code that it names."""
+    """Return what is to be told, in order: the type's last part, and the step or code that it names."""
     found = []
     for row in batch.webhook.deliveries.order_by("pk"):
         body = json.loads(row.body)
@@ -49,7 +49,7 @@ def said(batch: Batch) -> list[tuple[str, str]]:
 
 
 def data(batch: Batch) -> dict[str, Any]:
-    """Of the last one."""
+    """Return the data of the last event."""
     return dict(json.loads(batch.webhook.deliveries.order_by("pk").last().body)["data"])  # type: ignore[union-attr]
 
 

@@ -111,7 +111,7 @@ def _account(node: Node, address: str, at: str) -> tuple[int, ...]:
 
 
 def wrong(node: Node, registry: str, facts: Facts) -> list[str]:
-    """What the registry, on the chain of `node`, has not as the source's node has it."""
+    """Return the facts that the registry, on the chain of `node`, lacks or has otherwise than the source's node."""
     return [
         f"{call}: {'nothing' if read is None else hex(read)} instead of {value:#x}"
         for call, value in facts.expected.items()

@@ -10,7 +10,7 @@ MOST_SECONDS = 0.1
 
 
 def seconds(port: int, times: int = 20) -> list[float]:
-    """How long answers took, the shortest first."""
+    """Return how many seconds answers took, the shortest first."""
     took = []
     for _ in range(times):
         began = time.monotonic()

@@ -30,7 +30,7 @@ class WebServer:
         return f"http://127.0.0.1:{self.port}"
 
     def log(self, until: str) -> str:
-        """As soon as it has the words: a request is logged after its answer."""
+        """Return the log as soon as it has the words `until`: a request is logged after its answer."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while until not in (log := self.installation.log("web").read_text()):
             assert time.monotonic() < deadline, log
@@ -38,7 +38,7 @@ class WebServer:
         return log
 
     def pids(self) -> tuple[int, list[int]]:
-        """Of gunicorn, and of the processes that it supervises."""
+        """Return the process ids of gunicorn, and of the processes that it supervises."""
         supervisor = self.installation._processes["web"]._process.pid
         children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
         return supervisor, list(map(int, children))
@@ -88,7 +88,7 @@ class Answer:
 
     @property
     def code(self) -> str | None:
-        """Of an error in the API's form; None for what has another form."""
+        """Return the code of an error in the API's form, or None if the answer isn't JSON."""
         if self.headers["Content-Type"] != "application/json":
             return None
         error = json.loads(self.body)
@@ -114,7 +114,7 @@ def ask(port: int, request: bytes, *, source: str = "127.0.0.1", method: str = "
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the server has ended it, in order or by a reset. Waits for something to happen."""
+    """Return whether the server has ended the connection, in order or by a reset. Waits for something to happen."""
     try:
         return connection.recv(1) == b""
     except ConnectionError:

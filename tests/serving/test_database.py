@@ -27,7 +27,7 @@ def key(server) -> str:
 
 
 def opened(server: WebServer) -> list[str]:
-    """What the processes have open of the database, its log apart."""
+    """Return what the processes have open of the database, its log apart."""
     _, pids = server.pids()
     found = []
     for pid in pids:
@@ -40,7 +40,7 @@ def opened(server: WebServer) -> list[str]:
 
 
 def statuses(server: WebServer, key: str, batch: str, times: int = 40) -> set[int]:
-    """Of requests that come at once, so that each thread answers some."""
+    """Return the statuses of requests that come at once, so that each thread answers some."""
 
     def ask(_: int) -> int:
         asked = {"batchQueryId": batch}

@@ -16,7 +16,7 @@ REQUESTS = 60
 
 @pytest.fixture
 def web(tmp_path) -> Iterator[WebServer]:
-    """Of this test's own: it leaves much behind."""
+    """Yield a server of this test's own: the test leaves much behind."""
     with serving(tmp_path) as server:
         yield server
 

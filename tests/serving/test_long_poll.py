@@ -149,7 +149,7 @@ class Pollers:
 
 
 def test_six_hundred_that_wait_hold_up_nobody(users):
-    """Of eight threads two hold those that wait, and the others are told at once when to ask again."""
+    """Two of eight threads hold those that wait, and the others are told at once when to ask again."""
     *crowd, other = users
     pollers = Pollers(crowd, 600)
     took = []
@@ -213,13 +213,13 @@ service.batch(os.environ["QUERY_ID"]).wait()
 
 
 def waits_in_a_shell(_: Path) -> list[str]:
-    """As docs/using/api.md says."""
+    """Return the command that waits as docs/using/api.md says."""
     (block,) = (each for each in blocks_of("docs/using/api.md") if "WAITING_URL=" in each.code)
     return ["bash", "-c", "WAITING_URL=" + block.code.partition("WAITING_URL=")[2]]
 
 
 def waits_in_typescript(folder: Path) -> list[str]:
-    """As docs/using/typescript.md says, without the chain."""
+    """Return a command that waits as docs/using/typescript.md says, without the chain."""
     code = next(each.code for each in blocks_of("docs/using/typescript.md") if "&wait=25" in each.code)
     code = re.sub(r"(?m)^(import|const chain) .*", "", code).replace("await chain.getBlockNumber()", "1")
     assert "chain.getBlock" not in code
@@ -247,7 +247,7 @@ def test_who_finds_no_place_asks_again_when_told(asker, tmp_path, loop):
 
 
 def questions(server: WebServer) -> list[datetime]:
-    """When each question for a status was answered."""
+    """Return when each question for a status was answered."""
     lines = server.installation.log("web").read_text().splitlines()
     return [datetime.fromisoformat(line[:23]) for line in lines if '"GET /batch-query-status"' in line]
 

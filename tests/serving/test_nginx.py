@@ -186,7 +186,7 @@ def trickling(port: int, sources: list[str]) -> Iterator[None]:
 
 
 def is_silent(connection: ssl.SSLSocket) -> bool:
-    """Whether it stays open without an answer, until its time-out."""
+    """Return whether the connection stays open without an answer, until its time-out."""
     try:
         connection.recv(100)
     except TimeoutError:
@@ -217,7 +217,7 @@ def test_who_fills_the_connections_of_nginx_from_many_addresses_shuts_others_out
 
 
 def test_the_pages_say_the_numbers_that_follow_from_the_settings():
-    """What the two tests above show with smaller ones."""
+    """The two tests above show the same with smaller numbers."""
     conf = (PROJECT / "docs/operating/nginx.conf").read_text()
     (connections,), (of_address,) = (
         re.findall(rf"{name} ([0-9]+)", conf) for name in ("worker_connections", "limit_conn connections_of_subscriber")

@@ -65,7 +65,7 @@ def test_chunks_count_and_no_length_beside_them(web):
 
 
 def statuses_of(web: WebServer, requests: bytes) -> list[int]:
-    """Of the answers to all of them, the last of which closes the connection."""
+    """Return the statuses of the answers to all of `requests`, the last of which closes the connection."""
     with connect(web.port) as connection:
         connection.sendall(requests)
         came = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -97,7 +97,7 @@ URL_ENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-
 
 
 def a_form(kind: bytes, length: int) -> bytes:
-    """Of so many bytes."""
+    """Return a form's body of `length` bytes."""
     if kind == URL_ENCODED:
         return b"%" * length
     begin, end = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n', b"\r\n--b--\r\n"
@@ -132,7 +132,7 @@ def test_the_form_of_a_batch_may_be_larger_as_far_as_it_is_cheap_to_read(web, pa
 
 
 def test_ten_thousand_addresses_with_their_properties_are_a_form(web):
-    """As a browser sends them: pasted, estimated, and submitted."""
+    """The requests are those of a browser: the addresses are pasted, estimated, and submitted."""
     with signed_in(web) as browser:
         row = {"source": "31337", "at": "latest", "props": "BALANCE", "slot_of": "address"}
         fields = {f"rows-0-{name}": value for name, value in row.items()}

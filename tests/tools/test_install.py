@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def install(project: Path, requirements: str) -> subprocess.CompletedProcess[str]:
-    """What the installer says on a machine without a network, whose pip is told of a folder of wheels."""
+    """Run the installer as on a machine without a network, whose pip is told of a folder of wheels."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     told = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "wheels"), "PIP_CONFIG_FILE": os.devnull}
     told["UV_CACHE_DIR"] = str(project / "cache")

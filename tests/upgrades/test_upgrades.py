@@ -204,7 +204,7 @@ def test_each_migration_only_adds():
 
 
 def _only_offers_more(loader: MigrationLoader, migration: Migration, operation: Any) -> bool:
-    """Whether the field's choices are all that changes: the database doesn't know them."""
+    """Return whether only the field's choices change, which the database doesn't know."""
     before = loader.project_state(migration.dependencies).models[migration.app_label, operation.model_name_lower]
     described = []
     for field in (before.fields[operation.name], operation.field):

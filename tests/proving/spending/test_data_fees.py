@@ -167,7 +167,7 @@ def test_data_that_is_too_dear_is_waited_out(
     said,
     relieved,
 ):
-    """What would suffice for the gas alone, and did when the batch was accepted."""
+    """The limit, the balance or the fee would suffice for the gas alone, and did when the batch was accepted."""
     serve(settings, tmp_path, op_stack)
     batch = accepted(key, request(ALICE, block=op_stack.head(), fee=fee))
     too_low(op_stack, settings)

@@ -246,7 +246,7 @@ def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
 
 
 def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
-    """Of blocks that it calls final it makes up headers, without a base fee, and receipts with the least of gas."""
+    """The node makes up headers without a base fee for blocks that it calls final, and receipts with the least gas."""
     most = 3 * 10**14
     limit_both(settings, most)
     costly.mine(70)

@@ -33,7 +33,7 @@ def two_old_blocks(costly, key, settings) -> tuple[Batch, Block]:
 
 
 def need_hops(batch: Batch, block: Block, count: int) -> None:
-    """As if it had been planned that the path to the batch's other block takes so many."""
+    """Plan `count` hops for the path to the batch's other block."""
     others = Block.objects.filter(queries__batch=batch).exclude(pk=block.pk)
     others.update(path_unit=PathUnit.HOPS, path_left=count)
     Batch.objects.update(estimated_gas=10**8)
@@ -92,7 +92,7 @@ def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_pat
 
 
 def test_a_path_counts_once(costly, key, settings):
-    """What its transaction takes is a part of what was planned for it."""
+    """The gas of the path's transaction is a part of what was planned for the path."""
     block = old_block(costly, settings, depth=100)
     costly.rpc("evm_setAutomine", True)
     batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=2 * 250_000 * price_of(costly) * 105 // 100)

@@ -142,7 +142,7 @@ def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_t
 
 
 def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
-    """As on Arbitrum, whose nodes refuse what has not enough gas for its part of L1's."""
+    """Arbitrum's nodes, for one, refuse a transaction without enough gas for its part of L1's."""
     takes = [25_000]
 
     def answer(body: Any) -> Any:

@@ -121,7 +121,7 @@ def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody(costly, key, sett
 
 
 def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key, monkeypatch):
-    """As at its deadline, which most often comes while it waits for cheaper gas."""
+    """Its deadline rejects it, most often while it waits for cheaper gas."""
     batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
     asked = []
 
