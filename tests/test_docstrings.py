@@ -19,6 +19,7 @@ PACKAGES = (
     "explorer",
     "proving",
     "queries",
+    "tests",
     "tools",
 )
 NO_VERBS = {"As", "How", "Of", "That", "Those", "What", "When", "Where", "Whether", "Which", "Who", "Why"}

@@ -164,7 +164,7 @@ class _Account:
     signer: Signer
     balance: Balance
     nonce: int
-    """Return it as of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
+    """As of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
 
 
 def _ask(rpc: RpcClient, signer: Signer) -> _Account:

@@ -29,7 +29,7 @@ SOON = 1.5
 
 @pytest.fixture(autouse=True)
 def bell(unreachable_chain, broker: Redis, settings, monkeypatch, transactional_db) -> Iterator[Doorbell]:
-    """That of this process, and a broker without messages."""
+    """Yield the doorbell of this process, with a broker without messages."""
     settings.BROKER_URL = broker.url()
     bell = Doorbell()
     monkeypatch.setattr(module, "doorbell", bell)

@@ -46,10 +46,7 @@ def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
 
 
 def test_a_second_source_chain_makes_no_batch_pay_more_of_what_was_signed(costly, key):
-    """A batch counted little while nearly all of it was proven. With more admitted it counts whole.
-
-    It counts whole also for what was signed.
-    """
+    """Nearly all was proven, so it counts little. What is admitted later changes no share of what is signed."""
     block = costly.head()
     accounts = {ALICE: {"props": ["BALANCE"], "slots": ["0x1", "0x2"]}}
     two = accepted(key, asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER))
