@@ -33,7 +33,7 @@ if not apps.ready:  # Celery's command imports this first.
 from django.conf import settings
 
 from proving.worker import routes
-from proving.worker.broker import PROVE, app
+from proving.worker.broker_queues import PROVE, app
 from proving.worker.doorbell import doorbell
 from proving.worker.routes import Route
 from proving.worker.worker import Worker, obstacle

@@ -108,15 +108,15 @@ class Doorbell:
 
     def _send(self, routes: Collection[Route]) -> None:
         # A process that never rings need not know Celery, and importing it takes a part of a second.
-        from proving.worker import broker  # noqa: PLC0415
+        from proving.worker import broker_queues  # noqa: PLC0415
 
         if self._channel is None:
-            self._connection = broker.connect()
+            self._connection = broker_queues.connect()
             self._channel = self._connection.channel()
-        producer = broker.app.amqp.Producer(self._channel, auto_declare=False)
+        producer = broker_queues.app.amqp.Producer(self._channel, auto_declare=False)
         for route in routes:
             if self._queued(route) < _MOST_QUEUED:
-                broker.ring(route, producer)
+                broker_queues.ring(route, producer)
         if not routes:
             self._queued(every()[0])
 
