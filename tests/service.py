@@ -115,7 +115,7 @@ def work() -> None:
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
-    """Task, with a block mined between the rounds where `chain` doesn't mine by itself."""
+    """Work until the batch has ended; mine a block between the rounds where `chain` doesn't mine by itself."""
     for _ in range(rounds):
         work()
         batch.refresh_from_db()
@@ -127,7 +127,7 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
 
 
 def expire_leases() -> None:
-    """Time passes: the leases of a worker that was killed run out."""
+    """Let the leases of a worker that was killed run out, as time passes."""
     for model in (Batch, Block, Signer):
         model.objects.exclude(leased_until=None).update(leased_until=timezone.now() - timedelta(seconds=1))
 

@@ -3,10 +3,9 @@
 import pytest
 from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
-from tests.proving.working import work_until_done
-from tests.service import ALICE, a_key, header, request, submit
+from tests.proving.working import prove_and_show, work_on_all
+from tests.service import ALICE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -17,11 +16,7 @@ _MOST = {"sqlite": 270, "postgresql": 296}
 def test_one_batch_alone(service, client: Client):
     key = a_key()
     submit(key, request(ALICE, block=1))
-    work_until_done()  # what is done once, for all batches
+    work_on_all()  # what is done once, for all batches
     service.mine()
-    with CaptureQueriesContext(connection) as submitted:
-        batch = submit(key, request(ALICE, block=service.head()))
-    worked = work_until_done()
-    with CaptureQueriesContext(connection) as shown:
-        assert client.get(f"/explorer/query/{batch.pk}", headers=header(key)).status_code == 200
-    assert len(submitted) + worked + len(shown) <= _MOST[connection.vendor]
+    statements = prove_and_show(client, key, request(ALICE, block=service.head()))
+    assert statements <= _MOST[connection.vendor]

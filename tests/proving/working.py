@@ -1,16 +1,33 @@
-"""Works as a worker does, until all batches are done, and counts its statements."""
+"""Proves a batch as a worker does, and counts its statements: what is due of one kind is one group."""
+
+from typing import Any
 
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from accounts.models import ApiKey
 from chains import together
 from proving.models import Signer
 from proving.worker.due import due
 from queries.models import Batch, BatchStatus, Block
+from tests.service import header, submit
 
 
-def work_until_done() -> int:
-    """Do what is due of one kind as one group. Return the number of its statements."""
+def prove_and_show(client: Client, key: ApiKey, asked: dict[str, Any]) -> int:
+    """Submit this, work until it is DONE, and show its page. Return the number of statements."""
+    with CaptureQueriesContext(connection) as submitted:
+        batch = submit(key, asked)
+    worked = work_on_all()
+    with CaptureQueriesContext(connection) as shown:
+        page = client.get(f"/explorer/query/{batch.pk}", headers=header(key))
+    assert page.status_code == 200
+    assert batch.pk in page.text
+    return len(submitted) + worked + len(shown)
+
+
+def work_on_all() -> int:
+    """Work until all batches are DONE. Return the number of statements."""
     statements = 0
     for _ in range(5):
         for model in (Batch, Block, Signer):

@@ -1,0 +1,29 @@
+"""What is counted of a look at a row that was due."""
+
+import pytest
+from prometheus_client import REGISTRY
+
+from proving import looks
+
+
+def counted(outcome: str) -> float:
+    labels = {"kind": "of this test", "outcome": outcome}
+    return REGISTRY.get_sample_value("batchquery_look_seconds_count", labels) or 0
+
+
+@pytest.mark.parametrize("outcome", ["done", "waits", "fails", "lost"])
+def test_a_look_is_counted_by_its_outcome(outcome):
+    before = counted(outcome)
+    with looks.look("of this test") as look:
+        assert look.outcome == "lost"
+        look.outcome = outcome
+    assert counted(outcome) == before + 1
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+def test_an_exception_is_a_defect_whatever_came_of_the_row(error):
+    before, done = counted("defect"), counted("done")
+    with pytest.raises(error), looks.look("of this test") as look:
+        look.outcome = "done"
+        raise error
+    assert (counted("defect"), counted("done")) == (before + 1, done)
