@@ -83,6 +83,9 @@ class DevChain:
         self._reader: threading.Thread | None = None
         self._said: deque[str] = deque(maxlen=20)
         self._listening = threading.Event()
+        # It keeps its connection, and asks the environment for no proxy: tests ask a chain tens of thousands of times.
+        self._session = requests.Session()
+        self._session.trust_env = False
 
     def __enter__(self) -> Self:
         self.start()
@@ -126,17 +129,20 @@ class DevChain:
         shutil.rmtree(self._home, ignore_errors=True)
         self._home = ""
         self._listening.clear()
+        self._session.close()
         self.url = ""
+
+    def ask(self, method: str, *params: Any) -> Any:
+        """Return the reply to one JSON-RPC call, also an error, as the node sent it."""
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        try:
+            return self._session.post(self.url, json=request, timeout=60).json()
+        except requests.RequestException as error:
+            raise DevChainError(f"The development chain doesn't answer {method}: {type(error).__name__}.") from error
 
     def rpc(self, method: str, *params: Any) -> Any:
         """Return the `result` of one JSON-RPC call, as the node sent it."""
-        try:
-            response = requests.post(
-                self.url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}, timeout=60
-            )
-            reply = response.json()
-        except requests.RequestException as error:
-            raise DevChainError(f"The development chain doesn't answer {method}: {type(error).__name__}.") from error
+        reply = self.ask(method, *params)
         if "error" in reply:
             raise DevChainError(f"The development chain refused {method}: {reply['error'].get('message')}")
         return reply["result"]

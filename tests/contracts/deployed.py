@@ -3,7 +3,6 @@
 import itertools
 from typing import Any
 
-import requests
 from eth_abi.abi import decode, encode
 from eth_utils.abi import (
     abi_to_signature,
@@ -98,8 +97,7 @@ class Deployed:
         return receipt
 
     def _rpc(self, method: str, *params: Any) -> Any:
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        reply = requests.post(self.chain.url, json=request, timeout=60).json()
+        reply = self.chain.ask(method, *params)
         if "error" not in reply:
             return reply["result"]
         if reply["error"]["code"] != EXECUTION_REVERTED:
