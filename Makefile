@@ -78,8 +78,9 @@ DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tes
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
 
+# They wait for nothing, so more processes than cores would only import and collect more often.
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
-	$(BIN)/python -m pytest --fast -n $(TEST_PROCESSES) --dist worksteal -q -r fE $(ARGS)
+	$(BIN)/python -m pytest --fast -n auto --dist worksteal -q -r fE $(ARGS)
 
 # Debian has the one without a window as a package of its own; others have only the whole browser.
 chromium: ## Install a Chromium for the browser tests, if none is there (apt-get, as root)

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 import pytest
 from django.conf import settings as django_settings
-from django.contrib.contenttypes.management import create_contenttypes
 from django.db import connection
 from django.db.models.signals import post_migrate
 from django.test.client import MULTIPART_CONTENT, RequestFactory
@@ -80,7 +79,6 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix) -
 def no_permissions_of_models() -> None:
     """Make none: Django does so anew after each test that commits, and the admin has no permissions."""
     assert post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
-    assert post_migrate.disconnect(create_contenttypes)
 
 
 @pytest.fixture(scope="session", autouse=True)
