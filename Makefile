@@ -1,4 +1,4 @@
-# Every command of this project. `make help` lists them. Each sets up what it needs and does so only once.
+# Every command of this project; `make help` lists them. Each sets up what it needs, and does so only once.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -32,10 +32,14 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
 
-help: ## List the commands
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
+## Run it
+
+run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
+	@$(BIN)/python manage.py migrate --no-input -v 0
+	@$(BIN)/python manage.py collectstatic --no-input -v 0
+	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
 demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
 	@$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
@@ -46,6 +50,8 @@ demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove bala
 
 demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+
+## Check a change
 
 # Each process has the next tests in their order, which share what is slow to make; one that is done takes half of what
 # another one still has. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
@@ -82,6 +88,18 @@ test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the da
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
 	$(BIN)/python -m pytest --fast -n auto --dist worksteal -q -r fE $(ARGS)
 
+lint: .venv/ready node_modules/ready ## Check formatting, style, types, spelling, settings and migrations
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy .
+	$(BIN)/codespell
+	BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py check --deploy --fail-level WARNING
+	STATE_DIR="$$(mktemp -d)" SQLITE_FILE=:memory: $(BIN)/python manage.py makemigrations --check --dry-run
+
+format: .venv/ready ## Format the Python code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
 # Debian has the one without a window as a package of its own; others have only the whole browser.
 chromium: ## Install a Chromium for the browser tests, if none is there (apt-get, as root)
 	@if command -v chromium-headless-shell || command -v chromium; then exit 0; fi >/dev/null; \
@@ -96,6 +114,8 @@ screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every p
 	@$(BIN)/python -m pytest tests/browser/screenshots.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
 	@echo "The pictures are in build/screenshots/index.html"
 
+## Measure
+
 bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks and gas of the service
 	$(BIN)/python -m pytest campaigns/benchmarks -q -p no:cacheprovider
 
@@ -108,14 +128,16 @@ bench-scale: .venv/ready node_modules/ready ## Measure batches a second by numbe
 bench-room: .venv/ready ## Measure the room of 10,000 queries, before and after pruning, on SQLite and PostgreSQL
 	@$(BIN)/python -m campaigns.benchmarks.room_of_queries --postgresql
 
-old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (minutes, gigabytes)
-	$(BIN)/python -m pytest campaigns/benchmarks/old_blocks.py -q -p no:cacheprovider
-
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
 	@$(BIN)/python -m campaigns.benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
 
 bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
 	$(BIN)/python -m pytest campaigns/benchmarks/test_estimates.py -q -p no:cacheprovider
+
+old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (minutes, gigabytes)
+	$(BIN)/python -m pytest campaigns/benchmarks/old_blocks.py -q -p no:cacheprovider
+
+## Campaigns
 
 REAL_NODES := tests/real_nodes/npm/node_modules
 attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000)
@@ -138,6 +160,11 @@ mutants: .venv/ready node_modules/ready $(if $(LAYERS),.venv-verify/ready) ## Ta
 mutants-python: .venv/ready node_modules/ready ## Change a place of the Python code at random: tests must fail (SEED=1 COUNT=60; half an hour and more)
 	@$(BIN)/python -m campaigns.python_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 
+## Contracts
+
+contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into contracts/artifacts
+	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
+
 # What is there has to be what the compiler makes: the last line fails where it isn't.
 weakened: .venv/ready node_modules/ready ## Compile anew the contracts that tests take checks out of, and see whether they are as committed
 	rm -f tests/contracts/compiled/*.hex
@@ -151,29 +178,14 @@ prove: .venv/ready .venv-verify/ready node_modules/ready ## Prove properties of 
 slither: .venv/ready .venv-verify/ready node_modules/ready ## Look for usual mistakes in the contracts
 	@$(NODE_PATH_FIRST) .venv-verify/bin/python -m contracts.lint
 
-lint: .venv/ready node_modules/ready ## Check formatting, style, types, spelling, settings and migrations
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy .
-	$(BIN)/codespell
-	BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py check --deploy --fail-level WARNING
-	STATE_DIR="$$(mktemp -d)" SQLITE_FILE=:memory: $(BIN)/python manage.py makemigrations --check --dry-run
-
-format: .venv/ready ## Format the Python code
-	$(BIN)/ruff format .
-	$(BIN)/ruff check --fix .
-
-run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
-	@$(BIN)/python manage.py migrate --no-input -v 0
-	@$(BIN)/python manage.py collectstatic --no-input -v 0
-	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
+## Documents and packages
 
 docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken link or anchor fails
 	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
 	@echo "The documentation is in build/docs/index.html"
 
-contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into contracts/artifacts
-	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
+picture: .venv/ready ## Draw the path of a batch from the code, for the architecture page
+	@$(BIN)/python -m tools.draw_path
 
 LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
@@ -190,6 +202,9 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 
 clean: ## Remove what the commands above have made
 	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer node_modules $(REAL_NODES) build .demo .demo-cross-chain .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^## / { print "\n" substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
