@@ -10,17 +10,17 @@ import hmac
 import secrets
 import string
 import unicodedata
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from accounts import key_use, row_locks, statements
+from accounts import key_use, row_locks
 from accounts.allowed_addresses import may_sign_in
+from accounts.compiled_queries import CompiledQuery, Given
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 from config.logs import redact_keys
@@ -100,24 +100,33 @@ def authenticate(raw: str) -> ApiKey | None:
     """Return the key that `raw` is. None if it is unknown, revoked, expired or no longer allowed."""
     key_hash = digest(raw)
     del raw  # A debug page shows local variables, and the statement below can fail.
-    found = authenticate_and_read(key_hash)
+    return authenticate_hash(key_hash)
+
+
+def authenticate_hash(key_hash: str) -> ApiKey | None:
+    """Return what `authenticate` does, for the `digest` of what was presented."""
+    found = authenticate_and_read(_KEYS, key_hash)
     return found[0] if found else None
 
 
-def authenticate_and_read(
-    key_hash: str, columns: str = "", join: str = "", values: Sequence[object] = (), *, is_counted: bool = False
-) -> tuple[ApiKey, tuple[Any, ...]] | None:
-    """Return what `authenticate` does, and `columns` of a table that `join` adds, with its `values`, by one statement.
+def working() -> "QuerySet[ApiKey]":
+    """Return the key that was presented, if it works: for queries of `authenticate_and_read`, which tell it first."""
+    unexpired = Q(expires_at=None) | Q(expires_at__gt=Given("now"))
+    return ApiKey.objects.filter(unexpired, key_hash=Given("key_hash"), revoked_at=None).order_by()
 
-    `key_hash` is the `digest` of what was presented. `k` is the key and `u` its user. `columns` begins with a comma.
-    `is_counted`: the request was counted before as one with this key.
+
+TOLD_FIRST = ("pk", "user_id", "user__address")
+_KEYS = CompiledQuery(lambda: working().values_list(*TOLD_FIRST))
+
+
+def authenticate_and_read(
+    query: CompiledQuery[tuple[Any, ...]], key_hash: str, *, is_counted: bool = False, **given: object
+) -> tuple[ApiKey, tuple[Any, ...]] | None:
+    """Return what `authenticate` does, and what else the query of `working` keys tells after `TOLD_FIRST`.
+
+    `key_hash` is the `digest` of what was presented. `is_counted`: the request was counted before as one with this key.
     """
-    row = statements.first(
-        f"SELECT k.id, k.user_id, u.address{columns} FROM accounts_apikey k "  # noqa: S608 (written in this project)
-        f"JOIN accounts_user u ON u.id = k.user_id {join} "
-        "WHERE k.key_hash = %s AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > %s)",
-        (*values, key_hash, statements.stored(timezone.now())),
-    )
+    row = query.first(key_hash=key_hash, now=timezone.now(), **given)
     if row is None:
         return None
     key_id, user_id, address, *others = row

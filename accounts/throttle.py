@@ -6,12 +6,14 @@ has just changed the row, the database evaluates the condition again.
 """
 
 import math
-from datetime import datetime, timedelta
+from datetime import timedelta
 
+from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
-from accounts import row_locks, statements
+from accounts import row_locks
+from accounts.compiled_queries import CompiledQuery, Given
 from accounts.models import ThrottleCount
 
 PERIOD = timedelta(minutes=1)
@@ -43,39 +45,35 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
     return 0
 
 
-# A minute that begins far in the future is over too: the clock was set back, and nobody waits for it. The values are
-# those of `_over`.
+# A minute that begins far in the future is over too: the clock was set back, and nobody waits for it.
+_FULL = CompiledQuery(
+    lambda: ThrottleCount.objects.filter(
+        what_and_who=Given("key"), began_at__gt=Given("since"), began_at__lte=Given("until"), used__gt=Given("most")
+    ).values_list("began_at")
+)
+# With the time a minute ago, and in a minute.
 _IS_OVER = "(began_at <= %s OR began_at > %s)"
-_TABLE = "accounts_throttlecount"
 
 
 def seconds_to_wait(what: str, who: object, most: int, amount: int = 1) -> int:
     """Return how many seconds it takes until there is room for `amount`; 0 if there is. Counts nothing."""
     now = timezone.now()
-    found = statements.first(
-        f"SELECT began_at FROM {_TABLE} WHERE what_and_who = %s AND NOT {_IS_OVER} AND used > %s",  # noqa: S608
-        (_key(what, who), *_over(now), most - amount),
-    )
-    began_at = statements.read(found[0]) if found else None
-    return max(1, math.ceil((began_at + PERIOD - now).total_seconds())) if began_at else 0
+    full = _FULL.first(key=_key(what, who), since=now - PERIOD, until=now + PERIOD, most=most - amount)
+    return max(1, math.ceil((full[0] + PERIOD - now).total_seconds())) if full else 0
 
 
 def _count(what: str, who: object, most: int, amount: int) -> bool:
     """Count `amount` and return whether there was room for it. The database evaluates condition and change as one."""
-    now = timezone.now()
-    over = _over(now)
-    return bool(
-        statements.run(
-            f"UPDATE {_TABLE} SET used = CASE WHEN {_IS_OVER} THEN %s ELSE used + %s END, "  # noqa: S608
+    now, stored = timezone.now(), connection.ops.adapt_datetimefield_value
+    over = stored(now - PERIOD), stored(now + PERIOD)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE accounts_throttlecount SET used = CASE WHEN {_IS_OVER} THEN %s ELSE used + %s END, "  # noqa: S608
             f"began_at = CASE WHEN {_IS_OVER} THEN %s ELSE began_at END "
             f"WHERE what_and_who = %s AND ({_IS_OVER} OR used <= %s)",
-            (*over, amount, amount, *over, statements.stored(now), _key(what, who), *over, most - amount),
+            (*over, amount, amount, *over, stored(now), _key(what, who), *over, most - amount),
         )
-    )
-
-
-def _over(now: datetime) -> tuple[str, str]:
-    return statements.stored(now - PERIOD), statements.stored(now + PERIOD)
+        return bool(cursor.rowcount)
 
 
 def _key(what: str, who: object) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery, GivenList
 from chains import together
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
@@ -137,6 +137,13 @@ def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) ->
     return f"The header of block {header.number} of chain {chain_id} has no {names}: {why}"
 
 
+_PROOFS = CompiledQuery(
+    lambda: AccountProof.objects.defer("nodes").filter(
+        block__in=GivenList("blocks"), address__in=GivenList("addresses")
+    )
+)
+
+
 def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:
     """Return stored proofs by (block's id, address). Proofs of other pairs of these blocks and addresses do no harm."""
     addresses = {
@@ -144,15 +151,9 @@ def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], A
     }
     found: dict[tuple[int, str], AccountProof] = {}
     for chunk in chunks(sorted(addresses), _CHUNK):
-        blocks = [block.pk for block in wanted]
-        condition = f"WHERE block_id IN ({_places(blocks)}) AND address IN ({_places(chunk)})"
-        proofs = statements.objects(AccountProof, condition, (*blocks, *chunk), without=("nodes",))
+        proofs = _PROOFS.every(blocks=[block.pk for block in wanted], addresses=chunk)
         found |= {(proof.block_id, proof.address): proof for proof in proofs}
     return found
-
-
-def _places(values: Sequence[object]) -> str:
-    return ", ".join(["%s"] * len(values))
 
 
 def _slots(

@@ -15,6 +15,7 @@ from ninja.security import APIKeyHeader
 from pydantic import Field
 
 from accounts import keys
+from accounts.compiled_queries import CompiledQuery
 from accounts.models import ApiKey, User
 from queries.api_errors import ApiError
 
@@ -40,16 +41,21 @@ class KeyAuth(APIKeyHeader, Generic[Found]):
 
 
 def _key(_: HttpRequest, key_hash: str) -> ApiKey | None:
-    found = keys.authenticate_and_read(key_hash)
-    return found and found[0]
+    return keys.authenticate_hash(key_hash)
+
+
+_LIMITS = ("max_batches_per_minute", "max_queries_per_minute")
+_SUBMITTING = CompiledQuery(
+    lambda: keys.working().values_list(*keys.TOLD_FIRST, *(f"user__{limit}" for limit in _LIMITS))
+)
 
 
 def _submitting_key(_: HttpRequest, key_hash: str) -> ApiKey | None:
-    found = keys.authenticate_and_read(key_hash, ", u.max_batches_per_minute, u.max_queries_per_minute")
+    found = keys.authenticate_and_read(_SUBMITTING, key_hash)
     if found is None:
         return None
     key, limits = found
-    key.user = User.from_db(None, ("id", "max_batches_per_minute", "max_queries_per_minute"), (key.user_id, *limits))
+    key.user = User.from_db(None, ("id", *_LIMITS), (key.user_id, *limits))
     return key
 
 

@@ -18,7 +18,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery
 from queries.models import OPEN_STATUSES, Batch, ServiceClock
 
 # A smaller step is not a jump. Deadlines are hours away.
@@ -90,10 +90,13 @@ class Clock:
         return followed_at is not None and monotonic - followed_at <= witness.lag.total_seconds()
 
 
+_LAST_READ = CompiledQuery(lambda: ServiceClock.objects.order_by("pk").values_list("at")[:1])
+
+
 def last_read() -> datetime | None:
     """Return the last reading of a worker's clock; it is a few seconds old while a worker runs."""
-    found = statements.first("SELECT at FROM queries_serviceclock ORDER BY id LIMIT 1", ())
-    return statements.read(found[0]) if found else None
+    found = _LAST_READ.first()
+    return found[0] if found else None
 
 
 def believable() -> datetime:

@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery, Given
 from queries.api_errors import ApiError
+from queries.models import IdempotencyKey
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -23,7 +24,6 @@ REPLAYED = "Idempotency-Replayed"
 _PLAIN = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
 # RFC 9651, section 3.3.3: a string, as the draft has it. Inside, a quote and a backslash have a backslash before them.
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"', re.ASCII)
-_TABLE = "queries_idempotencykey"
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,6 +53,13 @@ class AlreadyStored(Exception):
         self.earlier = earlier
 
 
+_EARLIER = CompiledQuery(
+    lambda: IdempotencyKey.objects.filter(
+        user=Given("user"), key=Given("key"), created_at__gt=Given("since")
+    ).values_list("batch_id", "body_hash")
+)
+
+
 @dataclass(frozen=True)
 class Named:
     """A request that its client has given a key."""
@@ -62,25 +69,25 @@ class Named:
 
     def find(self) -> Earlier | None:
         """Return the former request with this key, while it is remembered."""
-        row = statements.first(
-            f"SELECT batch_id, body_hash FROM {_TABLE} WHERE user_id = %s AND key = %s AND created_at > %s",  # noqa: S608
-            (self.user_id, self.key, statements.stored(_forgotten_before())),
-        )
+        row = _EARLIER.first(user=self.user_id, key=self.key, since=_forgotten_before())
         return Earlier(*row) if row else None
 
     def remember(self, batch_id: str, body: bytes) -> None:
         """Remember the request, in the transaction that stores its batch. Raises `AlreadyStored`."""
-        # Of two at once, the second waits for the first one's transaction, and then its condition is false.
-        written = statements.run(
-            f"INSERT INTO {_TABLE} (user_id, key, body_hash, batch_id, created_at) VALUES (%s, %s, %s, %s, %s) "  # noqa: S608
-            "ON CONFLICT (user_id, key) DO UPDATE SET body_hash = excluded.body_hash, batch_id = excluded.batch_id, "
-            f"created_at = excluded.created_at WHERE {_TABLE}.created_at <= %s",
-            (
-                *(self.user_id, self.key, _hash(body), batch_id, statements.stored(timezone.now())),
-                statements.stored(_forgotten_before()),
-            ),
+        now = timezone.now()
+        row = IdempotencyKey(
+            user_id=self.user_id, key=self.key, body_hash=_hash(body), batch_id=batch_id, created_at=now
         )
-        if not written and (earlier := self.find()):
+        # Of two at once, the second waits for the first one's transaction, and then finds its row.
+        IdempotencyKey.objects.bulk_create([row], ignore_conflicts=True)
+        earlier = self.find()
+        if earlier is None:
+            forgotten = IdempotencyKey.objects.filter(
+                user=self.user_id, key=self.key, created_at__lte=_forgotten_before()
+            )
+            if not forgotten.update(body_hash=row.body_hash, batch_id=batch_id, created_at=now):
+                earlier = self.find()
+        if earlier and earlier.batch_id != batch_id:
             raise AlreadyStored(earlier)
 
 

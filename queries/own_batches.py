@@ -10,7 +10,7 @@ from ninja import Query as Parameter
 from ninja import Router, Schema
 from pydantic import Field
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery, Given
 from accounts.models import ApiKey
 from queries import progress
 from queries.api_endpoint import KEY, errors
@@ -132,15 +132,18 @@ def cancel_batch_query(request: HttpRequest, internal_id: str) -> dict[str, str]
     return {"internalId": batch.pk, "queryStatus": QueryStatus.REJECTED.value}
 
 
+_OWN = CompiledQuery(lambda: Batch.objects.defer("request").filter(pk=Given("batch"), user=Given("user")))
+
+
 def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     # Some texts are none that a database can be asked for.
     asked = internal_id if internal_id.isalnum() else ""
-    found = statements.objects(Batch, "WHERE id = %s AND user_id = %s", (asked, key.user_id), without=("request",))
+    found = _OWN.first(batch=asked, user=key.user_id)
     if not found:
         raise ApiError(404, "not_found", "No query found")
-    return found[0]
+    return found
 
 
 # --- How it is told ---------------------------------------------------------------------------------------------------

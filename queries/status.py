@@ -7,22 +7,46 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from django.db.models import Case, Exists, FilteredRelation, Q, When
 from django.utils import timezone
 
-from accounts import keys, statements
-from queries.models import OPEN_STATUSES, Batch, BatchStatus
+from accounts import keys
+from accounts.compiled_queries import CompiledQuery, Given
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 from queries.poll_interval import poll_seconds
 
-# Whether the batch or a block of its open queries says what it waits for: only then it is read. Who pays oneself waits
-# for what oneself sends.
-_SAYS_WHAT_IT_WAITS_FOR = """
-    b.waiting_for <> '' OR b.sender = 'self' OR EXISTS (
-        SELECT 1 FROM queries_block
-        WHERE queries_block.due_at IS NOT NULL AND queries_block.waiting_for <> '' AND queries_block.id IN (
-            SELECT block_id FROM queries_query WHERE batch_id = b.id AND step IS NOT NULL))"""
-_COLUMNS = f""", b.id, b.status, b.created_at, b.rejection_reason, b.rejection_code, b.rejection_retryable,
-    b.status IN ({", ".join(f"'{status}'" for status in OPEN_STATUSES)}) AND ({_SAYS_WHAT_IT_WAITS_FOR})"""
-_JOIN = "LEFT JOIN queries_batch b ON b.id = %s AND b.user_id = k.user_id"
+
+def _says_what_it_waits_for() -> Exists:
+    """Return whether a block of the batch's open queries does."""
+    # From the batch to its blocks: others may have any number of these.
+    of_batch = Query.objects.filter(batch=Given("batch"), step__isnull=False, block__due_at__isnull=False)
+    return Exists(of_batch.exclude(block__waiting_for=""))
+
+
+# Whether the batch or a block of its open queries says what it waits for: only then it is read. A self-funded batch
+# waits for what its user sends.
+_ASKED = CompiledQuery(
+    lambda: (
+        keys.working()
+        .annotate(own=FilteredRelation("user__batches", condition=Q(user__batches__pk=Given("batch"))))
+        .annotate(
+            says=Case(
+                When(~Q(own__waiting_for="") | Q(own__sender=Sender.SELF), own__status__in=OPEN_STATUSES, then=True),
+                When(_says_what_it_waits_for(), own__status__in=OPEN_STATUSES, then=True),
+                default=False,
+            )
+        )
+        .values_list(
+            *keys.TOLD_FIRST,
+            *(
+                f"own__{field}"
+                for field in ("pk", "status", "created_at", "rejection_reason", "rejection_code", "rejection_retryable")
+            ),
+            "says",
+        )
+    )
+)
+_STATUS = CompiledQuery(lambda: Batch.objects.filter(pk=Given("batch")).values_list("status"))
 
 
 class QueryStatus(StrEnum):
@@ -94,7 +118,7 @@ class Asked:
 
 def of_batch(batch_id: str) -> str | None:
     """Return the batch's `QueryStatus`. None: the batch is gone."""
-    found = statements.first("SELECT status FROM queries_batch WHERE id = %s", (batch_id,))
+    found = _STATUS.first(batch=batch_id)
     return query_status(found[0]) if found else None
 
 
@@ -104,17 +128,9 @@ def read(key_hash: str, batch_id: str, *, is_counted: bool = False) -> Asked | N
     `key_hash` is `keys.digest` of the key. `is_counted` is as in `accounts.keys`.
     """
     # Some texts are none that a database can be asked for.
-    asked = (batch_id if batch_id.isalnum() else "",)
-    found = keys.authenticate_and_read(key_hash, _COLUMNS, _JOIN, asked, is_counted=is_counted)
+    asked = batch_id if batch_id.isalnum() else ""
+    found = keys.authenticate_and_read(_ASKED, key_hash, is_counted=is_counted, batch=asked)
     if found is None:
         return None
-    key, (pk, status, created_at, reason, code, retryable, says) = found
-    created = statements.read(created_at)
-    if created is None:
-        return Asked(key.user_id, None)
-    return Asked(
-        key.user_id,
-        BatchStatusRow(
-            pk, status, created, reason, code, statements.read_boolean(retryable), statements.read_boolean(says)
-        ),
-    )
+    key, batch = found
+    return Asked(key.user_id, BatchStatusRow(*batch) if batch[0] else None)

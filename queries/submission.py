@@ -14,10 +14,13 @@ from itertools import groupby
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Count, F, FilteredRelation, Q, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from accounts import row_locks, statements
-from accounts.models import ApiKey
+from accounts import row_locks
+from accounts.compiled_queries import CompiledQuery, Given, GivenList
+from accounts.models import ApiKey, User
 from accounts.user_limits import own_or
 from config.error_answers import Refused
 from queries import bulk_writes, submission_rate, webhooks
@@ -84,12 +87,10 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
         with transaction.atomic():
             submission_rate.count_request(key.user)
             submission_rate.count_queries(key.user, batch.size)
-            statements.lock("accounts_user", key.user_id)
+            user = User.objects.filter(pk=key.user_id)
+            row_locks.lock(user)
             _check_room(batch)
-            statements.run(
-                "UPDATE accounts_user SET stored_bytes = stored_bytes + %s WHERE id = %s",
-                (batch.stored_bytes, key.user_id),
-            )
+            user.update(stored_bytes=F("stored_bytes") + batch.stored_bytes)
             bulk_writes.insert(batch, (), [()])
             if named:
                 named.remember(batch.pk, body)
@@ -207,18 +208,23 @@ def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | No
     return None
 
 
-_OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
+_ROOM = CompiledQuery(
+    lambda: (
+        User.objects.filter(pk=Given("user"))
+        .annotate(open=FilteredRelation("batches", condition=Q(batches__status__in=OPEN_STATUSES)))
+        .values_list("stored_bytes", "max_stored_megabytes", "max_open_batches", "max_open_queries", "max_open_blocks")
+        .annotate(
+            open_batches=Count("open"),
+            open_queries=Coalesce(Sum("open__size"), 0),
+            open_blocks=Coalesce(Sum("open__block_count"), 0),
+        )
+    )
+)
 
 
 def _check_room(batch: Batch) -> None:
     """Check that the user may have one more batch of this size. Raises `TooMuch`, `TooLarge`."""
-    row = statements.first(
-        "SELECT u.stored_bytes, u.max_stored_megabytes, u.max_open_batches, u.max_open_queries, u.max_open_blocks, "  # noqa: S608
-        "COUNT(b.id), COALESCE(SUM(b.size), 0), COALESCE(SUM(b.block_count), 0) "
-        f"FROM accounts_user u LEFT JOIN queries_batch b ON b.user_id = u.id AND b.status IN ({_OPEN}) "
-        "WHERE u.id = %s GROUP BY u.id",
-        (batch.user_id,),
-    )
+    row = _ROOM.first(user=batch.user_id)
     assert row is not None
     stored_bytes, own_megabytes, *counted = row
     for what, more, installations, own, now, named in (
@@ -246,6 +252,13 @@ def _check_room(batch: Batch) -> None:
         )
 
 
+_BLOCKS = CompiledQuery(
+    lambda: Block.objects.filter(
+        destination_chain_id=Given("destination"), source_chain_id=Given("source"), number__in=GivenList("numbers")
+    ).values_list("number", "pk")
+)
+
+
 def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
     """Return the primary key of each (source chain id, block number). Makes the rows that are missing."""
     ids: dict[tuple[int, int], int] = {}
@@ -260,10 +273,6 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
                 [(number,) for number in chunk],
                 ignore_conflicts=True,
             )
-            rows = statements.every(
-                "SELECT number, id FROM queries_block WHERE destination_chain_id = %s AND source_chain_id = %s "  # noqa: S608
-                f"AND number IN ({', '.join(['%s'] * len(chunk))})",
-                (destination, source, *chunk),
-            )
+            rows = _BLOCKS.every(destination=destination, source=source, numbers=chunk)
             ids.update({(source, number): pk for number, pk in rows})
     return ids

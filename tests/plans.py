@@ -17,8 +17,35 @@ def plans(statements: Iterable[Mapping[str, str]]) -> list[str]:
         for sql in [statement["sql"] for statement in statements if statement["sql"].startswith("SELECT")]:
             # It is the captured statement itself.
             cursor.execute(f"EXPLAIN QUERY PLAN {sql}" if is_sqlite else f"EXPLAIN {sql}")
-            lines += [line for *_, line in cursor.fetchall()]
+            lines += [named for *_, line in cursor.fetchall() for named in _by_name(line, tables(sql))]
     return lines
+
+
+def tables(sql: str) -> dict[str, set[str]]:
+    """The tables of a statement by their aliases; subqueries may give one alias to several."""
+    found: dict[str, set[str]] = {}
+    for table, alias in re.findall(r'(?:FROM|JOIN) "?(\w+)"?(?: "?([A-Z]\d+|own)\b"?)?', sql):
+        found.setdefault(alias or table, set()).add(table)
+    return found
+
+
+def columns(sql: str, *, with_objects: bool = True) -> set[tuple[str, str]]:
+    """The columns that a statement names, as (table, column); without those of whole objects, if not `with_objects`."""
+    by_alias = tables(sql)
+    objects = re.match(r'SELECT ((?:"?\w+"?\."\w+"(?:, )?){8,}) FROM', sql)
+    if objects and not with_objects:
+        sql = sql.removeprefix(objects[0])
+    return {
+        (table, column)
+        for alias, column in re.findall(r'"?(\w+)"?\."(\w+)"', sql)
+        for table in by_alias.get(alias, {alias})
+    }
+
+
+def _by_name(line: str, by_alias: Mapping[str, set[str]]) -> list[str]:
+    """The line with a table's name instead of its alias, for each that it may be."""
+    alias = next((alias for alias in by_alias if re.search(rf"\b{alias}\b", line)), None)
+    return [re.sub(rf"\b{alias}\b", table, line) for table in sorted(by_alias[alias])] if alias else [line]
 
 
 def looks_at_all_due_blocks(lines: Iterable[str]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery, GivenList
 from chains.encoding import hex_data
 from chains.header import Header
 from explorer.bundles import BATCH_FORMAT, next_headers
@@ -151,17 +151,32 @@ def _queries(batch: Batch, places: Mapping[int, int]) -> Iterator[list[dict[str,
             yield [_query(query, places, accounts.get(_pair(query)), slots, pool) for query in several]
 
 
+_ACCOUNTS_NEAR = CompiledQuery(
+    lambda: AccountProof.objects.filter(block__in=GivenList("blocks"), address__in=GivenList("addresses")).values_list(
+        "pk", "block_id", "address"
+    )
+)
+_SLOTS_NEAR = CompiledQuery(
+    lambda: SlotProof.objects.filter(account__in=GivenList("accounts"), slot__in=GivenList("slots")).values_list(
+        "pk", "account_id", "slot"
+    )
+)
+
+
 def _pair(query: Query) -> tuple[int | None, str]:
     return query.block_id, query.address
 
 
 def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
     """Return the accounts with their proofs, by (block's id, address). Raises `Changed`."""
-    pairs = list(dict.fromkeys(_pair(query) for query in queries if query.address))
+    pairs = {_pair(query) for query in queries if query.address}
     found: dict[tuple[int | None, str], AccountProof] = {}
     if pairs:
-        join, values = statements.join_rows(pairs, "named", {1: "block_id", 2: "address"})
-        found = {(proof.block_id, proof.address): proof for proof in statements.objects(AccountProof, join, values)}
+        blocks, addresses = {block for block, _ in pairs}, {address for _, address in pairs}
+        # Others may have asked for other pairs of these: their proofs aren't read.
+        near = _ACCOUNTS_NEAR.every(blocks=blocks, addresses=addresses)
+        ids = [pk for pk, *pair in near if tuple(pair) in pairs]
+        found = {(proof.block_id, proof.address): proof for proof in AccountProof.objects.filter(pk__in=ids)}
     if len(found) < len(pairs):
         raise Changed("The proof of an account is not stored any more.")
     return found
@@ -171,8 +186,10 @@ def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], A
     """Yield the slots of each query in turn, with their proofs, in the order of its slots. Raises `Changed`."""
     pairs = [(accounts[_pair(query)].pk, slot) for query in queries for slot in query.slots]
     for several in chunks(pairs, _CHUNK):
-        join, values = statements.join_rows(list(dict.fromkeys(several)), "named", {1: "account_id", 2: "slot"})
-        found = {(proof.account_id, proof.slot): proof for proof in statements.objects(SlotProof, join, values)}
+        wanted = set(several)
+        near = _SLOTS_NEAR.every(accounts={account for account, _ in wanted}, slots={slot for _, slot in wanted})
+        ids = [pk for pk, *pair in near if tuple(pair) in wanted]
+        found = {(proof.account_id, proof.slot): proof for proof in SlotProof.objects.filter(pk__in=ids)}
         for pair in several:
             if pair not in found:
                 raise Changed("The proof of a slot is not stored any more.")

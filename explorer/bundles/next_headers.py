@@ -1,13 +1,16 @@
 """The headers that show that blocks were the latest at a time, from what is stored."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
+from django.db.models import BinaryField
+from django.db.models.functions import Substr
 from eth_abi.abi import decode
 from eth_utils.crypto import keccak
 
-from accounts import statements
 from chains.encoding import hex_data
 from chains.header import Header
+from proving.models import Transaction
 from queries.models import Block
 
 _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
@@ -16,7 +19,7 @@ _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
     """Return, by the block's id, a header after it, later than its time (unix seconds), as RLP, where there is one.
 
-    It is there if somebody asked for that block, or in the transaction that proved the time. Two statements.
+    It is there if somebody asked for that block, or in the transaction that proved the time.
     """
     found: dict[int, bytes] = {}
     if not times:
@@ -30,24 +33,22 @@ def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
 
 def _candidates(blocks: Sequence[Block]) -> Iterator[tuple[int, bytes]]:
     """Yield headers as RLP, each with the id of the block that it may come after."""
-    following = [(block.pk, block.source_chain_id, block.number + 1) for block in blocks]
-    join, values = statements.join_rows(following, "named", {2: "b.source_chain_id", 3: "b.number"})
-    rows = statements.every(
-        f"SELECT named.column1, b.header_rlp FROM queries_block b {join} WHERE b.header_rlp IS NOT NULL",  # noqa: S608
-        values,
+    following = {(block.source_chain_id, block.number + 1): block.pk for block in blocks}
+    for source, pairs in groupby(sorted(following), key=lambda pair: pair[0]):
+        stored = Block.objects.filter(
+            source_chain_id=source, number__in=[number for _, number in pairs], header_rlp__isnull=False
+        )
+        for number, encoded in stored.values_list("number", "header_rlp"):
+            yield following[source, number], bytes(encoded or b"")
+    sent = (
+        Transaction.objects.filter(accumulates__in=blocks)
+        .annotate(function=Substr("data", 1, 4, output_field=BinaryField()))
+        .filter(function=_PROVE_TIMESTAMP)
+        .order_by("pk")
     )
-    for pk, encoded in rows:
-        yield pk, bytes(encoded)
-    join, values = statements.join_rows([(block.pk,) for block in blocks], "named", {1: "a.block_id"})
-    rows = statements.every(
-        "SELECT a.block_id, t.data FROM proving_transaction_accumulates a "  # noqa: S608 (names of this project)
-        f"JOIN proving_transaction t ON t.id = a.transaction_id {join} "
-        "WHERE substr(t.data, 1, 4) = %s ORDER BY t.id",
-        (*values, _PROVE_TIMESTAMP),
-    )
-    for pk, data in rows:
-        _, sent, _ = decode(["bytes", "bytes", "uint256"], bytes(data)[4:])
-        yield pk, sent
+    for pk, data in sent.values_list("accumulates", "data"):
+        _, header, _ = decode(["bytes", "bytes", "uint256"], bytes(data)[4:])
+        yield pk, header
 
 
 def _is_next(encoded: bytes, block: Block, timestamp: int) -> bool:

@@ -8,7 +8,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery, Given
 from explorer.pages import (
     batch_progress,
     headlines,
@@ -187,13 +187,15 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     )
 
 
+_BATCH = CompiledQuery(lambda: Batch.objects.defer("request").filter(pk=Given("batch")))
+
+
 def find(internal_id: str) -> Batch | None:
     """Return the batch of this id, without the request that it was made from."""
     # An identifier consists of letters and digits. Some other texts are none that a database can be asked for.
     if not internal_id.isalnum():
         return None
-    found = statements.objects(Batch, "WHERE id = %s", (internal_id,), without=("request",))
-    return found[0] if found else None
+    return _BATCH.first(batch=internal_id)
 
 
 def _header(batch: Batch, destination: ChainName, *, can_change: bool) -> Header:

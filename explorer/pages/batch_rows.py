@@ -13,7 +13,7 @@ from typing import NamedTuple
 from django.db.models import IntegerField, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery, Given, GivenList
 from explorer.pages import headlines, query_cards, shown_facts, trusted_sources
 from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.headlines import AskedQuery, Headline
@@ -122,17 +122,22 @@ def _count(batch: Batch) -> int:
     return 0 if last is None else last + 1
 
 
+_QUERIES = CompiledQuery(
+    lambda: (
+        Query.objects.filter(batch__in=GivenList("batches"), position__lt=Given("most"))
+        .order_by("batch_id", "position")
+        .values_list(
+            *("batch_id", "source_chain_id", "timestamp", "block_tag", "block__number", "address", "fields", "step")
+        )
+    )
+)
+
+
 def _asked(batches: Collection[str]) -> Mapping[str, list[_Asked]]:
     """Return the first queries of each batch, in their order."""
     found: dict[str, list[_Asked]] = defaultdict(list)
     if batches:
-        places = ", ".join(["%s"] * len(batches))
-        for row in statements.every(
-            "SELECT q.batch_id, q.source_chain_id, q.timestamp, q.block_tag, b.number, q.address, q.fields, q.step "  # noqa: S608
-            "FROM queries_query q LEFT JOIN queries_block b ON b.id = q.block_id "
-            f"WHERE q.batch_id IN ({places}) AND q.position < %s ORDER BY q.batch_id, q.position",
-            (*batches, _MOST_READ),
-        ):
+        for row in _QUERIES.every(batches=batches, most=_MOST_READ):
             found[row[0]].append(_Asked(*row))
     return found
 
@@ -150,7 +155,7 @@ def _values(batches: Mapping[str, Batch], single: Mapping[str, Query]) -> dict[s
     if not told:
         return {}
     words = shown_facts.proven(told, 1, 1)
-    registries = statements.objects(FactsRegistry, "ORDER BY source_chain_id, id", ())
+    registries = FactsRegistry.objects.order_by("source_chain_id", "pk")
     found: dict[str, tuple[Value, ...]] = {}
     for query in told:
         batch = batches[query.batch_id]

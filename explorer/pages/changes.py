@@ -1,120 +1,141 @@
-"""Whether what a batch's page shows has changed, in one statement: most polls of a page find nothing new.
+"""Whether what a batch's page shows has changed, in two statements: most polls of a page find nothing new.
 
-The statement reads every row that the page is made of, as far as the page shows it. It may read more: then a poll gets
+They read every row that the page is made of, as far as the page shows it. They may read more: then a poll gets
 a page that says the same. What only time changes is no part of it, as in `explorer.pages.batch_page`; nor
 that a source chain grows as it was expected to (`explorer.pages.expectations`): the browser counts down by itself.
 """
 
 import hashlib
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Case, Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Subquery, TextField, Value, When
+from django.db.models.functions import Cast, JSONArray
 from django.utils import timezone
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery, Given
 from chains.chains_file import Chains
 from config.configured_chains import get_chains
 from explorer.pages.query_paging import ROWS_SIZE, Wanted, first_of_page
-from proving.models import WATCHED_STATES
+from proving.models import (
+    WATCHED_STATES,
+    AccountProof,
+    ChainHead,
+    FactsRegistry,
+    Share,
+    SignedTransaction,
+    Signer,
+    SlotProof,
+    Transaction,
+)
 from proving.worker import heartbeats
 from queries import poll_interval
-from queries.models import OPEN_STATUSES
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Step
 
-# Beyond the last query, the page shows that one.
-_SHOWN = """batch_id = %(batch)s AND position <= %(last)s AND position >= (
-    SELECT CASE WHEN MAX(position) < %(first)s THEN MAX(position) ELSE %(first)s END
-    FROM queries_query WHERE batch_id = %(batch)s)"""
-_SHOWN_QUERIES = f"SELECT id FROM queries_query WHERE {_SHOWN}"
-_SHOWN_BLOCKS = f"SELECT block_id FROM queries_query WHERE {_SHOWN}"
-_DESTINATION = "(SELECT destination_chain_id FROM queries_batch WHERE id = %(batch)s)"
-_WATCHED = "(" + ", ".join(f"'{state}'" for state in WATCHED_STATES) + ")"
-_OF_BATCH = """EXISTS (
-    SELECT 1 FROM proving_transaction_queries l JOIN queries_query q ON q.id = l.query_id
-    WHERE l.transaction_id = t.id AND q.batch_id = %(batch)s)"""
-_WATCHED_TRANSACTIONS = f"""SELECT t.id FROM proving_transaction t JOIN proving_signer s ON s.id = t.signer_id
-    WHERE s.chain_id = {_DESTINATION} AND t.state IN {_WATCHED} AND {_OF_BATCH}"""
-# Of shown steps, of their queries, and of the paths to their blocks.
-_SHOWN_TRANSACTIONS = f"""SELECT transaction_id FROM proving_transaction_queries WHERE query_id IN ({_SHOWN_QUERIES})
-    UNION SELECT v.transaction_id FROM queries_step s JOIN proving_signedtransaction v ON v.hash = s.transaction_hash
-    WHERE s.query_id IN ({_SHOWN_QUERIES}) AND s.transaction_hash <> ''
-    UNION SELECT l.transaction_id FROM queries_query q JOIN proving_transaction_queries l ON l.query_id = q.id
-    JOIN proving_transaction t ON t.id = l.transaction_id
-    WHERE q.block_id IN ({_SHOWN_BLOCKS}) AND t.extends_id IS NOT NULL
-    UNION SELECT transaction_id FROM proving_share WHERE batch_id = %(batch)s"""
-# More than any batch has.
-_MOST_QUERIES = 10**9
 # While nothing fails, when a row is due next is not shown.
-_NEXT_TRY = "CASE WHEN failing_since IS NOT NULL THEN due_at END"
-
-# Columns, and where they come from.
-_PARTS = (
-    (
-        f"""status, waiting_for, looked_at, accepted_at, finished_at, deadline_at, went_back_at, went_back_because,
-        estimated_gas, estimated_wei, gas_used, spent, rejection_code, rejection_reason, rejection_retryable,
-        failing_since, proofs_pruned_at, steps_pruned_at,
-        {_NEXT_TRY}, EXISTS (
-            SELECT 1 FROM queries_query q JOIN queries_block k ON k.id = q.block_id
-            WHERE q.batch_id = %(batch)s AND k.due_at IS NOT NULL)""",
-        "queries_batch WHERE id = %(batch)s",
-    ),
-    (
-        "step, address = '', COUNT(*)",
-        "queries_query WHERE batch_id = %(batch)s GROUP BY step, address = ''",
-    ),
-    ("id, step, block_id, is_admitted", f"queries_query WHERE {_SHOWN}"),
-    (
-        f"id, number, hash, path_unit, path_length, path_left, failing_since, {_NEXT_TRY}",
-        f"queries_block WHERE id IN ({_SHOWN_BLOCKS})",
-    ),
-    (
-        """query_id, kind, status, started_at, completed_at, transaction_hash, attempts, last_error, went_back_at,
-        went_back_because""",
-        f"queries_step WHERE query_id IN ({_SHOWN_QUERIES})",
-    ),
-    (
-        f"waiting_for, source_chain_id, MIN(looked_at), MIN(failing_since), MIN({_NEXT_TRY})",
-        """queries_block WHERE due_at IS NOT NULL AND waiting_for <> '' AND id IN (
-            SELECT block_id FROM queries_query WHERE batch_id = %(batch)s AND step IS NOT NULL)
-        GROUP BY waiting_for, source_chain_id""",
-    ),
-    (
-        """id, address, block_hash_source, notice, deployed_at, code_hash, refused, replaced_at, replaced_because""",
-        f"proving_factsregistry WHERE destination_chain_id = {_DESTINATION}",
-    ),
-    ("id, notice", f"proving_signer WHERE notice <> '' AND chain_id = {_DESTINATION}"),
-    (
-        """t.id, t.state, t.hash, t.block_number, t.succeeded, t.gas_used, (
-            SELECT MAX(v.id) FROM proving_signedtransaction v WHERE v.transaction_id = t.id)""",
-        f"proving_transaction t WHERE t.id IN ({_SHOWN_TRANSACTIONS} UNION {_WATCHED_TRANSACTIONS})",
-    ),
-    # By it, pages count confirmations.
-    (
-        "number, final",
-        f"proving_chainhead WHERE chain_id = {_DESTINATION} AND EXISTS ({_WATCHED_TRANSACTIONS})",
-    ),
-    ("COUNT(*), MAX(id)", f"proving_accountproof WHERE block_id IN ({_SHOWN_BLOCKS})"),
-    (
-        "COUNT(*), MAX(id)",
-        f"""proving_slotproof WHERE account_id IN (
-            SELECT id FROM proving_accountproof WHERE block_id IN ({_SHOWN_BLOCKS}))""",
-    ),
-)
+_NEXT_TRY = Case(When(failing_since__isnull=False, then=F("due_at")))
 
 
-@statements.of_now
-def statement() -> tuple[str, dict[str, Any]]:
-    """Return the statement, and the values in it that are always the same."""
-    running, values = heartbeats.is_running_sql()
-    always = {f"running_{at}": value for at, value in enumerate(values)}
-    for name in always:
-        running = running.replace("%s", f"%({name})s", 1)
-    # The number of the part keeps rows of one apart from those of another.
-    parts = " UNION ALL ".join(
-        f"SELECT {statements.json_of(f'{at}, {columns}')} AS part FROM {rest}"
-        for at, (columns, rest) in enumerate(_PARTS)
+def _parts() -> Iterator[tuple[QuerySet[Any], list[Any]]]:
+    """Yield the rows that the page of a batch is made of, and what of them it shows."""
+    batch, destination = Given("batch"), Given("destination")
+    queries = Query.objects.filter(batch=batch)
+    shown = queries.filter(position__gte=Given("first"), position__lte=Given("last"))
+    blocks = shown.values("block")
+    links = Transaction.queries.through.objects.all()
+    # Of shown steps, of their queries, and of the paths to their blocks.
+    signed = SignedTransaction.objects.filter(
+        hash__in=Step.objects.filter(query__in=shown.values("pk"))
+        .exclude(transaction_hash="")
+        .values("transaction_hash")
     )
-    rows = f"SELECT {statements.json_of_rows('part')} FROM ({parts}) parts"
-    return f"SELECT created_at, status, {running}, ({rows}) FROM queries_batch WHERE id = %(batch)s", always
+    watched = Transaction.objects.filter(
+        Exists(links.filter(transaction=OuterRef("pk"), query__batch=batch)),
+        signer__chain_id=destination,
+        state__in=WATCHED_STATES,
+    )
+    transactions = (
+        links.filter(query__in=shown.values("pk"))
+        .values("transaction")
+        .union(
+            signed.values("transaction"),
+            links.filter(query__block__in=blocks, transaction__extends__isnull=False).values("transaction"),
+            Share.objects.filter(batch=batch).values("transaction"),
+            watched.values("pk"),
+        )
+    )
+    waiting = Block.objects.filter(
+        pk__in=queries.filter(step__isnull=False).values("block"), due_at__isnull=False
+    ).exclude(waiting_for="")
+    newest = SignedTransaction.objects.filter(transaction=OuterRef("pk")).order_by("-pk").values("pk")[:1]
+
+    yield (
+        Batch.objects.filter(pk=batch),
+        [
+            *("status", "waiting_for", "looked_at", "accepted_at", "finished_at", "deadline_at", "went_back_at"),
+            *("went_back_because", "estimated_gas", "estimated_wei", "gas_used", "spent", "rejection_code"),
+            *("rejection_reason", "rejection_retryable", "failing_since", "proofs_pruned_at", "steps_pruned_at"),
+            *(_NEXT_TRY, Exists(queries.filter(block__due_at__isnull=False))),
+        ],
+    )
+    yield queries.values("step"), ["step", Count("pk"), Count("pk", filter=Q(address=""))]
+    yield shown, ["pk", "step", "block", "is_admitted"]
+    yield (
+        Block.objects.filter(pk__in=blocks),
+        ["pk", "number", "hash", "path_unit", "path_length", "path_left", "failing_since", _NEXT_TRY],
+    )
+    yield (
+        Step.objects.filter(query__in=shown.values("pk")),
+        [
+            *("query", "kind", "status", "started_at", "completed_at", "transaction_hash", "attempts", "last_error"),
+            *("went_back_at", "went_back_because"),
+        ],
+    )
+    yield (
+        waiting.values("waiting_for", "source_chain_id"),
+        ["waiting_for", "source_chain_id", Min("looked_at"), Min("failing_since"), Min(_NEXT_TRY)],
+    )
+    yield (
+        FactsRegistry.objects.filter(destination_chain_id=destination),
+        [
+            *("pk", "address", "block_hash_source", "notice", "deployed_at", "code_hash", "refused", "replaced_at"),
+            "replaced_because",
+        ],
+    )
+    yield Signer.objects.filter(chain_id=destination).exclude(notice=""), ["pk", "notice"]
+    yield (
+        Transaction.objects.filter(pk__in=transactions),
+        ["pk", "state", "hash", "block_number", "succeeded", "gas_used", Subquery(newest)],
+    )
+    # By it, pages count confirmations.
+    yield ChainHead.objects.filter(Exists(watched), chain_id=destination), ["number", "final"]
+    proofs = AccountProof.objects.filter(block__in=blocks)
+    yield proofs.values(all=Value(1)), [Count("pk"), Max("pk")]
+    yield SlotProof.objects.filter(account__in=proofs.values("pk")).values(all=Value(1)), [Count("pk"), Max("pk")]
+
+
+def _all_parts() -> "QuerySet[Any]":
+    """Return each row as a text. The number of the part keeps rows of one apart from those of another."""
+    first, *others = (
+        rows.order_by().annotate(part=Cast(JSONArray(Value(at), *columns), TextField())).values_list("part")
+        for at, (rows, columns) in enumerate(_parts())
+    )
+    united: QuerySet[Any] = first.union(*others, all=True)
+    return united
+
+
+_ROWS = CompiledQuery(_all_parts)
+_ABOUT = CompiledQuery(
+    lambda: (
+        Query.objects.filter(batch=Given("batch"))
+        .order_by("-position")
+        .values_list(
+            *("batch__created_at", "batch__status", "batch__destination_chain_id", "position"),
+            Exists(heartbeats.running()),
+        )[:1]
+    )
+)
 
 
 def version(internal_id: str, wanted: Wanted) -> str | None:
@@ -124,26 +145,26 @@ def version(internal_id: str, wanted: Wanted) -> str | None:
 
     It is read before the page is: what changes meanwhile is a change for the next poll.
     """
-    if wanted.filters.parts or not internal_id.isalnum() or (wanted.only or 0) > _MOST_QUERIES:
+    if wanted.filters.parts or not internal_id.isalnum():
         return None
-    first = wanted.only if wanted.only is not None else first_of_page(wanted.first, _MOST_QUERIES)
-    last = first if wanted.only is not None else first + ROWS_SIZE - 1
-    sql, always = statement()
-    row = statements.first(sql, always | {"batch": internal_id, "first": first - 1, "last": last - 1})
-    if row is None:
+    about = _ABOUT.first(batch=internal_id)
+    if about is None:
         return None
-    created_at, status, has_worker, rows = row
-    seconds = _poll_seconds(status, statements.read(created_at))
-    text = f"{seconds} {statements.read_boolean(has_worker)} {_configuration()} {rows}"
+    created_at, status, destination, last, has_worker = about
+    # Beyond the last query, the page shows that one.
+    first = min(last, (first_of_page(wanted.first, last + 1) if wanted.only is None else wanted.only) - 1)
+    shown = {"first": first, "last": first if wanted.only is not None else first + ROWS_SIZE - 1}
+    rows = sorted(part for (part,) in _ROWS.every(batch=internal_id, destination=destination, **shown))
+    text = f"{_poll_seconds(status, created_at)} {has_worker} {_configuration()} {rows}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _poll_seconds(status: str, created_at: datetime | None) -> int | None:
+def _poll_seconds(status: str, created_at: datetime) -> int | None:
     """Return how often an open batch is polled.
 
     A closed one polls slowly or not at all, by what the statement reads.
     """
-    return poll_interval.poll_seconds(timezone.now() - created_at) if created_at and status in OPEN_STATUSES else None
+    return poll_interval.poll_seconds(timezone.now() - created_at) if status in OPEN_STATUSES else None
 
 
 _known: tuple[Chains, str] | None = None

@@ -6,13 +6,16 @@ Batches are never pruned, so nothing is missing for that. What is added up is bo
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
+from typing import Any
 
 from django.conf import settings
+from django.db.models import Count, QuerySet, Sum, TextField
+from django.db.models.functions import Cast, Substr
 from django.utils import timezone
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery, Given
 from accounts.models import User
-from queries.models import BatchStatus
+from queries.models import Batch, BatchStatus
 
 DAYS = 30
 # Only so many of a user's newest batches are added up.
@@ -42,18 +45,28 @@ class History:
         return any(day.ended for day in self.days)
 
 
+def _newest() -> "QuerySet[Batch]":
+    return Batch.objects.filter(user=Given("user"), created_at__gte=Given("first")).order_by("-created_at")
+
+
+def _sums() -> "QuerySet[Batch, tuple[Any, ...]]":
+    newest = _newest().values("pk")[:MOST_BATCHES]
+    # A day as text: SQLite would call Python for each row to make a date.
+    day = Substr(Cast("finished_at", TextField()), 1, len("2026-01-31"))
+    rows = _newest().filter(pk__in=newest).order_by().annotate(day=day).values_list("day", "status")
+    return rows.annotate(Count("pk"), Sum("size"), Sum("gas_used"))
+
+
+_SUMS = CompiledQuery(_sums)
+
+
 def read(user: User) -> History:
     """Read the user's days by one statement. The database adds up the rows that an index finds by user and time."""
     today = timezone.now().astimezone(UTC).date()
     dates = [today - timedelta(days=ago) for ago in reversed(range(DAYS))]
     # A batch ends by its deadline. One that a reorganised chain took back may end later, within a new one.
     first = timezone.now() - timedelta(days=DAYS, seconds=2 * settings.BATCH_DEADLINE_SECONDS)
-    rows = statements.every(
-        f"SELECT {statements.day_of('finished_at')}, status, COUNT(*), SUM(size), SUM(gas_used) FROM ("  # noqa: S608
-        "SELECT finished_at, status, size, gas_used FROM queries_batch WHERE user_id = %s AND created_at >= %s "
-        "ORDER BY created_at DESC LIMIT %s) AS newest GROUP BY 1, 2",
-        (user.pk, statements.stored(first), MOST_BATCHES),
-    )
+    rows = _SUMS.every(user=user.pk, first=first)
     sums: dict[str, dict[str, tuple[int, int, int]]] = defaultdict(dict)
     for day, status, *added in rows:
         if day is not None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection
 
+from django.db.models import Count, Exists, OuterRef
 from django.utils import timezone
 
-from accounts import statements
-from proving.models import WATCHED_STATES
+from accounts.compiled_queries import CompiledQuery, Given, GivenList
+from proving.models import WATCHED_STATES, Transaction
 from queries import poll_interval
-from queries.models import OPEN_STATUSES, Batch, BatchStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 
 # For a closed batch, while a reorg or a pending transaction can still change it.
 _NOT_FINAL_SECONDS = 10
@@ -20,21 +21,32 @@ def poll_seconds(batch: Batch) -> int | None:
     return _NOT_FINAL_SECONDS if _can_change(batch) else None
 
 
+_TRANSACTIONS = CompiledQuery(
+    lambda: (
+        Transaction.objects.filter(
+            Exists(Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=Given("batch"))),
+            signer__chain_id=Given("destination"),
+            state__in=GivenList("states"),
+        )
+        .order_by()
+        .values_list("state")
+        .annotate(Count("pk"))
+    )
+)
+
+
 def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
     """Count the transactions of the batch in each of these states.
 
     They are found among those of its destination: that takes as long as they are many, however large the batch is.
     """
-    places = ", ".join(["%s"] * len(states))
-    return dict(
-        statements.every(
-            "SELECT t.state, COUNT(*) FROM proving_transaction t JOIN proving_signer s ON s.id = t.signer_id "  # noqa: S608
-            f"WHERE s.chain_id = %s AND t.state IN ({places}) AND EXISTS ("
-            "SELECT 1 FROM proving_transaction_queries l JOIN queries_query q ON q.id = l.query_id "
-            "WHERE l.transaction_id = t.id AND q.batch_id = %s) GROUP BY t.state",
-            (batch.destination_chain_id, *states, batch.pk),
-        )
-    )
+    return dict(_TRANSACTIONS.every(batch=batch.pk, destination=batch.destination_chain_id, states=states))
+
+
+# From the batch to its blocks: others may have any number of due ones.
+_DUE = CompiledQuery(
+    lambda: Query.objects.filter(batch=Given("batch"), block__due_at__isnull=False).order_by().values_list("pk")[:1]
+)
 
 
 def _can_change(batch: Batch) -> bool:
@@ -42,11 +54,6 @@ def _can_change(batch: Batch) -> bool:
 
     A reorg takes it back from DONE, and a pending transaction adds its cost.
     """
-    # From the batch to its blocks: others may have any number of due ones.
-    if batch.status == BatchStatus.DONE and statements.first(
-        "SELECT 1 FROM queries_query q JOIN queries_block k ON k.id = q.block_id "
-        "WHERE q.batch_id = %s AND k.due_at IS NOT NULL LIMIT 1",
-        (batch.pk,),
-    ):
+    if batch.status == BatchStatus.DONE and _DUE.first(batch=batch.pk):
         return True
     return bool(transactions(batch, WATCHED_STATES))

@@ -2,14 +2,16 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
+from django.db.models import F, Q
+from django.db.models.functions import Lower
+from django.db.models.lookups import IsNull
 from django.http import QueryDict
 
-from accounts import statements
-from accounts.statements import M
+from accounts.compiled_queries import CompiledQuery, Given, GivenList
 from chains.address_checksum import checksummed
 from explorer.pages import query_cards
 from explorer.pages.chain_names import ChainName
@@ -25,8 +27,12 @@ ROWS_SIZE = 25
 
 
 # Columns of queries, in SQL, by the name that a page's address has for them.
-SORTS = {"account": "LOWER(q.address)", "block": "b.number IS NULL, b.number", "state": "q.step IS NULL"}
-STATES = {"proven": "q.step IS NULL", "open": "q.step IS NOT NULL"}
+SORTS = {
+    "account": Lower("address").asc(),
+    "block": F("block__number").asc(nulls_last=True),
+    "state": IsNull(F("step"), True).asc(),
+}
+STATES = {"proven": Q(step=None), "open": Q(step__isnull=False)}
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -78,18 +84,17 @@ class Filters:
         return {name: value for name, value in named.items() if value}
 
     @property
-    def condition(self) -> tuple[list[str], list[str | int]]:
-        """In SQL, with its values, of the tables q and b, where `any`."""
-        found: list[tuple[str, list[str | int]]] = []
+    def condition(self) -> Q:
+        found = Q()
         if self.account:
-            found.append(("q.address = %s", [self.account]))
+            found &= Q(address=self.account)
         if self.block:
-            found.append(("b.number = %s", [int(self.block)]))
+            found &= Q(block__number=int(self.block))
         if self.source:
-            found.append(("q.source_chain_id = %s", [int(self.source)]))
+            found &= Q(source_chain_id=int(self.source))
         if self.state:
-            found.append((STATES[self.state], []))
-        return [sql for sql, _ in found], [value for _, values in found for value in values]
+            found &= STATES[self.state]
+        return found
 
 
 @dataclass(frozen=True)
@@ -153,10 +158,9 @@ def read(
         wanted = replace(wanted, filters=Filters())
     place = _place(batch, wanted, total)
     whole = wanted.always_whole or wanted.only is not None or total <= MAX_CARDS
-    queries = _queries(batch, place.condition, place.values, without=())
-    if place.shown:
-        order = {position: at for at, position in enumerate(place.shown)}
-        queries.sort(key=lambda query: order[query.position])
+    queries = _at(batch, place.positions)
+    order = {position: at for at, position in enumerate(place.positions)}
+    queries.sort(key=lambda query: order[query.position])
     steps = steps_of(queries) if whole else {}
     cards = tuple(
         query_cards.cards(batch, queries, steps, destination, held_by, first_slot=_first_slot(wanted, queries))
@@ -182,14 +186,21 @@ def read(
 
 def from_number(batch: Batch, first: int, most: int) -> list[Query]:
     """Return `most` of the batch's queries, from the one with the number `first` on, with their blocks."""
-    return _queries(batch, "position >= %s AND position < %s", (first - 1, first - 1 + most), without=())
+    return _at(batch, range(first - 1, first - 1 + most))
 
 
-def _queries(batch: Batch, condition: str, values: tuple[int, ...], without: tuple[str, ...]) -> list[Query]:
-    """Return queries with their blocks, which come `without` these fields."""
-    queries = statements.objects(Query, f"WHERE batch_id = %s AND {condition} ORDER BY position", (batch.pk, *values))
+_QUERIES = CompiledQuery(
+    lambda: Query.objects.filter(batch=Given("batch"), position__in=GivenList("positions")).order_by("position")
+)
+_BLOCKS = CompiledQuery(lambda: Block.objects.filter(pk__in=GivenList("blocks")))
+_STEPS = CompiledQuery(lambda: Step.objects.filter(query__in=GivenList("queries")).order_by("pk"))
+
+
+def _at(batch: Batch, positions: Collection[int]) -> list[Query]:
+    """Return the queries at these positions, with their blocks."""
+    queries = _QUERIES.every(batch=batch.pk, positions=positions) if positions else []
     ids = {query.block_id for query in queries if query.block_id is not None}
-    blocks = {block.pk: block for block in _having(Block, "id", ids, without)}
+    blocks = {block.pk: block for block in _BLOCKS.every(blocks=ids)} if ids else {}
     for query in queries:
         if query.block_id is not None:
             query.block = blocks[query.block_id]
@@ -199,16 +210,9 @@ def _queries(batch: Batch, condition: str, values: tuple[int, ...], without: tup
 def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
     """Return the steps, by the id of the query."""
     found: dict[int, list[Step]] = {query.pk: [] for query in queries}
-    for step in _having(Step, "query_id", found):
+    for step in _STEPS.every(queries=found) if found else ():
         found[step.query_id].append(step)
     return found
-
-
-def _having(model: type[M], column: str, ids: Collection[int], without: tuple[str, ...] = ()) -> list[M]:
-    if not ids:
-        return []
-    places = ", ".join(["%s"] * len(ids))
-    return statements.objects(model, f"WHERE {column} IN ({places}) ORDER BY id", tuple(ids), without)
 
 
 def first_of_page(first: str, total: int) -> int:
@@ -232,13 +236,11 @@ def _first_slot(wanted: Wanted, queries: list[Query]) -> int | None:
 class _Place:
     """Some queries in the batch, and where the pages beside them begin."""
 
-    condition: str  # in SQL, with its `values`
-    values: tuple[int, ...]
+    positions: Sequence[int]  # in the order in which they are shown
     previous: int | None
     following: int | None
     matching: int
     first_matching: int = 1
-    shown: tuple[int, ...] = ()  # positions, where they come in another order
 
 
 def _place(batch: Batch, wanted: Wanted, total: int) -> _Place:
@@ -246,11 +248,10 @@ def _place(batch: Batch, wanted: Wanted, total: int) -> _Place:
         return _place_among(batch, wanted, total)
     if (only := wanted.only) is not None:
         previous, following = (only - 1 if only > 1 else None), (only + 1 if only < total else None)
-        return _Place("position = %s", (only - 1,), previous, following, total)
+        return _Place((only - 1,), previous, following, total)
     start, size = first_of_page(wanted.first, total), PAGE_SIZE if wanted.always_whole else ROWS_SIZE
     return _Place(
-        "position >= %s AND position < %s",
-        (start - 1, start - 1 + size),
+        range(start - 1, start - 1 + size),
         previous=max(1, start - size) if start > 1 else None,
         following=start + size if start + size <= total else None,
         matching=total,
@@ -259,24 +260,16 @@ def _place(batch: Batch, wanted: Wanted, total: int) -> _Place:
 
 def _place_among(batch: Batch, wanted: Wanted, total: int) -> _Place:
     """Find the page among the queries that the filters leave, in their order."""
-    conditions, values = wanted.filters.condition
-    order = ", ".join([*([SORTS[wanted.filters.sort]] if wanted.filters.sort else []), "q.position"])
-    rows = statements.every(
-        "SELECT q.position FROM queries_query q LEFT JOIN queries_block b ON b.id = q.block_id "  # noqa: S608 (constants)
-        f"WHERE {' AND '.join(['q.batch_id = %s', *conditions])} ORDER BY {order}",
-        (batch.pk, *values),
-    )
-    positions = [position for (position,) in rows]
+    order = [SORTS[wanted.filters.sort]] if wanted.filters.sort else []
+    matching = Query.objects.filter(wanted.filters.condition, batch=batch).order_by(*order, "position")
+    positions = list(matching.values_list("position", flat=True))
     at = _place_of(positions, wanted, total)
-    shown = tuple(positions[at : at + ROWS_SIZE])
     return _Place(
-        f"position IN ({', '.join(['%s'] * len(shown))})" if shown else "1 = 0",
-        shown,
+        positions[at : at + ROWS_SIZE],
         previous=positions[max(0, at - ROWS_SIZE)] + 1 if at else None,
         following=positions[at + ROWS_SIZE] + 1 if at + ROWS_SIZE < len(positions) else None,
         matching=len(positions),
         first_matching=at + 1,
-        shown=shown,
     )
 
 

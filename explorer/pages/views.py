@@ -23,8 +23,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
-from accounts import statements
 from accounts.client_address import client_address
+from accounts.compiled_queries import CompiledQuery, Given
 from accounts.key_views import keys_as_json
 from accounts.models import User
 from accounts.signed_in import signed_in
@@ -203,14 +203,16 @@ def _unchanged() -> HttpResponse:
     return response
 
 
+_REQUEST = CompiledQuery(lambda: Batch.objects.only("request").filter(pk=Given("batch")))
+
+
 def _request(page: BatchPage) -> dict[str, str]:
     """Return the submitted JSON and a command that submits it again, unless they are too long to read."""
     if page.queries.total > _MOST_SHOWN_QUERIES:
         return {}
-    row = statements.first("SELECT id, request FROM queries_batch WHERE id = %s", (page.header.id,))
-    if row is None:  # deleted meanwhile
+    found = _REQUEST.first(batch=page.header.id)
+    if found is None:  # deleted meanwhile
         return {}
-    found = Batch.from_db(None, ("id", "request"), row)
     # A query may name thousands of slots.
     if len(found.request) > _MOST_SHOWN_CHARACTERS:
         return {}

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.conf import settings
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 
-from accounts import statements
+from accounts.compiled_queries import CompiledQuery
 from proving.models import WorkerHeartbeat
 
 # A worker that has been silent for so long is taken for dead.
@@ -37,17 +36,12 @@ def _runs() -> Q:
     return Q(beat_at__gt=Now() - SILENCE, beat_at__lt=Now() + SILENCE)
 
 
-@statements.of_now
-def is_running_sql() -> tuple[str, tuple[Any, ...]]:
-    """Return the expression that is true if one runs, and its values: each page asks."""
-    sql, values = running().values("pk").query.sql_with_params()
-    return f"EXISTS ({sql})", values
+_RUNNING = CompiledQuery(lambda: running().values_list("pk")[:1])
 
 
 def is_running() -> bool:
-    sql, values = is_running_sql()
-    row = statements.first(f"SELECT {sql}", values)
-    return row is not None and statements.read_boolean(row[0])
+    """Return whether a worker runs: each page asks."""
+    return _RUNNING.first() is not None
 
 
 def was_clock_set_back() -> bool:

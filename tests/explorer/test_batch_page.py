@@ -721,7 +721,7 @@ def test_it_polls_the_slots_that_it_shows():
     assert f'hx-get="{path(batch)}/1?slots=51&amp;version=' in html
 
 
-STATEMENTS = {"received": 13, "accepted": 13, "in progress": 14, "done": 12}
+STATEMENTS = {"received": 15, "accepted": 15, "in progress": 16, "done": 13}
 
 
 @pytest.mark.parametrize("state", STATEMENTS)
@@ -944,4 +944,4 @@ def test_it_only_reads():
     assert Client().post(path(batch)).status_code == 405
     with CaptureQueriesContext(connection) as captured:
         page(batch)
-    assert all(statement["sql"].startswith("SELECT") for statement in captured)
+    assert all(statement["sql"].lstrip("(").startswith("SELECT") for statement in captured)
