@@ -77,16 +77,20 @@ def errors(*statuses: int) -> Mapping[Any, type[Error]]:
     return dict.fromkeys(statuses, Error)
 
 
-_CONDITIONAL_HEADERS = {
-    "ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}},
-    "Retry-After": {"description": "In seconds; while the batch is open.", "schema": {"type": "integer", "minimum": 1}},
-}
-CONDITIONAL = {
-    "responses": {
-        200: {"headers": _CONDITIONAL_HEADERS},
-        304: {"description": "As the answer that had the ETag of If-None-Match.", "headers": _CONDITIONAL_HEADERS},
-    }
-}
+READ = ["GET", "HEAD"]
+"""The methods of an endpoint that HEAD is worth something of."""
+
+ETAG: Mapping[str, Any] = {"ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}}}
+
+
+def conditional_on(headers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `openapi_extra` of an endpoint that answers by `conditional`, with these headers."""
+    known = {"description": "As the answer that had the ETag of If-None-Match.", "headers": headers}
+    return {"responses": {200: {"headers": headers}, 304: known}}
+
+
+_RETRY_AFTER = {"description": "In seconds; while the batch is open.", "schema": {"type": "integer", "minimum": 1}}
+CONDITIONAL = conditional_on({**ETAG, "Retry-After": _RETRY_AFTER})
 """For the `openapi_extra` of an endpoint about a batch that answers by `conditional`."""
 
 

@@ -1,10 +1,9 @@
 """Endpoints for a user's own batches: their list, and to cancel one. Any API key of the user will do."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from ninja import Query as Parameter
 from ninja import Router, Schema
@@ -12,38 +11,16 @@ from pydantic import Field
 
 from accounts import statements
 from accounts.models import ApiKey
-from queries import progress
+from queries import batch_json, progress
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
-from queries.models import Batch, BatchStatus, Query, Sender
+from queries.batch_json import BatchQuery
+from queries.models import Batch, BatchStatus, Query
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
 from queries.rejection_codes import RejectionCode
-from queries.status import QueryStatus, query_status
+from queries.status import QueryStatus
 
 router = Router(tags=["Batch queries"])
-
-
-class Rejection(Schema):
-    code: str = Field(description="A stable word.")
-    error: str = Field(description="A sentence.")
-    retryable: bool = Field(description="Whether sending the batch again can help.")
-
-
-class BatchQuery(Schema):
-    internalId: str = Field(description="A ULID.")
-    status: BatchStatus
-    queryStatus: QueryStatus = Field(description="As /batch-query-status tells it.")
-    destinationChainId: str
-    sourceChainIds: list[str]
-    fee: str = Field(description="The most that it may cost, in wei, decimal.")
-    sender: str | None = Field(description="Who sends its transactions. null: the operator.")
-    createdAt: str = Field(description="ISO 8601, UTC, as all times.")
-    finishedAt: str | None
-    queries: int = Field(description="How many it has: each account at a block is one, and each header.")
-    queriesCompleted: int
-    gasUsed: int = Field(description="Its share of the gas of its transactions.")
-    spent: str = Field(description="The same in wei, decimal.")
-    rejection: Rejection | None
 
 
 class BatchQueryList(Schema):
@@ -103,9 +80,9 @@ def list_batch_queries(request: HttpRequest, filters: Parameter[Filters], limit:
     own = filters.apply(Batch.objects.filter(user=key.user_id)).defer("request").order_by("-pk")
     found = list(own[: limit + 1])
     batches = found[:limit]
-    counts = count([batch.pk for batch in batches])
+    counts = batch_json.count([batch.pk for batch in batches])
     return {
-        "batchQueries": [told(batch, counts[batch.pk]) for batch in batches],
+        "batchQueries": [batch_json.told(batch, counts[batch.pk]) for batch in batches],
         "next": batches[-1].pk if len(found) > limit else None,
     }
 
@@ -141,54 +118,3 @@ def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     if not found:
         raise ApiError(404, "not_found", "No query found")
     return found[0]
-
-
-# --- How it is told ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Of a batch's queries."""
-
-    source_chains: tuple[int, ...]
-    queries: int
-    completed: int
-
-
-def count(batches: Collection[str]) -> dict[str, Counts]:
-    """Count the queries of each batch, in one statement."""
-    found: dict[str, list[tuple[int, int, int]]] = {pk: [] for pk in batches}
-    by_chain = Query.objects.filter(batch__in=batches).values_list("batch", "source_chain_id")
-    counted = by_chain.annotate(Count("pk"), Count("step")).order_by("source_chain_id")
-    for batch, chain, queries, still_open in counted:
-        found[batch].append((chain, queries, queries - still_open))
-    return {
-        pk: Counts(tuple(chain for chain, *_ in rows), sum(row[1] for row in rows), sum(row[2] for row in rows))
-        for pk, rows in found.items()
-    }
-
-
-def told(batch: Batch, counts: Counts) -> dict[str, Any]:
-    """Return the batch as a `BatchQuery`."""
-    return {
-        "internalId": batch.pk,
-        "status": batch.status,
-        "queryStatus": query_status(batch.status),
-        "destinationChainId": str(batch.destination_chain_id),
-        "sourceChainIds": list(map(str, counts.source_chains)),
-        "fee": str(batch.fee),
-        "sender": Sender.SELF.value if batch.pays_itself else None,
-        "createdAt": batch.created_at.isoformat(),
-        "finishedAt": batch.finished_at and batch.finished_at.isoformat(),
-        "queries": counts.queries,
-        "queriesCompleted": counts.completed,
-        "gasUsed": batch.gas_used,
-        "spent": str(batch.spent),
-        "rejection": {
-            "code": batch.rejection_code,
-            "error": batch.rejection_reason,
-            "retryable": batch.rejection_retryable,
-        }
-        if batch.status == BatchStatus.REJECTED
-        else None,
-    }

@@ -17,13 +17,12 @@ from pydantic import Field
 from explorer.endpoints import told_facts
 from explorer.endpoints.told_facts import Fact
 from explorer.pages import batch_progress, heavy_reads, query_paging, shown_facts, trusted_sources
-from explorer.pages.chain_names import chain_name
 from proving import facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
-from queries import own_batches
+from queries import batch_json, own_batches
 from queries.api_endpoint import CONDITIONAL, KEY, conditional, errors
+from queries.batch_json import BatchState
 from queries.models import OPEN_STATUSES, Batch, Query, Step, StepKind, StepStatus
-from queries.own_batches import BatchQuery
 from queries.poll_interval import poll_seconds
 from queries.query_parameters import CURSOR, LIMIT
 
@@ -31,12 +30,6 @@ router = Router(tags=["Batch queries"])
 
 # The largest batches have some hundred.
 _MOST_TRANSACTIONS = 1000
-
-
-class Wait(Schema):
-    sentence: str
-    failingSince: str | None
-    nextTryAt: str | None
 
 
 class SentTransaction(Schema):
@@ -71,14 +64,7 @@ class AskedQuery(Schema):
     facts: list[Fact]
 
 
-class BatchDetail(BatchQuery):
-    acceptedAt: str | None
-    deadlineAt: str | None = Field(description="While it is open: it is rejected if it isn't done by then.")
-    estimatedGas: int | None
-    estimatedWei: str | None
-    waits: list[Wait] = Field(description="What it waits for, while it is open.")
-    wentBackAt: str | None = Field(description="When a reorganisation last took a step back.")
-    wentBackBecause: str
+class BatchDetail(BatchState):
     transactions: list[SentTransaction] = Field(description="The newest comes first, of at most 1,000.")
     queryList: list[AskedQuery]
     next: str | None = Field(description="The `cursor` of the next page of `queryList`. null: there is none.")
@@ -89,6 +75,7 @@ class BatchDetail(BatchQuery):
     operation_id="get_batch_query",
     auth=KEY,
     response={200: BatchDetail, **errors(400, 401, 404, 429, 503)},
+    by_alias=True,
     openapi_extra=CONDITIONAL,
 )
 def get_batch_query(
@@ -113,28 +100,13 @@ def get_batch_query(
 def _told(batch: Batch, first: int, limit: int) -> dict[str, Any]:
     """Return the batch as a `BatchDetail`."""
     counts = batch_progress.count(batch)
-    is_open = batch.status in OPEN_STATUSES
-    destination = chain_name(batch.destination_chain_id)
-    waits = batch_progress.waits(batch, destination, counts.at_step) if is_open else ()
-    registries = trusted_sources.registries(destination.id, counts.source_chains)
+    registries = trusted_sources.registries(batch.destination_chain_id, counts.source_chains)
     queries = query_paging.from_number(batch, first, limit)
     following = first + limit
-    total = sum(counts.at_step.values())
-    of_queries = own_batches.Counts(tuple(counts.source_chains), total, counts.at_step.get(None, 0))
-    return own_batches.told(batch, of_queries) | {
-        "acceptedAt": _time(batch.accepted_at),
-        "deadlineAt": _time(batch.deadline_at) if is_open else None,
-        "estimatedGas": batch.estimated_gas,
-        "estimatedWei": None if batch.estimated_wei is None else str(batch.estimated_wei),
-        "waits": [
-            {"sentence": one.sentence, "failingSince": _time(one.failing_since), "nextTryAt": _time(one.next_try_at)}
-            for one in waits
-        ],
-        "wentBackAt": _time(batch.went_back_at),
-        "wentBackBecause": batch.went_back_because,
+    return batch_json.state(batch, counts, batch_progress.waits(batch, counts)) | {
         "transactions": _transactions(batch),
         "queryList": _queries(batch, queries, trusted_sources.holding(batch, registries)),
-        "next": str(following) if following <= total else None,
+        "next": str(following) if following <= counts.queries else None,
     }
 
 

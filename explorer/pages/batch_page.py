@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from accounts import statements
+from config.chain_names import ChainName, chain_name
 from explorer.pages import (
     batch_progress,
     headlines,
@@ -19,7 +20,6 @@ from explorer.pages import (
     trusted_sources,
 )
 from explorer.pages.batch_progress import Counts, Progress
-from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.headlines import Headline
 from explorer.pages.polling import poll_seconds
 from explorer.pages.query_paging import MAX_CARDS, QueryPage, Wanted
@@ -146,6 +146,13 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     if batch is None:
         return None
     counts = batch_progress.count(batch)
+    if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
+        return None
+    return of(batch, counts, wanted)
+
+
+def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
+    """Return the page of a batch."""
     registries = trusted_sources.registries(batch.destination_chain_id, counts.source_chains)
     held_by = trusted_sources.holding(batch, registries)
     destination = chain_name(batch.destination_chain_id)
@@ -153,9 +160,7 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     can_change = seconds is not None
     has_facts = batch.status != BatchStatus.REJECTED and bool(counts.at_step.get(None))
     progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
-    if wanted.only is not None and not 1 <= wanted.only <= progress.queries:
-        return None
-    queries = query_paging.read(batch, wanted, progress.queries, destination, held_by)
+    queries = query_paging.read(batch, wanted, counts.queries, destination, held_by)
     sent, sent_count = _transactions(batch, destination, queries)
     chains = tuple(chain_name(chain_id) for chain_id in counts.source_chains)
     return BatchPage(
@@ -181,7 +186,7 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
         timeline=None
         if wanted.only or wanted.always_whole
         else timelines.of_batch(
-            batch, progress.queries, queries.cards, sent, progress.waits, transaction_count=sent_count
+            batch, counts.queries, queries.cards, sent, progress.waits, transaction_count=sent_count
         ),
         poll_seconds=seconds,
     )

@@ -1,56 +1,54 @@
 """How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what went back."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
+from typing import Annotated
 
 from django.db.models import Count, Q
 
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
+from config.json_objects import PAGE_ONLY, JsonObject, Time
 from explorer.pages import expectations, shown_transactions
-from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.expectations import Expected
 from explorer.pages.polling import transactions
 from explorer.pages.query_cards import HEADER_STEPS, STEP_MEANINGS
 from proving.models import LIVE_STATES, FactsRegistry, Signer, TransactionState
 from proving.worker import heartbeats
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind, Wait
+from queries import batch_json, models
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind
 
 AtStep = Mapping[str | None, int]
 """How many queries have which open step. None: all their steps are completed."""
 
 
 @dataclass(frozen=True)
-class Counts:
-    """The queries of a batch, counted."""
+class Counts(batch_json.Counts):
+    """The same, by their steps."""
 
-    source_chains: Sequence[int]
     at_step: AtStep
     headers_at_step: AtStep
     """Of those that are about a header."""
 
 
 @dataclass(frozen=True)
-class StepCount:
+class StepCount(JsonObject):
     """How many of the batch's queries have completed a step."""
 
     kind: str
-    meaning: str
+    meaning: Annotated[str, PAGE_ONLY]
     completed: int
     total: int  # queries that have this step
 
 
 @dataclass(frozen=True)
-class ShownWait:
-    """As `queries.models.Wait`, with the chains that it is about."""
+class ShownWait(batch_json.Wait):
+    """A wait, and when a worker last found it so: an ETag of the API's would change with each time."""
 
-    sentence: str
-    failing_since: datetime | None
-    next_try_at: datetime | None
-    said_at: datetime | None
-    sources: tuple[ChainName, ...]  # empty where the batch has only one source chain, which the page names anyway
+    said_at: Time | None
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def count(batch: Batch) -> Counts:
         chains.add(chain)
         at_step[step] += queries
         headers_at_step[step] += headers
-    return Counts(sorted(chains), at_step, headers_at_step)
+    return Counts(sorted(chains), at_step.total(), at_step[None], at_step, headers_at_step)
 
 
 def read(
@@ -101,10 +99,9 @@ def read(
     `registries` hold its facts. A page that can't change any more has no notices: it would keep them.
     """
     at_step, headers_at_step = counts.at_step, counts.headers_at_step
-    waited_for = waits(batch, destination, at_step) if batch.status in OPEN_STATUSES else ()
     return Progress(
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
-        waits=tuple(_shown_waits(waited_for, several=len(counts.source_chains) > 1)),
+        waits=waits(batch, counts),
         expected=expectations.of_batch(batch, at_step) if batch.status in OPEN_STATUSES else (),
         no_worker=can_change and not heartbeats.is_running(),
         notices=_notices(destination.id, registries) if can_change else (),
@@ -132,7 +129,22 @@ def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount
 # --- Waits ------------------------------------------------------------------------------------------------------------
 
 
-def waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wait]:
+def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
+    """Return what a batch waits for while it is open."""
+    several = len(counts.source_chains) > 1
+    return tuple(
+        ShownWait(
+            wait.sentence,
+            wait.failing_since,
+            wait.next_try_at,
+            tuple(map(chain_name, wait.source_chain_ids)) if several else (),
+            wait.said_at,
+        )
+        for wait in (_waits(batch, counts.at_step) if batch.status in OPEN_STATUSES else ())
+    )
+
+
+def _waits(batch: Batch, at_step: AtStep) -> Iterable[models.Wait]:
     """Return what an open batch waits for.
 
     The worker says what went wrong. If nothing did, the step says what takes time.
@@ -140,15 +152,8 @@ def waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wai
     if said := batch.waits():
         return said
     if batch.status == BatchStatus.RECEIVED:
-        return [Wait("Waiting for a worker to check it against the chains.")]
-    return [Wait(_next(batch, destination, at_step))]
-
-
-def _shown_waits(waited_for: Iterable[Wait], *, several: bool) -> Iterable[ShownWait]:
-    """Yield the waits as they are shown. `several`: the batch has more than one source chain."""
-    for wait in waited_for:
-        about = [chain_name(chain_id) for chain_id in wait.source_chain_ids] if several else []
-        yield ShownWait(wait.sentence, wait.failing_since, wait.next_try_at, wait.said_at, tuple(about))
+        return [models.Wait("Waiting for a worker to check it against the chains.")]
+    return [models.Wait(_next(batch, chain_name(batch.destination_chain_id), at_step))]
 
 
 def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:

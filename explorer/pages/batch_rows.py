@@ -14,8 +14,8 @@ from django.db.models import IntegerField, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from accounts import statements
+from config.chain_names import ChainName, chain_name
 from explorer.pages import headlines, query_cards, shown_facts, trusted_sources
-from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.headlines import AskedQuery, Headline
 from explorer.pages.shown_facts import Value
 from proving import facts

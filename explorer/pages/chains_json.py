@@ -1,11 +1,21 @@
-"""The chains' page for programs: the same content in JSON, in the API's spelling."""
+"""The endpoint of the chains' page for programs: the same content in JSON, in the API's spelling."""
 
+import hashlib
 from datetime import datetime
 
-from ninja import Schema
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import patch_cache_control
+from ninja import Router, Schema
 from pydantic import Field
 
+from explorer.pages import chains_page
 from explorer.pages.chains_page import Attesters, ChainsPage, Reach, ShownAttester, ShownChain, ShownConnection
+from queries.api_endpoint import ETAG, READ, conditional, conditional_on
+
+router = Router(tags=["Chains"])
+
+KEPT_SECONDS = 15
+"""For how long caches may keep it, and the page."""
 
 
 class ReachOfConnection(Schema):
@@ -77,6 +87,27 @@ class ChainDetail(Schema):
 class ChainsDetail(Schema):
     connections: list[ConnectionDetail]
     chains: list[ChainDetail]
+
+
+@router.api_operation(
+    READ,
+    "/chains.json",
+    operation_id="get_chains",
+    summary="What can be proven where: trust, contracts, reach and cost, and the chains as last seen.",
+    response=ChainsDetail,
+    openapi_extra=conditional_on(ETAG),
+    url_name="chains_json",
+)
+def get_chains(request: HttpRequest) -> HttpResponse:
+    content = as_json(chains_page.read())
+    response = conditional(request, content, etag(content))
+    patch_cache_control(response, max_age=KEPT_SECONDS, public=True)
+    return response
+
+
+def etag(content: bytes, *looks: object) -> str:
+    """Return the ETag of an answer with this content, which looks so besides."""
+    return f'"{hashlib.sha256(content + repr(looks).encode()).hexdigest()[:16]}"'
 
 
 def as_json(page: ChainsPage) -> bytes:

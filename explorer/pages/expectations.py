@@ -11,8 +11,9 @@ from typing import Any
 from django.conf import settings
 
 from accounts import statements
+from config.chain_names import chain_name
 from config.configured_chains import get_chains
-from explorer.pages.chain_names import chain_name
+from config.json_objects import JsonObject, Time
 from proving.models import TransactionState
 from queries.models import Batch, StepKind
 
@@ -21,9 +22,9 @@ _NEEDS_CONFIRMATIONS = (StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATE
 
 
 @dataclass(frozen=True)
-class Expected:
+class Expected(JsonObject):
     what: str  # the beginning of a sentence, to be followed by when
-    at: datetime
+    at: Time
 
 
 @dataclass(frozen=True)

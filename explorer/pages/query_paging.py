@@ -11,8 +11,8 @@ from django.http import QueryDict
 from accounts import statements
 from accounts.statements import M
 from chains.address_checksum import checksummed
+from config.chain_names import ChainName
 from explorer.pages import query_cards
-from explorer.pages.chain_names import ChainName
 from explorer.pages.query_cards import QueryRow, ShownQuery
 from proving.models import FactsRegistry
 from queries.models import Batch, Block, Query, Step

@@ -9,9 +9,9 @@ from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
 from config import node_waits
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.pages import shown_facts, trusted_sources
-from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.shown_facts import Meaning
 from proving import facts
 from proving.facts import SlotFact

@@ -6,10 +6,12 @@ The number of statements does not grow with the number of queries.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from chains.address_checksum import checksummed
 from chains.encoding import hex_data
 from chains.packed import HASHED_HEADER_FIELDS
+from config.json_objects import PAGE_ONLY, JsonObject
 from explorer.pages.amounts import rounded, whole_units
 from explorer.pages.code_snippets import Snippet, is_number
 from explorer.pages.utc_times import utc
@@ -42,17 +44,17 @@ class InShort:
 
 
 @dataclass(frozen=True)
-class Value:
-    """A fact: its word as the registry returns it, what the word means, and the calls that read it."""
+class Value(JsonObject):
+    """A proven fact: its word, as the registry returns it. Pages add what the word means, and how to read it."""
 
     field: str  # name of the property; SLOT, BLOCK_AT_TIMESTAMP
     number: int | None  # of a property, as the registry numbers it
     slot: str  # of a slot, 0x and 64 hexadecimal digits
     word: str
-    note: str  # what the word is, if its name suggests something else
-    meanings: tuple[Meaning, ...]
+    note: Annotated[str, PAGE_ONLY]  # what the word is, if its name suggests something else
+    meanings: Annotated[tuple[Meaning, ...], PAGE_ONLY]
     registry: str
-    snippets: tuple[Snippet, ...]  # only for the first of the slots or of a header's properties
+    snippets: Annotated[tuple[Snippet, ...], PAGE_ONLY]  # only for the first of the slots or of a header's properties
 
     @property
     def label(self) -> str:

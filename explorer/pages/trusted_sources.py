@@ -2,27 +2,27 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
-from explorer.pages.chain_names import ChainName, chain_name
+from config.json_objects import JsonObject, Time
 from proving import sources
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
 
 
 @dataclass(frozen=True)
-class ReplacedRegistry:
+class ReplacedRegistry(JsonObject):
     """A facts registry that was in use before."""
 
     address: str
     code_hash: str
-    replaced_at: datetime
+    replaced_at: Time
     because: str  # sentences
 
 
 @dataclass(frozen=True)
-class TrustedSource:
+class TrustedSource(JsonObject):
     """A source chain that is connected to the batch's destination."""
 
     source: ChainName
