@@ -27,3 +27,8 @@ Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
 
 PAGE_ONLY = Field(exclude=True)
 """Of a field that only pages need."""
+
+
+def iso(at: datetime | None) -> str | None:
+    """Return the time in ISO 8601."""
+    return at.isoformat() if at else None

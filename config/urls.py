@@ -3,15 +3,13 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from explorer.endpoints import batch_files, held_facts, one_batch
+from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
 from explorer.health import healthz
-from explorer.pages import chains_json
-from proving import estimate_api, transactions_api
-from queries import own_batches, webhook_api
+from explorer.pages import batch_files, chains_json
 from queries.api import api
 
 for endpoints in (
-    *(estimate_api, own_batches, one_batch, transactions_api, held_facts, webhook_api),
+    *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
     *(batch_files, chains_json, healthz),
 ):
     api.add_router("", endpoints.router)

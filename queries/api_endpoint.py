@@ -1,6 +1,6 @@
 """What the endpoints of the API share, in whatever package they are: the key, the body, and the form of errors.
 
-An endpoint belongs to a `Router` of its package, and `config.urls` adds that to the API.
+An endpoint belongs to a `Router` of its module, and `config.urls` adds that to the API.
 """
 
 from collections.abc import Callable, Mapping

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Count
@@ -10,7 +9,7 @@ from ninja import Schema
 from pydantic import Field, TypeAdapter
 
 from config.chain_names import ChainName
-from config.json_objects import JsonObject, Time
+from config.json_objects import JsonObject, Time, iso
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 from queries.status import QueryStatus, query_status
 
@@ -93,7 +92,7 @@ def told(batch: Batch, counts: Counts) -> dict[str, Any]:
         "fee": str(batch.fee),
         "sender": Sender.SELF.value if batch.pays_itself else None,
         "createdAt": batch.created_at.isoformat(),
-        "finishedAt": _time(batch.finished_at),
+        "finishedAt": iso(batch.finished_at),
         "queries": counts.queries,
         "queriesCompleted": counts.completed,
         "gasUsed": batch.gas_used,
@@ -114,15 +113,11 @@ _WAITS = TypeAdapter(tuple[Wait, ...])
 def state(batch: Batch, counts: Counts, waits: tuple[Wait, ...]) -> dict[str, Any]:
     """Return the batch as a `BatchState`."""
     return told(batch, counts) | {
-        "acceptedAt": _time(batch.accepted_at),
-        "deadlineAt": _time(batch.deadline_at) if batch.status in OPEN_STATUSES else None,
+        "acceptedAt": iso(batch.accepted_at),
+        "deadlineAt": iso(batch.deadline_at) if batch.status in OPEN_STATUSES else None,
         "estimatedGas": batch.estimated_gas,
         "estimatedWei": None if batch.estimated_wei is None else str(batch.estimated_wei),
         "waits": _WAITS.dump_python(waits, mode="json"),
-        "wentBackAt": _time(batch.went_back_at),
+        "wentBackAt": iso(batch.went_back_at),
         "wentBackBecause": batch.went_back_because,
     }
-
-
-def _time(at: datetime | None) -> str | None:
-    return at.isoformat() if at else None

@@ -19,7 +19,7 @@ from explorer.pages import (
     timelines,
     trusted_sources,
 )
-from explorer.pages.batch_progress import Counts, Progress
+from explorer.pages.batch_progress import Progress
 from explorer.pages.headlines import Headline
 from explorer.pages.polling import poll_seconds
 from explorer.pages.query_paging import MAX_CARDS, QueryPage, Wanted
@@ -27,6 +27,9 @@ from explorer.pages.rejection_advice import Advice
 from explorer.pages.shown_transactions import ShownTransaction
 from explorer.pages.timelines import Timeline
 from explorer.pages.trusted_sources import TrustedSource
+from proving import batch_waits
+from proving.batch_waits import Counts
+from proving.registry import holding
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Sender
 
 # A screen reader hears of each completed step if there are at most so many, else of each tenth of them.
@@ -145,7 +148,7 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     batch = find(internal_id)
     if batch is None:
         return None
-    counts = batch_progress.count(batch)
+    counts = batch_waits.count(batch)
     if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
         return None
     return of(batch, counts, wanted)
@@ -153,8 +156,8 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
 
 def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
     """Return the page of a batch."""
-    registries = trusted_sources.registries(batch.destination_chain_id, counts.source_chains)
-    held_by = trusted_sources.holding(batch, registries)
+    registries = holding.registries(batch.destination_chain_id, counts.source_chains)
+    held_by = holding.of_batch(batch, registries)
     destination = chain_name(batch.destination_chain_id)
     seconds = poll_seconds(batch)
     can_change = seconds is not None

@@ -1,13 +1,13 @@
 """The endpoint of the chains' page for programs: the same content in JSON, in the API's spelling."""
 
 import hashlib
-from datetime import datetime
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.cache import patch_cache_control
 from ninja import Router, Schema
 from pydantic import Field
 
+from config.json_objects import iso
 from explorer.pages import chains_page
 from explorer.pages.chains_page import Attesters, ChainsPage, Reach, ShownAttester, ShownChain, ShownConnection
 from queries.api_endpoint import ETAG, READ, conditional, conditional_on
@@ -151,13 +151,13 @@ def _round(attesters: Attesters) -> AttesterRound:
         threshold=attesters.threshold,
         attesters=list(map(_attester, attesters.each)),
         blockNumber=_text(attesters.block),
-        answeredAt=_time(attesters.answered_at),
+        answeredAt=iso(attesters.answered_at),
     )
 
 
 def _attester(one: ShownAttester) -> AttesterAnswer:
     return AttesterAnswer(
-        address=one.address, host=one.host, answer=one.answer or None, sentence=one.sentence, since=_time(one.since)
+        address=one.address, host=one.host, answer=one.answer or None, sentence=one.sentence, since=iso(one.since)
     )
 
 
@@ -168,19 +168,15 @@ def _chain(one: ShownChain) -> ChainDetail:
         currency=one.name.currency,
         isDestination=one.is_destination,
         head=_text(one.head),
-        headAt=_time(one.head_at),
-        seenAt=_time(one.seen_at),
+        headAt=iso(one.head_at),
+        seenAt=iso(one.seen_at),
         finalBlock=_text(one.final),
         gasPrice=_text(one.gas_price),
         keepsHashes=one.keeps_hashes,
-        observedAt=_time(one.looked_at),
+        observedAt=iso(one.looked_at),
         problems=list(one.problems),
     )
 
 
 def _text(number: int | None) -> str | None:
     return None if number is None else str(number)
-
-
-def _time(at: datetime | None) -> str | None:
-    return at.isoformat() if at else None

@@ -79,7 +79,7 @@ def _of_sources(batch: Batch) -> Iterator[Expected]:
 
 
 def _of_confirmations(batch: Batch) -> Iterator[Expected]:
-    """Yield the newest transaction that isn't confirmed yet, found as `explorer.pages.polling.transactions` are."""
+    """Yield the newest transaction that isn't confirmed yet, found as `proving.batch_waits.transactions` are."""
     chain = batch.destination_chain_id
     row = statements.first(
         "SELECT MAX(t.block_number), h.number, h.final, h.seen_at "

@@ -5,7 +5,8 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
 from config.error_answers import error_answer
-from explorer.pages import batch_page, shown_facts
+from explorer.pages import batch_page
+from proving import facts
 from queries.api_errors import ApiError
 from queries.models import Batch, BatchStatus, Query
 
@@ -26,7 +27,7 @@ def completed_query(internal_id: str, number: int) -> tuple[Batch, Query]:
         raise ApiError(404, "not_found", "No query found")
     if found.status == BatchStatus.REJECTED:
         raise ApiError(404, "rejected", "The batch was rejected.")
-    if not shown_facts.may_be_told(found, row):
+    if not facts.may_be_told(found, row):
         raise ApiError(404, "not_done", "The query is not completed yet.")
     return found, row
 

@@ -1,10 +1,9 @@
 """How often the page of a batch asks for news, and when it stops."""
 
-from collections.abc import Collection
-
 from django.utils import timezone
 
 from accounts import statements
+from proving import batch_waits
 from proving.models import WATCHED_STATES
 from queries import poll_interval
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
@@ -20,23 +19,6 @@ def poll_seconds(batch: Batch) -> int | None:
     return _NOT_FINAL_SECONDS if _can_change(batch) else None
 
 
-def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
-    """Count the transactions of the batch in each of these states.
-
-    They are found among those of its destination: that takes as long as they are many, however large the batch is.
-    """
-    places = ", ".join(["%s"] * len(states))
-    return dict(
-        statements.every(
-            "SELECT t.state, COUNT(*) FROM proving_transaction t JOIN proving_signer s ON s.id = t.signer_id "  # noqa: S608
-            f"WHERE s.chain_id = %s AND t.state IN ({places}) AND EXISTS ("
-            "SELECT 1 FROM proving_transaction_queries l JOIN queries_query q ON q.id = l.query_id "
-            "WHERE l.transaction_id = t.id AND q.batch_id = %s) GROUP BY t.state",
-            (batch.destination_chain_id, *states, batch.pk),
-        )
-    )
-
-
 def _can_change(batch: Batch) -> bool:
     """Return whether a closed batch may still change.
 
@@ -49,4 +31,4 @@ def _can_change(batch: Batch) -> bool:
         (batch.pk,),
     ):
         return True
-    return bool(transactions(batch, WATCHED_STATES))
+    return bool(batch_waits.transactions(batch, WATCHED_STATES))

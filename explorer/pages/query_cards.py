@@ -209,7 +209,7 @@ def rows(
 
     `shown` are values that are read anyway, by the number of the query.
     """
-    done = [query for query in queries if shown_facts.may_be_told(batch, query) and query.position + 1 not in shown]
+    done = [query for query in queries if facts.may_be_told(batch, query) and query.position + 1 not in shown]
     words = shown_facts.proven(done, 1, _MOST_IN_ROW) if done else {}
     order = list(StepKind)
     sources: dict[int, ChainName] = {}
@@ -256,10 +256,10 @@ def cards(
 
     `queries` come with their blocks; `steps` are theirs, by id. `first_slot` begins the page of slots; None: all.
 
-    `held_by` are the registries that hold the facts, by source chain (`trusted_sources.holding`).
+    `held_by` are the registries that hold the facts, by source chain (`holding.of_batch`).
     """
     # A source chain that hangs holds up no values of another one.
-    words = shown_facts.proven([query for query in queries if shown_facts.may_be_told(batch, query)], first_slot)
+    words = shown_facts.proven([query for query in queries if facts.may_be_told(batch, query)], first_slot)
     hashes = {step.transaction_hash for each in steps.values() for step in each if step.transaction_hash}
     is_open = batch.status in OPEN_STATUSES
     head = shown_transactions.head(destination.id)
@@ -357,7 +357,7 @@ def values_of(
         if is_listed:
             listed.add(type(fact))
         yield Value(
-            field=shown_facts.name(fact),
+            field=facts.name(fact),
             number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
             slot=fact.slot if isinstance(fact, SlotFact) else "",
             word=hex_data(word),

@@ -2,20 +2,20 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from django.http import QueryDict
 
 from accounts import statements
-from accounts.statements import M
 from chains.address_checksum import checksummed
 from config.chain_names import ChainName
 from explorer.pages import query_cards
 from explorer.pages.query_cards import QueryRow, ShownQuery
 from proving.models import FactsRegistry
-from queries.models import Batch, Block, Query, Step
+from queries import query_rows
+from queries.models import Batch, Query
 
 # A batch of at most so many queries shows each whole, below the table of all.
 MAX_CARDS = 10
@@ -153,11 +153,11 @@ def read(
         wanted = replace(wanted, filters=Filters())
     place = _place(batch, wanted, total)
     whole = wanted.always_whole or wanted.only is not None or total <= MAX_CARDS
-    queries = _queries(batch, place.condition, place.values, without=())
+    queries = query_rows.where(batch, place.condition, place.values, without=())
     if place.shown:
         order = {position: at for at, position in enumerate(place.shown)}
         queries.sort(key=lambda query: order[query.position])
-    steps = steps_of(queries) if whole else {}
+    steps = query_rows.steps_of(queries) if whole else {}
     cards = tuple(
         query_cards.cards(batch, queries, steps, destination, held_by, first_slot=_first_slot(wanted, queries))
         if whole
@@ -178,37 +178,6 @@ def read(
         rows=tuple(query_cards.rows(batch, queries, values, held_by)) if in_table else (),
         filters=wanted.filters,
     )
-
-
-def from_number(batch: Batch, first: int, most: int) -> list[Query]:
-    """Return `most` of the batch's queries, from the one with the number `first` on, with their blocks."""
-    return _queries(batch, "position >= %s AND position < %s", (first - 1, first - 1 + most), without=())
-
-
-def _queries(batch: Batch, condition: str, values: tuple[int, ...], without: tuple[str, ...]) -> list[Query]:
-    """Return queries with their blocks, which come `without` these fields."""
-    queries = statements.objects(Query, f"WHERE batch_id = %s AND {condition} ORDER BY position", (batch.pk, *values))
-    ids = {query.block_id for query in queries if query.block_id is not None}
-    blocks = {block.pk: block for block in _having(Block, "id", ids, without)}
-    for query in queries:
-        if query.block_id is not None:
-            query.block = blocks[query.block_id]
-    return queries
-
-
-def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
-    """Return the steps, by the id of the query."""
-    found: dict[int, list[Step]] = {query.pk: [] for query in queries}
-    for step in _having(Step, "query_id", found):
-        found[step.query_id].append(step)
-    return found
-
-
-def _having(model: type[M], column: str, ids: Collection[int], without: tuple[str, ...] = ()) -> list[M]:
-    if not ids:
-        return []
-    places = ", ".join(["%s"] * len(ids))
-    return statements.objects(model, f"WHERE {column} IN ({places}) ORDER BY id", tuple(ids), without)
 
 
 def first_of_page(first: str, total: int) -> int:

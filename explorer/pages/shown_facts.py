@@ -3,7 +3,6 @@
 The number of statements does not grow with the number of queries.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,11 +12,11 @@ from chains.encoding import hex_data
 from chains.packed import HASHED_HEADER_FIELDS
 from config.json_objects import PAGE_ONLY, JsonObject
 from explorer.pages.amounts import rounded, whole_units
-from explorer.pages.code_snippets import Snippet, is_number
+from explorer.pages.code_snippets import Snippet
 from explorer.pages.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from queries.models import Batch, BatchStatus, Block, Query
+from queries.models import Query
 from queries.properties import AccountField, HeaderField
 
 # How many slots of one account are on one page.
@@ -82,11 +81,6 @@ class Value(JsonObject):
         return f"the word of {self.label}"
 
 
-def may_be_told(batch: Batch, query: Query) -> bool:
-    """Return whether the registry holds the query's facts. Of a rejected batch nobody looks whether it still does."""
-    return query.step is None and batch.status != BatchStatus.REJECTED
-
-
 def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
     """Return the facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
     slots = set(shown_slots(query, first_slot)[:most_slots] if first_slot is not None else query.slots)
@@ -102,14 +96,7 @@ def proven(
     queries: Sequence[Query], first_slot: int | None, most_slots: int = SLOTS_PAGE
 ) -> dict[int, dict[Fact, bytes]]:
     """Return, by the query's id, the 32-byte words of its shown facts, as far as their proofs are stored."""
-    asked = {query.pk: shown(query, first_slot, most_slots) for query in queries}
-    by_block: dict[Block, list[Fact]] = defaultdict(list)
-    for query in queries:
-        if query.block is not None:
-            by_block[query.block] += asked[query.pk]
-    words = facts.proven(by_block)
-    here = {query.pk: words.get(query.block_id, {}) if query.block_id else {} for query in queries}
-    return {pk: {fact: here[pk][fact] for fact in facts_shown if fact in here[pk]} for pk, facts_shown in asked.items()}
+    return facts.proven_for({query: shown(query, first_slot, most_slots) for query in queries})
 
 
 # --- What words mean --------------------------------------------------------------------------------------------------
@@ -117,16 +104,6 @@ def proven(
 
 def label(field: str, slot: str) -> str:
     return f"slot {int(slot, 16):#x}" if slot else field
-
-
-def name(fact: Fact) -> str:
-    match fact:
-        case AccountFact() | HeaderFact():
-            return fact.field.name
-        case SlotFact():
-            return "SLOT"
-        case TimeFact():
-            return "BLOCK_AT_TIMESTAMP"
 
 
 def note(fact: Fact) -> str:
@@ -154,4 +131,4 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
             return (Meaning("UTC", when), Meaning("seconds, decimal", str(number)), plain[1])
         case HeaderFact(field=HeaderField.BASE_FEE_PER_GAS):
             return (Meaning("wei, decimal", str(number)), plain[1])
-    return plain if is_number(fact) else ()
+    return plain if facts.is_number(fact) else ()

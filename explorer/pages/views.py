@@ -34,7 +34,6 @@ from explorer.pages import (
     facts_csv,
     finished_example,
     first_query,
-    heavy_reads,
     left_to_send,
     missing,
     read_from_chain,
@@ -48,7 +47,7 @@ from explorer.pages.left_to_send import LeftToSend
 from explorer.pages.query_paging import Filters, Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
 from proving import sources
-from queries import webhooks
+from queries import heavy_reads, webhooks
 from queries.api_errors import ApiError
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 

@@ -11,11 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from api.batches import BatchDetail
 from config.configured_chains import get_rpc
-from explorer.endpoints.one_batch import BatchDetail
-from explorer.pages import heavy_reads
 from proving.models import AccountProof, Share
-from queries import progress
+from queries import heavy_reads, progress
 from queries.batch_json import BatchState
 from queries.models import Batch, Block, StepKind
 from queries.properties import AccountField, HeaderField

@@ -6,10 +6,11 @@ from pydantic import Field
 
 from config.chain_names import ChainName
 from explorer.pages import batch_page
-from explorer.pages.batch_progress import Counts, ShownWait, StepCount
+from explorer.pages.batch_progress import StepCount
 from explorer.pages.expectations import Expected
 from explorer.pages.query_cards import ShownQuery
 from explorer.pages.trusted_sources import TrustedSource
+from proving.batch_waits import Counts, ShownWait
 from queries import batch_json
 from queries.batch_json import BatchState
 from queries.models import Batch

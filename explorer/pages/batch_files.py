@@ -15,10 +15,11 @@ from pydantic import WithJsonSchema
 
 from accounts.client_address import client_address
 from explorer.bundles import batch_writing, writing
-from explorer.endpoints import batch_page_json
-from explorer.endpoints.bundle_schemas import BatchProofBundle, ProofBundle
-from explorer.pages import batch_page, batch_progress, heavy_reads, missing, submitted_request
+from explorer.bundles.bundle_schemas import BatchProofBundle, ProofBundle
+from explorer.pages import batch_page, batch_page_json, missing, submitted_request
 from explorer.pages.query_paging import Wanted
+from proving import batch_waits
+from queries import heavy_reads
 from queries.api_endpoint import READ, errors
 from queries.api_errors import ApiError
 from queries.batch_request import BatchRequest
@@ -68,7 +69,7 @@ def get_batch_page(
 ) -> HttpResponse:
     found = missing.batch(internalId)
     heavy_reads.count_page(client_address(request), found)
-    counts = batch_progress.count(found)
+    counts = batch_waits.count(found)
     page = batch_page.of(found, counts, Wanted(first=first or "", always_whole=True))
     return JsonResponse(batch_page_json.told(found, counts, page))
 
