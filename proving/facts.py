@@ -114,10 +114,11 @@ def proven_for(asked: Mapping[Query, Sequence[Fact]]) -> dict[int, dict[Fact, by
         if query.block is not None:
             by_block[query.block] += wanted
     words = proven(by_block)
-    here = {query: words.get(query.block_id, {}) if query.block_id else {} for query in asked}
-    return {
-        query.pk: {fact: here[query][fact] for fact in wanted if fact in here[query]} for query, wanted in asked.items()
-    }
+    found = {}
+    for query, wanted in asked.items():
+        known = words.get(query.block_id, {}) if query.block_id else {}
+        found[query.pk] = {fact: known[fact] for fact in wanted if fact in known}
+    return found
 
 
 def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]]:

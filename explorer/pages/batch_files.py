@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from ninja import Router
 from ninja.decorators import decorate_view
 from ninja.params import functions
-from pydantic import WithJsonSchema
+from pydantic import BaseModel, WithJsonSchema
 
 from accounts.client_address import client_address
 from explorer.bundles import batch_writing, writing
@@ -38,30 +38,33 @@ _FROM = functions.Query(
 )
 
 
-def _negotiated(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Answer what isn't there: a page to people, JSON to programs."""
+def _file(
+    path: str, url_name: str, answer: type[BaseModel], *statuses: int, summary: str
+) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
+    """Register the endpoint of a file. It answers what isn't there with a page to people, and with JSON to programs."""
 
-    @wraps(view)
-    def negotiated(request: HttpRequest, internalId: str, **given: Any) -> HttpResponseBase:
-        try:
-            return view(request, internalId, **given)
-        except ApiError as error:
-            return missing.not_here(request, internalId, error, as_json=missing.prefers_json(request))
+    def register(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+        @wraps(view)
+        def negotiated(request: HttpRequest, internalId: str, **given: Any) -> HttpResponseBase:
+            try:
+                return view(request, internalId, **given)
+            except ApiError as error:
+                return missing.not_here(request, internalId, error, as_json=missing.prefers_json(request))
 
-    return negotiated
+        return router.api_operation(
+            READ,
+            f"/explorer/query/{{internalId}}{path}",
+            operation_id=view.__name__,
+            summary=summary,
+            response={200: answer, **errors(404, 429, *statuses)},
+            by_alias=True,
+            url_name=url_name,
+        )(decorate_view(never_cache)(negotiated))
+
+    return register
 
 
-@router.api_operation(
-    READ,
-    "/explorer/query/{internalId}.json",
-    operation_id="get_batch_page",
-    summary="A batch's page, with all details of 50 queries.",
-    response={200: batch_page_json.BatchPage, **errors(404, 429)},
-    by_alias=True,
-    url_name="batch_json",
-)
-@decorate_view(never_cache)
-@_negotiated
+@_file(".json", "batch_json", batch_page_json.BatchPage, summary="A batch's page, with all details of 50 queries.")
 def get_batch_page(
     request: HttpRequest,
     internalId: str,
@@ -74,32 +77,22 @@ def get_batch_page(
     return JsonResponse(batch_page_json.told(found, counts, page))
 
 
-@router.api_operation(
-    READ,
-    "/explorer/query/{internalId}/request.json",
-    operation_id="get_submitted_request",
-    summary="What was submitted, without what only its sender may see.",
-    response={200: BatchRequest, **errors(404, 429)},
-    url_name="request_json",
+@_file(
+    "/request.json", "request_json", BatchRequest, summary="What was submitted, without what only its sender may see."
 )
-@decorate_view(never_cache)
-@_negotiated
 def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse:
     found = missing.batch(internalId)
     heavy_reads.count_request(client_address(request), found)
     return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
 
 
-@router.api_operation(
-    READ,
-    "/explorer/query/{internalId}/{number}/bundle.json",
-    operation_id="get_proof_bundle",
+@_file(
+    "/{number}/bundle.json",
+    "bundle",
+    ProofBundle,
+    410,
     summary="The proof of a query's facts, to be checked without this service.",
-    response={200: ProofBundle, **errors(404, 410, 429)},
-    url_name="bundle",
 )
-@decorate_view(never_cache)
-@_negotiated
 def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponse:
     found, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
     heavy_reads.count_bundle(client_address(request), row)
@@ -113,16 +106,13 @@ def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1)
     return _download(submitted_request.as_text(content), f"proof-{found.pk}-{number}.json")
 
 
-@router.api_operation(
-    READ,
-    "/explorer/query/{internalId}/bundle.json",
-    operation_id="get_batch_proof_bundle",
+@_file(
+    "/bundle.json",
+    "batch_bundle",
+    BatchProofBundle,
+    410,
     summary="The proof of all facts of a batch that is done, to be checked without this service.",
-    response={200: BatchProofBundle, **errors(404, 410, 429)},
-    url_name="batch_bundle",
 )
-@decorate_view(never_cache)
-@_negotiated
 def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpResponseBase:
     # It comes in parts: it may have tens of megabytes.
     found = missing.finished_batch(internalId)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
 from config.chain_names import ChainName
 from explorer.pages import batch_page
@@ -44,29 +45,15 @@ class BatchPage(BatchState):
 
 def told(batch: Batch, counts: Counts, page: batch_page.BatchPage) -> dict[str, Any]:
     """Return the page as a `BatchPage`."""
-    header, queries, progress, rejection = page.header, page.queries, page.progress, page.rejection
-    own: dict[str, Any] = {
-        "sender": header.sender,
-        "queries": queries.cards,
-        "waits": progress.waits,
-        "destination": header.destination,
-        "whyNoProofs": header.why_no_proofs,
-        "whyNoSteps": header.why_no_steps,
-        "feeIsEstimate": page.costs.fee_is_estimate,
-        "stepCounts": progress.step_counts,
-        "expected": progress.expected,
-        "noWorker": progress.no_worker,
-        "notices": progress.notices,
+    rejection = page.rejection
+    parts = (vars(part).items() for part in (page.header, page.costs, page.progress, page.queries))
+    shown = {to_camel(name): value for part in parts for name, value in part} | {
+        "queries": page.queries.cards,
+        "sources": page.sources,
         "rejectionCode": rejection.code if rejection else "",
         "rejectionReason": rejection.reason if rejection else "",
         "rejectionRetryable": bool(rejection and rejection.retryable),
-        "sources": page.sources,
-        "total": queries.total,
-        "account": queries.account,
-        "matching": queries.matching,
-        "firstMatching": queries.first_matching,
-        "first": queries.first,
-        "previous": queries.previous,
-        "following": queries.following,
     }
-    return batch_json.state(batch, counts, progress.waits) | BatchPage.model_construct(**own).model_dump(mode="json")
+    # What the page has beside the state.
+    own = BatchPage.model_construct(**{name: shown[name] for name in BatchPage.__annotations__})
+    return batch_json.state(batch, counts, page.progress.waits) | own.model_dump(mode="json")

@@ -39,11 +39,6 @@ class Progress:
     went_back_because: str
 
     @property
-    def queries(self) -> int:
-        """Return how many queries the batch has: each has the first step."""
-        return self.step_counts[0].total
-
-    @property
     def steps_completed(self) -> int:
         return sum(count.completed for count in self.step_counts)
 
