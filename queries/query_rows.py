@@ -9,14 +9,14 @@ from queries.models import Batch, Block, Query, Step
 
 def from_number(batch: Batch, first: int, most: int) -> list[Query]:
     """Return `most` of the batch's queries, from the one with the number `first` on, with their blocks."""
-    return where(batch, "position >= %s AND position < %s", (first - 1, first - 1 + most), without=())
+    return where(batch, "position >= %s AND position < %s", (first - 1, first - 1 + most))
 
 
-def where(batch: Batch, condition: str, values: tuple[int, ...], without: tuple[str, ...]) -> list[Query]:
-    """Return queries with their blocks, which come `without` these fields."""
+def where(batch: Batch, condition: str, values: tuple[int, ...]) -> list[Query]:
+    """Return queries of the batch with their blocks."""
     queries = statements.objects(Query, f"WHERE batch_id = %s AND {condition} ORDER BY position", (batch.pk, *values))
     ids = {query.block_id for query in queries if query.block_id is not None}
-    blocks = {block.pk: block for block in _having(Block, "id", ids, without)}
+    blocks = {block.pk: block for block in _having(Block, "id", ids)}
     for query in queries:
         if query.block_id is not None:
             query.block = blocks[query.block_id]
@@ -31,8 +31,8 @@ def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
     return found
 
 
-def _having(model: type[M], column: str, ids: Collection[int], without: tuple[str, ...] = ()) -> list[M]:
+def _having(model: type[M], column: str, ids: Collection[int]) -> list[M]:
     if not ids:
         return []
     places = ", ".join(["%s"] * len(ids))
-    return statements.objects(model, f"WHERE {column} IN ({places}) ORDER BY id", tuple(ids), without)
+    return statements.objects(model, f"WHERE {column} IN ({places}) ORDER BY id", tuple(ids))

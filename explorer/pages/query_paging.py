@@ -153,7 +153,7 @@ def read(
         wanted = replace(wanted, filters=Filters())
     place = _place(batch, wanted, total)
     whole = wanted.always_whole or wanted.only is not None or total <= MAX_CARDS
-    queries = query_rows.where(batch, place.condition, place.values, without=())
+    queries = query_rows.where(batch, place.condition, place.values)
     if place.shown:
         order = {position: at for at, position in enumerate(place.shown)}
         queries.sort(key=lambda query: order[query.position])
