@@ -78,7 +78,7 @@ def errors(*statuses: int) -> Mapping[Any, type[Error]]:
 
 
 READ = ["GET", "HEAD"]
-"""The methods of an endpoint that HEAD is worth something of."""
+"""The methods of an endpoint whose headers alone are asked for too."""
 
 ETAG: Mapping[str, Any] = {"ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}}}
 
