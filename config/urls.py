@@ -3,14 +3,16 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from explorer.endpoints import described_files, held_facts, one_batch
-from proving import estimate_api, transactions_api
-from queries import own_batches, webhook_api
+from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
+from explorer.health import healthz
+from explorer.pages import batch_files, chains_json
 from queries.api import api
 
-for endpoints in (estimate_api, own_batches, one_batch, transactions_api, held_facts, webhook_api):
+for endpoints in (
+    *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
+    *(batch_files, chains_json, healthz),
+):
     api.add_router("", endpoints.router)
-api.describe(described_files.paths(), described_files.schemas())
 
 urlpatterns = [
     path("admin/", admin.site.urls),

@@ -15,7 +15,7 @@ from proving.models import AccountProof, SlotProof
 from proving.registry import contract
 from proving.registry.contract import Registry
 from queries.chunks import chunks
-from queries.models import Block, Query
+from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 
 
@@ -48,6 +48,20 @@ Fact = AccountFact | SlotFact | HeaderFact | TimeFact
 Missing = Mapping[Fact, Collection[int]]
 """Facts that the registry doesn't hold, with the ids of the queries that ask for them."""
 
+_ACCOUNT_NUMBERS = frozenset({AccountField.NONCE, AccountField.BALANCE})
+_HEADER_NUMBERS = frozenset(
+    {
+        HeaderField.DIFFICULTY,
+        HeaderField.BLOCK_NUMBER,
+        HeaderField.GAS_LIMIT,
+        HeaderField.GAS_USED,
+        HeaderField.TIMESTAMP,
+        HeaderField.BASE_FEE_PER_GAS,
+        HeaderField.BLOB_GAS_USED,
+        HeaderField.EXCESS_BLOB_GAS,
+    }
+)
+
 # Rows named in one statement.
 _CHUNK = 500
 # Others may have asked for thousands of an account's slots, but each slot that is named is sought in each account.
@@ -65,6 +79,46 @@ def of(query: Query) -> list[Fact]:
 
 
 # --- As proven here ---------------------------------------------------------------------------------------------------
+
+
+def name(fact: Fact) -> str:
+    match fact:
+        case AccountFact() | HeaderFact():
+            return fact.field.name
+        case SlotFact():
+            return "SLOT"
+        case TimeFact():
+            return "BLOCK_AT_TIMESTAMP"
+
+
+def is_number(fact: Fact) -> bool:
+    """Return whether the fact's word is a number, and not bytes."""
+    match fact:
+        case AccountFact():
+            return fact.field in _ACCOUNT_NUMBERS
+        case HeaderFact():
+            return fact.field in _HEADER_NUMBERS
+        case SlotFact() | TimeFact():
+            return True
+
+
+def may_be_told(batch: Batch, query: Query) -> bool:
+    """Return whether the registry holds the query's facts. Of a rejected batch nobody looks whether it still does."""
+    return query.step is None and batch.status != BatchStatus.REJECTED
+
+
+def proven_for(asked: Mapping[Query, Sequence[Fact]]) -> dict[int, dict[Fact, bytes]]:
+    """Return, by the query's id, the 32-byte words of its facts in `asked`, as far as their proofs are stored."""
+    by_block: dict[Block, list[Fact]] = defaultdict(list)
+    for query, wanted in asked.items():
+        if query.block is not None:
+            by_block[query.block] += wanted
+    words = proven(by_block)
+    found = {}
+    for query, wanted in asked.items():
+        known = words.get(query.block_id, {}) if query.block_id else {}
+        found[query.pk] = {fact: known[fact] for fact in wanted if fact in known}
+    return found
 
 
 def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]]:

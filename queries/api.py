@@ -1,12 +1,11 @@
 """The HTTP API (docs/specification.md, "Endpoints"), and its endpoints that take batches and tell their status.
 
-`config.urls` adds the endpoints of other packages; `queries.api_endpoint` has what all share. OpenAPI and the docs page
+`config.urls` adds those of `api` and `explorer`; `queries.api_endpoint` has what all share. OpenAPI and the docs page
 come from the same schemas. Errors have the form of `config.error_answers`, with `details` where a request has faults.
 """
 
 import json
 from functools import partial
-from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Schema
@@ -16,7 +15,6 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from config import long_polls
-from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import idempotency, request_faults, status, submitting
 from queries.api_docs import ApiDocs
@@ -56,15 +54,6 @@ class Status(Schema):
     code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")
     info: list[str] | None = Field(None, description="What the batch waits for, in sentences.")
-
-
-class Connection(Schema):
-    originChainId: str
-    destinationChainId: str
-
-
-class ConnectionList(Schema):
-    connections: list[Connection]
 
 
 _SUBMISSION = {
@@ -156,17 +145,6 @@ def _is_over(request: HttpRequest, batch: status.BatchStatusRow) -> bool:
     """Return whether the batch has another `queryStatus`, or nobody is there any more to be told."""
     is_gone = request.META.get("waitress.client_disconnected", bool)
     return is_gone() or status.of_batch(batch.id) != batch.query_status
-
-
-@api.get("/chain-connections", operation_id="list_chain_connections", tags=["Chains"], response=ConnectionList)
-def chain_connections(request: HttpRequest) -> dict[str, Any]:
-    """List which source chains can be proven on which destination chains."""
-    return {
-        "connections": [
-            {"originChainId": str(connection.source_id), "destinationChainId": str(connection.destination_id)}
-            for connection in get_chains().connections
-        ]
-    }
 
 
 @api.exception_handler(ApiError)

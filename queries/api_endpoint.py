@@ -1,6 +1,6 @@
 """What the endpoints of the API share, in whatever package they are: the key, the body, and the form of errors.
 
-An endpoint belongs to a `Router` of its package, and `config.urls` adds that to the API.
+An endpoint belongs to a `Router` of its module, and `config.urls` adds that to the API.
 """
 
 from collections.abc import Callable, Mapping
@@ -83,16 +83,20 @@ def errors(*statuses: int) -> Mapping[Any, type[Error]]:
     return dict.fromkeys(statuses, Error)
 
 
-_CONDITIONAL_HEADERS = {
-    "ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}},
-    "Retry-After": {"description": "In seconds; while the batch is open.", "schema": {"type": "integer", "minimum": 1}},
-}
-CONDITIONAL = {
-    "responses": {
-        200: {"headers": _CONDITIONAL_HEADERS},
-        304: {"description": "As the answer that had the ETag of If-None-Match.", "headers": _CONDITIONAL_HEADERS},
-    }
-}
+READ = ["GET", "HEAD"]
+"""The methods of an endpoint whose headers alone are asked for too."""
+
+ETAG: Mapping[str, Any] = {"ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}}}
+
+
+def conditional_on(headers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `openapi_extra` of an endpoint that answers by `conditional`, with these headers."""
+    known = {"description": "As the answer that had the ETag of If-None-Match.", "headers": headers}
+    return {"responses": {200: {"headers": headers}, 304: known}}
+
+
+_RETRY_AFTER = {"description": "In seconds; while the batch is open.", "schema": {"type": "integer", "minimum": 1}}
+CONDITIONAL = conditional_on({**ETAG, "Retry-After": _RETRY_AFTER})
 """For the `openapi_extra` of an endpoint about a batch that answers by `conditional`."""
 
 

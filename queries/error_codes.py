@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ErrorCode:
-    """`needs_body`: only requests with a body get it."""
+    """`needs_body`: only requests with a body get it. `of_proofs`: only those for proofs."""
 
     status: int
     code: str
     when: str
     needs_body: bool = False
+    of_proofs: bool = False
 
 
 ERROR_CODES = (
@@ -43,10 +44,10 @@ ERROR_CODES = (
 
 FILE_ERROR_CODES = (
     ErrorCode(404, "not_found", "there is no such batch or query"),
-    ErrorCode(404, "not_done", "the query, or one of the batch, is not completed yet"),
-    ErrorCode(404, "rejected", "the batch was rejected"),
-    ErrorCode(404, "no_proof", "the proof is not kept here"),
-    ErrorCode(410, "proofs_pruned", "the proofs of the batch were removed"),
+    ErrorCode(404, "not_done", "the query, or one of the batch, is not completed yet", of_proofs=True),
+    ErrorCode(404, "rejected", "the batch was rejected", of_proofs=True),
+    ErrorCode(404, "no_proof", "the proof is not kept here", of_proofs=True),
+    ErrorCode(410, "proofs_pruned", "the proofs of the batch were removed", of_proofs=True),
     ErrorCode(429, "too_many_requests", "go on after Retry-After seconds"),
 )
 """Of the explorer's files."""

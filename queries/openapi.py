@@ -1,7 +1,7 @@
 """The API's description in OpenAPI 3.1, such that generators make usable clients of it.
 
-What the framework finds out by itself is completed here: the body of a submission as named schemas, what each error
-means, and paths of the explorer that answer JSON. Titles, which generators would make names of, are dropped.
+What the framework finds out by itself is completed here: the body of a submission as named schemas, and what each error
+means. Titles, which generators would make names of, are dropped.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 
 from queries import batch_request
-from queries.error_codes import ERROR_CODES, OTHER_ERROR_CODES, described
+from queries.error_codes import ERROR_CODES, FILE_ERROR_CODES, OTHER_ERROR_CODES, described
 
 _REF = "#/components/schemas/"
 
@@ -38,6 +38,9 @@ _TAGS = {
     "Health": "Whether the service works.",
 }
 
+# Whose codes are others.
+_CODES = {"Explorer": FILE_ERROR_CODES, "Health": ()}
+
 _EXAMPLE = {
     "destinationChainId": "31337",
     "fee": "0",
@@ -60,17 +63,12 @@ BATCH_REQUEST: Mapping[str, Any] = {
 
 
 class Api(NinjaAPI):
-    """The API, with paths that are described here and answered elsewhere."""
+    """The API, with a description that is complete."""
 
     def __init__(self, **kwargs: Any) -> None:
         tags = [{"name": name, "description": description} for name, description in _TAGS.items()]
         super().__init__(description=INTRODUCTION + ANY_REQUEST, openapi_extra={"tags": tags}, **kwargs)
-        self._described: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
         self._document: OpenAPISchema | None = None
-
-    def describe(self, paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> None:
-        """Add path items and component schemas to the description."""
-        self._described.append((paths, schemas))
 
     def get_openapi_schema(self, **kwargs: Any) -> OpenAPISchema:
         """Return the document, made once: that takes as long as a hundred requests. Nobody may change it."""
@@ -84,11 +82,10 @@ class Api(NinjaAPI):
         request = batch_request.BatchRequest.model_json_schema(ref_template=_REF + "{model}")
         schemas |= request.pop("$defs") | {"BatchRequest": request}
         for path in document["paths"].values():
+            # It goes without saying.
+            path.pop("head", None)
             for operation in path.values():
                 _complete(operation)
-        for paths, more in self._described:
-            document["paths"] |= paths
-            schemas |= more
         _drop("title", schemas.values())
         # Else generators of types take what a request may leave out as what it must have.
         _drop("default", schemas.values())
@@ -105,15 +102,20 @@ def _complete(operation: dict[str, Any]) -> None:
         schema.pop("description", None)
         if choices := [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]:
             schema |= choices[0]
-    has_body = "requestBody" in operation
     operation["responses"] = {
-        status: response | {"description": _with_codes(response["description"], status, has_body=has_body)}
+        status: response | {"description": _with_codes(response["description"], status, operation)}
         for status, response in operation["responses"].items()
     }
 
 
-def _with_codes(description: str, status: int, *, has_body: bool) -> str:
-    codes = [each for each in ERROR_CODES if each.status == status and (has_body or not each.needs_body)]
+def _with_codes(description: str, status: int, operation: Mapping[str, Any]) -> str:
+    (tag,) = operation["tags"]
+    has_body, has_proofs = "requestBody" in operation, 410 in operation["responses"]
+    codes = [
+        each
+        for each in _CODES.get(tag, ERROR_CODES)
+        if each.status == status and (has_body or not each.needs_body) and (has_proofs or not each.of_proofs)
+    ]
     return f"{description}:\n\n{described(codes)}" if codes else description
 
 

@@ -8,6 +8,7 @@ from devnet.devchain import PROJECT
 
 PACKAGES = (
     "accounts",
+    "api",
     "attesting",
     "campaigns",
     "chains",

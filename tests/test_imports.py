@@ -1,4 +1,4 @@
-"""Imports run one way: chains <- accounts <- queries <- proving <- explorer. The demo and attesters are outsiders."""
+"""Imports run one way: chains <- accounts <- queries <- proving <- api, explorer. The others are outsiders."""
 
 import ast
 import re
@@ -13,7 +13,19 @@ import pytest
 
 from devnet.devchain import PROJECT
 
-ORDER = ["contracts", "chains", "config", "accounts", "queries", "proving", "explorer", "attesting", "devnet", "demo"]
+ORDER = [
+    "contracts",
+    "chains",
+    "config",
+    "accounts",
+    "queries",
+    "proving",
+    "api",
+    "explorer",
+    "attesting",
+    "devnet",
+    "demo",
+]
 MAY_IMPORT = {
     "contracts": set(),
     "chains": set(),
@@ -22,6 +34,7 @@ MAY_IMPORT = {
     "accounts": {"chains", "config"},
     "queries": {"chains", "config", "accounts"},
     "proving": {"chains", "config", "accounts", "queries", "contracts"},
+    "api": {"chains", "config", "accounts", "queries", "proving"},
     "explorer": {"chains", "config", "accounts", "queries", "proving"},
     # A process of its own, of another operator: nothing of the service is in it.
     "attesting": {"chains", "config"},

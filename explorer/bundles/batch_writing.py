@@ -16,12 +16,13 @@ from accounts.compiled_queries import CompiledQuery, GivenList
 from chains.encoding import hex_data
 from chains.header import Header
 from explorer.bundles import BATCH_FORMAT, next_headers
-from explorer.pages import batch_page, trusted_sources
-from explorer.pages.query_paging import from_number
+from explorer.pages import batch_page
 from proving import facts
 from proving.models import AccountProof, SlotProof
+from proving.registry import holding
 from queries.chunks import by_size, chunks
 from queries.models import Batch, BatchStatus, Block, Query
+from queries.query_rows import from_number
 
 # So many queries, blocks or proofs are read at once.
 _CHUNK = 500
@@ -99,8 +100,8 @@ def _blocks(batch: Batch, times: Mapping[int, int | None]) -> Iterator[list[dict
 def _registries(batch: Batch) -> dict[int, str]:
     """Return the addresses of the registries that hold its facts, by source chain."""
     chains = batch.queries.order_by().values_list("source_chain_id", flat=True).distinct()
-    rows = trusted_sources.registries(batch.destination_chain_id, chains)
-    return {chain: row.address for chain, row in trusted_sources.holding(batch, rows).items()}
+    rows = holding.registries(batch.destination_chain_id, chains)
+    return {chain: row.address for chain, row in holding.of_batch(batch, rows).items()}
 
 
 def _block(block: Block, following: bytes | None, registries: dict[int, str]) -> dict[str, Any]:

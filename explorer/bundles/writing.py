@@ -5,10 +5,11 @@ from typing import Any
 
 from chains.encoding import hex_data
 from explorer.bundles import FORMAT, next_headers
-from explorer.pages import shown_facts, trusted_sources
+from explorer.pages import shown_facts
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof
+from proving.registry import holding
 from queries.models import Batch, Query
 
 # So many are named to the database: others may have asked thousands of the same account.
@@ -24,8 +25,8 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
     proof = AccountProof.objects.filter(block=block, address=query.address).first()
     if len(words) < len(facts.of(query)) or (query.address and proof is None):
         return None
-    rows = trusted_sources.registries(batch.destination_chain_id, [block.source_chain_id])
-    registry = trusted_sources.holding(batch, rows).get(block.source_chain_id)
+    rows = holding.registries(batch.destination_chain_id, [block.source_chain_id])
+    registry = holding.of_batch(batch, rows).get(block.source_chain_id)
     nodes, slots = _slots(proof, words) if proof else ([], {})
     times = {} if query.timestamp is None else {block: query.timestamp}
     following = next_headers.stored(times).get(block.pk)

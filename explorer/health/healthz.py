@@ -11,27 +11,49 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from ninja import Router, Schema
+from ninja.decorators import decorate_view
+from pydantic import Field
 
 from config.metrics_access import may_read
 from proving.health import report
 from proving.health.problems import Problem
 from proving.worker import heartbeats
+from queries.api_endpoint import READ
 
 logger = logging.getLogger(__name__)
+router = Router(tags=["Health"])
 
 
-@never_cache
-@require_safe
-def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if nothing keeps the service from working, else 503.
+class WorkerHealth(Schema):
+    running: bool
+    lastBeat: str | None = Field(description="ISO 8601, UTC. null: no worker was ever heard of.")
 
-    `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",
-    "problems", "codes", "notices"}`. `problems` says in sentences what is wrong, and `codes` has the stable code of
-    each in the same order, and behind them those of notices that have one. `lastBeat` is an ISO 8601 time in UTC, or
-    null when no worker was ever heard of. `notices` are sentences about what its operator must look into, although the
-    service works. Sentences name signers, what they hold, and nodes: who may not read the metrics and isn't the
-    operator gets the codes alone.
+
+class Health(Schema):
+    status: str = Field(description="`ok` or `degraded`.")
+    database: str = Field(description="`ok` or `unavailable`.")
+    worker: WorkerHealth
+    version: str
+    problems: list[str] = Field(description="What keeps the service from working, in sentences for the operator.")
+    codes: list[str] = Field(description="The stable words of the problems, and then of notices.")
+    notices: list[str] = Field(description="What the operator must look into, in sentences for the operator.")
+
+
+@router.api_operation(
+    READ,
+    "/healthz",
+    operation_id="get_health",
+    summary="What keeps the service from working.",
+    response={200: Health, 503: Health},
+    openapi_extra={"responses": {200: {"description": "Nothing"}, 503: {"description": "Something"}}},
+    url_name="health",
+)
+@decorate_view(never_cache)
+def get_health(request: HttpRequest) -> JsonResponse:
+    """Tell what keeps the service from working: with 200 if nothing does, else with 503.
+
+    Sentences name signers, what they hold, and nodes: only the operator, and who may read the metrics, gets them.
     """
     last_beat, notices = None, list[Problem]()
     database = "ok"

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.new_batch import pasted_rows
@@ -19,7 +20,6 @@ from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_estimate import MeantBlock
 from explorer.new_batch.shown_faults import ShownFaults, control
 from explorer.pages import submitted_request
-from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
 from explorer.pages.rejection_advice import Advice, advice
 from queries.api_errors import status_of

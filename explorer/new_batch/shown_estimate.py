@@ -7,8 +7,8 @@ from datetime import datetime
 from django.utils import timezone
 
 from accounts.models import User
+from config.chain_names import ChainName, chain_name
 from explorer.pages.amounts import rounded
-from explorer.pages.chain_names import ChainName, chain_name
 from proving.batch_estimate import BatchEstimate, Reason
 from proving.spending import allowance
 from proving.spending.allowance import DailyAllowance

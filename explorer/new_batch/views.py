@@ -23,7 +23,7 @@ from explorer.new_batch.form_page import FormPage
 from explorer.new_batch.forms import ARRAY, DraftForm, sent_rows
 from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_faults import control
-from explorer.pages import heavy_reads
+from queries import heavy_reads
 from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus

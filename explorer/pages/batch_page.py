@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from accounts.compiled_queries import CompiledQuery, Given
+from config.chain_names import ChainName, chain_name
 from explorer.pages import (
     batch_progress,
     headlines,
@@ -18,8 +19,7 @@ from explorer.pages import (
     timelines,
     trusted_sources,
 )
-from explorer.pages.batch_progress import Counts, Progress
-from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages.batch_progress import Progress
 from explorer.pages.headlines import Headline
 from explorer.pages.polling import poll_seconds
 from explorer.pages.query_paging import MAX_CARDS, QueryPage, Wanted
@@ -27,6 +27,9 @@ from explorer.pages.rejection_advice import Advice
 from explorer.pages.shown_transactions import ShownTransaction
 from explorer.pages.timelines import Timeline
 from explorer.pages.trusted_sources import TrustedSource
+from proving import batch_waits
+from proving.batch_waits import Counts
+from proving.registry import holding
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Sender
 
 # A screen reader hears of each completed step if there are at most so many, else of each tenth of them.
@@ -145,17 +148,22 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     batch = find(internal_id)
     if batch is None:
         return None
-    counts = batch_progress.count(batch)
-    registries = trusted_sources.registries(batch.destination_chain_id, counts.source_chains)
-    held_by = trusted_sources.holding(batch, registries)
+    counts = batch_waits.count(batch)
+    if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
+        return None
+    return of(batch, counts, wanted)
+
+
+def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
+    """Return the page of a batch."""
+    registries = holding.registries(batch.destination_chain_id, counts.source_chains)
+    held_by = holding.of_batch(batch, registries)
     destination = chain_name(batch.destination_chain_id)
     seconds = poll_seconds(batch)
     can_change = seconds is not None
     has_facts = batch.status != BatchStatus.REJECTED and bool(counts.at_step.get(None))
     progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
-    if wanted.only is not None and not 1 <= wanted.only <= progress.queries:
-        return None
-    queries = query_paging.read(batch, wanted, progress.queries, destination, held_by)
+    queries = query_paging.read(batch, wanted, counts.queries, destination, held_by)
     sent, sent_count = _transactions(batch, destination, queries)
     chains = tuple(chain_name(chain_id) for chain_id in counts.source_chains)
     return BatchPage(
@@ -181,7 +189,7 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
         timeline=None
         if wanted.only or wanted.always_whole
         else timelines.of_batch(
-            batch, progress.queries, queries.cards, sent, progress.waits, transaction_count=sent_count
+            batch, counts.queries, queries.cards, sent, progress.waits, transaction_count=sent_count
         ),
         poll_seconds=seconds,
     )

@@ -1,56 +1,31 @@
 """How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what went back."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
+from typing import Annotated
 
-from django.db.models import Count, Q
-
-from config.configured_chains import get_chains
-from explorer.pages import expectations, shown_transactions
-from explorer.pages.chain_names import ChainName, chain_name
+from config.chain_names import ChainName
+from config.json_objects import PAGE_ONLY, JsonObject
+from explorer.pages import expectations
 from explorer.pages.expectations import Expected
-from explorer.pages.polling import transactions
 from explorer.pages.query_cards import HEADER_STEPS, STEP_MEANINGS
-from proving.models import LIVE_STATES, FactsRegistry, Signer, TransactionState
+from proving import batch_waits
+from proving.batch_waits import AtStep, Counts, ShownWait
+from proving.models import FactsRegistry, Signer
 from proving.worker import heartbeats
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind, Wait
-
-AtStep = Mapping[str | None, int]
-"""How many queries have which open step. None: all their steps are completed."""
+from queries.models import OPEN_STATUSES, Batch, StepKind
 
 
 @dataclass(frozen=True)
-class Counts:
-    """The queries of a batch, counted."""
-
-    source_chains: Sequence[int]
-    at_step: AtStep
-    headers_at_step: AtStep
-    """Of those that are about a header."""
-
-
-@dataclass(frozen=True)
-class StepCount:
+class StepCount(JsonObject):
     """How many of the batch's queries have completed a step."""
 
     kind: str
-    meaning: str
+    meaning: Annotated[str, PAGE_ONLY]
     completed: int
     total: int  # queries that have this step
-
-
-@dataclass(frozen=True)
-class ShownWait:
-    """As `queries.models.Wait`, with the chains that it is about."""
-
-    sentence: str
-    failing_since: datetime | None
-    next_try_at: datetime | None
-    said_at: datetime | None
-    sources: tuple[ChainName, ...]  # empty where the batch has only one source chain, which the page names anyway
 
 
 @dataclass(frozen=True)
@@ -64,28 +39,12 @@ class Progress:
     went_back_because: str
 
     @property
-    def queries(self) -> int:
-        """Return how many queries the batch has: each has the first step."""
-        return self.step_counts[0].total
-
-    @property
     def steps_completed(self) -> int:
         return sum(count.completed for count in self.step_counts)
 
     @property
     def steps_total(self) -> int:
         return sum(count.total for count in self.step_counts)
-
-
-def count(batch: Batch) -> Counts:
-    chains: set[int] = set()
-    at_step, headers_at_step = Counter[str | None](), Counter[str | None]()
-    by_step = batch.queries.order_by().values_list("source_chain_id", "step")
-    for chain, step, queries, headers in by_step.annotate(Count("pk"), headers=Count("pk", filter=Q(address=""))):
-        chains.add(chain)
-        at_step[step] += queries
-        headers_at_step[step] += headers
-    return Counts(sorted(chains), at_step, headers_at_step)
 
 
 def read(
@@ -101,10 +60,9 @@ def read(
     `registries` hold its facts. A page that can't change any more has no notices: it would keep them.
     """
     at_step, headers_at_step = counts.at_step, counts.headers_at_step
-    waited_for = waits(batch, destination, at_step) if batch.status in OPEN_STATUSES else ()
     return Progress(
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
-        waits=tuple(_shown_waits(waited_for, several=len(counts.source_chains) > 1)),
+        waits=batch_waits.waits(batch, counts),
         expected=expectations.of_batch(batch, at_step) if batch.status in OPEN_STATUSES else (),
         no_worker=can_change and not heartbeats.is_running(),
         notices=_notices(destination.id, registries) if can_change else (),
@@ -127,54 +85,6 @@ def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount
         elif total > headers:
             completed = total - not_past - headers_at_step.get(None, 0)
             yield StepCount(kind, STEP_MEANINGS[kind], completed, total - headers)
-
-
-# --- Waits ------------------------------------------------------------------------------------------------------------
-
-
-def waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wait]:
-    """Return what an open batch waits for.
-
-    The worker says what went wrong. If nothing did, the step says what takes time.
-    """
-    if said := batch.waits():
-        return said
-    if batch.status == BatchStatus.RECEIVED:
-        return [Wait("Waiting for a worker to check it against the chains.")]
-    return [Wait(_next(batch, destination, at_step))]
-
-
-def _shown_waits(waited_for: Iterable[Wait], *, several: bool) -> Iterable[ShownWait]:
-    """Yield the waits as they are shown. `several`: the batch has more than one source chain."""
-    for wait in waited_for:
-        about = [chain_name(chain_id) for chain_id in wait.source_chain_ids] if several else []
-        yield ShownWait(wait.sentence, wait.failing_since, wait.next_try_at, wait.said_at, tuple(about))
-
-
-def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
-    """Say what a batch waits for while all goes well."""
-    where = f"{destination.name} ({destination.id})"
-    if at_step.get(StepKind.INITIAL_STATE):
-        return "Waiting for a node of the source chain to send block headers and proofs."
-    counts = transactions(batch, LIVE_STATES)
-    if pending := counts.get(TransactionState.PENDING):
-        return f"Waiting for a block of {where} that includes {_counted(pending)}.{_pace(destination)}"
-    if mined := counts.get(TransactionState.MINED):
-        head = shown_transactions.head(destination.id)
-        at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
-        return f"Waiting for confirmations of {_counted(mined)} on {where}.{at}{_pace(destination)}"
-    return f"Waiting for a worker to check what {where} already knows, and to send transactions for the rest."
-
-
-def _pace(chain: ChainName) -> str:
-    """Say how long a block takes; empty where that is not known."""
-    return (
-        f" A block comes about every {get_chains().chain(chain.id).block_seconds:g} s." if chain.is_configured else ""
-    )
-
-
-def _counted(transactions: int) -> str:
-    return "the transaction" if transactions == 1 else f"{transactions} transactions"
 
 
 def _notices(chain_id: int, registries: Iterable[FactsRegistry]) -> tuple[str, ...]:

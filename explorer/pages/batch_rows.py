@@ -14,13 +14,14 @@ from django.db.models import IntegerField, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from accounts.compiled_queries import CompiledQuery, Given, GivenList
-from explorer.pages import headlines, query_cards, shown_facts, trusted_sources
-from explorer.pages.chain_names import ChainName, chain_name
+from config.chain_names import ChainName, chain_name
+from explorer.pages import headlines, query_cards, shown_facts
 from explorer.pages.headlines import AskedQuery, Headline
 from explorer.pages.shown_facts import Value
 from proving import facts
 from proving.facts import TimeFact
 from proving.models import FactsRegistry
+from proving.registry import holding
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 from queries.properties import AccountField, HeaderField
 
@@ -151,7 +152,7 @@ def _single(batches: Collection[str]) -> dict[str, Query]:
 
 def _values(batches: Mapping[str, Batch], single: Mapping[str, Query]) -> dict[str, tuple[Value, ...]]:
     """Return, by the batch, the value, where it has asked for one alone and got it."""
-    told = [query for pk, query in single.items() if shown_facts.may_be_told(batches[pk], query) and _is_one(query)]
+    told = [query for pk, query in single.items() if facts.may_be_told(batches[pk], query) and _is_one(query)]
     if not told:
         return {}
     words = shown_facts.proven(told, 1, 1)
@@ -160,7 +161,7 @@ def _values(batches: Mapping[str, Batch], single: Mapping[str, Query]) -> dict[s
     for query in told:
         batch = batches[query.batch_id]
         here = [row for row in registries if row.destination_chain_id == batch.destination_chain_id]
-        if registry := trusted_sources.holding(batch, here).get(query.source_chain_id):
+        if registry := holding.of_batch(batch, here).get(query.source_chain_id):
             source = chain_name(query.source_chain_id)
             values = query_cards.values_of(query, words[query.pk], source, registry.address, with_code=False)
             found[query.batch_id] = tuple(values)

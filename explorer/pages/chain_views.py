@@ -1,6 +1,5 @@
-"""The views of what can be proven where, for everybody. Caches may keep them for some seconds."""
+"""The page of what can be proven where, for everybody. Caches may keep it for some seconds."""
 
-import hashlib
 import time
 
 from django.conf import settings
@@ -13,7 +12,6 @@ from accounts.models import User
 from explorer.pages import chains_json, chains_page
 from queries.api_endpoint import conditional
 
-_KEPT_SECONDS = 15
 # The page counts how old things are, in a browser without scripts as of when it was made.
 _AGES_SECONDS = 60
 
@@ -26,21 +24,9 @@ def chains(request: HttpRequest) -> HttpResponse:
     token = request.COOKIES.get(settings.CSRF_COOKIE_NAME, "") if user else ""
     # What it looks like besides its content: who is signed in, the theme, and its ages.
     looks = (user, token, request.COOKIES.get("theme", ""), int(time.time()) // _AGES_SECONDS)
-    etag = _etag(chains_json.as_json(page), *looks)
+    etag = chains_json.etag(chains_json.as_json(page), *looks)
     content = render_to_string("explorer/chains.html", {"page": page}, request).encode()
     response = conditional(request, content, etag, content_type="text/html; charset=utf-8")
-    patch_cache_control(response, max_age=_KEPT_SECONDS, **{"private" if user else "public": True})
+    patch_cache_control(response, max_age=chains_json.KEPT_SECONDS, **{"private" if user else "public": True})
     patch_vary_headers(response, ["Cookie"])
     return response
-
-
-@require_safe
-def chains_as_json(request: HttpRequest) -> HttpResponse:
-    content = chains_json.as_json(chains_page.read())
-    response = conditional(request, content, _etag(content))
-    patch_cache_control(response, max_age=_KEPT_SECONDS, public=True)
-    return response
-
-
-def _etag(content: bytes, *looks: object) -> str:
-    return f'"{hashlib.sha256(content + repr(looks).encode()).hexdigest()[:16]}"'

@@ -1,11 +1,21 @@
-"""The chains' page for programs: the same content in JSON, in the API's spelling."""
+"""The endpoint of the chains' page for programs: the same content in JSON, in the API's spelling."""
 
-from datetime import datetime
+import hashlib
 
-from ninja import Schema
+from django.http import HttpRequest, HttpResponse
+from django.utils.cache import patch_cache_control
+from ninja import Router, Schema
 from pydantic import Field
 
+from config.json_objects import iso
+from explorer.pages import chains_page
 from explorer.pages.chains_page import Attesters, ChainsPage, Reach, ShownAttester, ShownChain, ShownConnection
+from queries.api_endpoint import ETAG, READ, conditional, conditional_on
+
+router = Router(tags=["Chains"])
+
+KEPT_SECONDS = 15
+"""For how long caches may keep it, and the page."""
 
 
 class ReachOfConnection(Schema):
@@ -79,6 +89,27 @@ class ChainsDetail(Schema):
     chains: list[ChainDetail]
 
 
+@router.api_operation(
+    READ,
+    "/chains.json",
+    operation_id="get_chains",
+    summary="What can be proven where: trust, contracts, reach and cost, and the chains as last seen.",
+    response=ChainsDetail,
+    openapi_extra=conditional_on(ETAG),
+    url_name="chains_json",
+)
+def get_chains(request: HttpRequest) -> HttpResponse:
+    content = as_json(chains_page.read())
+    response = conditional(request, content, etag(content))
+    patch_cache_control(response, max_age=KEPT_SECONDS, public=True)
+    return response
+
+
+def etag(content: bytes, *looks: object) -> str:
+    """Return the ETag of an answer with this content, which looks so besides."""
+    return f'"{hashlib.sha256(content + repr(looks).encode()).hexdigest()[:16]}"'
+
+
 def as_json(page: ChainsPage) -> bytes:
     connections, chains = map(_connection, page.connections), map(_chain, page.chains)
     return ChainsDetail(connections=list(connections), chains=list(chains)).model_dump_json().encode()
@@ -120,13 +151,13 @@ def _round(attesters: Attesters) -> AttesterRound:
         threshold=attesters.threshold,
         attesters=list(map(_attester, attesters.each)),
         blockNumber=_text(attesters.block),
-        answeredAt=_time(attesters.answered_at),
+        answeredAt=iso(attesters.answered_at),
     )
 
 
 def _attester(one: ShownAttester) -> AttesterAnswer:
     return AttesterAnswer(
-        address=one.address, host=one.host, answer=one.answer or None, sentence=one.sentence, since=_time(one.since)
+        address=one.address, host=one.host, answer=one.answer or None, sentence=one.sentence, since=iso(one.since)
     )
 
 
@@ -137,19 +168,15 @@ def _chain(one: ShownChain) -> ChainDetail:
         currency=one.name.currency,
         isDestination=one.is_destination,
         head=_text(one.head),
-        headAt=_time(one.head_at),
-        seenAt=_time(one.seen_at),
+        headAt=iso(one.head_at),
+        seenAt=iso(one.seen_at),
         finalBlock=_text(one.final),
         gasPrice=_text(one.gas_price),
         keepsHashes=one.keeps_hashes,
-        observedAt=_time(one.looked_at),
+        observedAt=iso(one.looked_at),
         problems=list(one.problems),
     )
 
 
 def _text(number: int | None) -> str | None:
     return None if number is None else str(number)
-
-
-def _time(at: datetime | None) -> str | None:
-    return at.isoformat() if at else None

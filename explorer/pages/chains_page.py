@@ -13,9 +13,9 @@ from functools import lru_cache
 from django.utils import timezone
 
 from chains.chains_file import Chain, Connection
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from explorer.pages.amounts import rounded
-from explorer.pages.chain_names import ChainName, chain_name
 from proving import sources
 from proving.facts import AccountFact
 from proving.health.attester_checks import SIGNED

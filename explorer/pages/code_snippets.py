@@ -4,22 +4,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from queries.properties import AccountField, HeaderField
-
-_ACCOUNT_NUMBERS = frozenset({AccountField.NONCE, AccountField.BALANCE})
-_HEADER_NUMBERS = frozenset(
-    {
-        HeaderField.DIFFICULTY,
-        HeaderField.BLOCK_NUMBER,
-        HeaderField.GAS_LIMIT,
-        HeaderField.GAS_USED,
-        HeaderField.TIMESTAMP,
-        HeaderField.BASE_FEE_PER_GAS,
-        HeaderField.BLOB_GAS_USED,
-        HeaderField.EXCESS_BLOB_GAS,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -63,17 +49,6 @@ class _Call:
         return json.dumps([entry], separators=(",", ":"))
 
 
-def is_number(fact: Fact) -> bool:
-    """Return whether the fact's word is a number, and not bytes."""
-    match fact:
-        case AccountFact():
-            return fact.field in _ACCOUNT_NUMBERS
-        case HeaderFact():
-            return fact.field in _HEADER_NUMBERS
-        case SlotFact() | TimeFact():
-            return True
-
-
 def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]:
     """Show how to read one fact: from a shell, from Python and from a contract."""
     call = _call(block_number, fact)
@@ -83,7 +58,7 @@ def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]
     if call.answer != "bytes32":
         result, printed = "number", "number"
     else:
-        result, printed = "word", "int.from_bytes(word)" if is_number(fact) else '"0x" + word.hex()'
+        result, printed = "word", "int.from_bytes(word)" if facts.is_number(fact) else '"0x" + word.hex()'
     return (
         Snippet("cast", f"cast call --rpc-url \"$RPC_URL\" {registry} '{signature}' {' '.join(arguments)}"),
         Snippet(

@@ -11,8 +11,9 @@ from django.conf import settings
 from django.db.models import Exists, Max, OuterRef, Q
 
 from accounts.compiled_queries import CompiledQuery, Given
+from config.chain_names import chain_name
 from config.configured_chains import get_chains
-from explorer.pages.chain_names import chain_name
+from config.json_objects import JsonObject, Time
 from proving.models import ChainHead, Transaction, TransactionState
 from queries.models import Batch, Query, StepKind
 
@@ -21,9 +22,9 @@ _NEEDS_CONFIRMATIONS = (StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATE
 
 
 @dataclass(frozen=True)
-class Expected:
+class Expected(JsonObject):
     what: str  # the beginning of a sentence, to be followed by when
-    at: datetime
+    at: Time
 
 
 _HEADS = CompiledQuery(ChainHead.objects.all)
@@ -35,7 +36,7 @@ _WAITING = CompiledQuery(
         .annotate(highest=Max("block__number"), latest=Max("timestamp", filter=Q(block=None, is_admitted=True)))
     )
 )
-# Found as `explorer.pages.polling.transactions` are.
+# Found as `proving.batch_waits.transactions` are.
 _UNCONFIRMED = CompiledQuery(
     lambda: (
         Transaction.objects.filter(

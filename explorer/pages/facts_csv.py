@@ -7,11 +7,10 @@ from itertools import count
 
 from chains.encoding import hex_data
 from explorer.pages import shown_facts
-from explorer.pages.code_snippets import is_number
-from explorer.pages.query_paging import from_number
 from proving import facts
 from proving.facts import Fact, SlotFact
 from queries.models import Batch, BatchStatus, Query
+from queries.query_rows import from_number
 
 COLUMNS = (
     *("query", "source_chain_id", "destination_chain_id", "block", "block_hash", "account", "name", "property", "slot"),
@@ -37,7 +36,7 @@ def lines(batch: Batch) -> Iterator[str]:
         queries = from_number(batch, first, _CHUNK)
         if not queries:
             break
-        words = shown_facts.proven([query for query in queries if shown_facts.may_be_told(batch, query)], None)
+        words = shown_facts.proven([query for query in queries if facts.may_be_told(batch, query)], None)
         for query in queries:
             for fact in facts.of(query):
                 writer.writerow(map(_harmless, _cells(batch, query, fact, words.get(query.pk, {}).get(fact))))
@@ -58,10 +57,10 @@ def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[s
         block.hash if block else "",
         "" if is_header else query.address,
         "" if is_header else query.name,
-        shown_facts.name(fact),
+        facts.name(fact),
         fact.slot if isinstance(fact, SlotFact) else "",
         unproven if word is None else "proven",
-        str(int.from_bytes(word)) if word is not None and is_number(fact) else "",
+        str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else "",
         hex_data(word) if word is not None else "",
     ]
 

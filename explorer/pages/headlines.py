@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from explorer.pages.batch_progress import Counts
-from explorer.pages.chain_names import ChainName
+from config.chain_names import ChainName
 from explorer.pages.query_cards import ShownQuery
 from explorer.pages.shown_facts import ADDRESS_ENDS, InShort, Value
 from explorer.pages.utc_times import utc
+from proving.batch_waits import Counts
 from queries.models import BlockTag
 from queries.properties import AccountField
 

@@ -10,9 +10,9 @@ from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
 from config import node_waits
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.pages.amounts import cost
-from explorer.pages.chain_names import ChainName, chain_name
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import TooSlow, Unsigned
 from proving.transactions.fees import market_fees

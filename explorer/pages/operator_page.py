@@ -17,9 +17,9 @@ from accounts.models import User
 from accounts.operator_pages import page_of
 from chains.chains_file import Chain
 from chains.exchange_metrics import Exchanges
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from explorer.pages.amounts import cost
-from explorer.pages.chain_names import ChainName, chain_name
 from proving.health import report
 from proving.health.problems import Problem
 from proving.health.service_metrics import Lane, Pending, lanes, pending_of

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from django.db.models import Prefetch
 
+from config.chain_names import ChainName
 from config.configured_chains import get_chains
+from config.json_objects import JsonObject
 from explorer.pages import shown_transactions
-from explorer.pages.chain_names import ChainName
 from explorer.pages.shown_transactions import ShownTransaction
 from proving.models import ChainHead, SignedTransaction, Transaction
 from queries.models import Block, PathUnit
@@ -22,7 +23,7 @@ _BLOCKS_PER_TRANSACTION = 3
 
 
 @dataclass(frozen=True)
-class ShownPath:
+class ShownPath(JsonObject):
     unit: str  # of `PathUnit`
     length: int  # in units; 0: the block hash source vouches for the block itself when it is asked
     left: int

@@ -5,11 +5,15 @@ The number of statements does not grow with the number of queries.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import computed_field
 
 from chains.encoding import hex_data
+from config.chain_names import ChainName, chain_name
+from config.json_objects import PAGE_ONLY, JsonObject, Time
 from explorer.pages import paths_to_blocks, shown_facts, shown_transactions
-from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.code_snippets import reading
 from explorer.pages.paths_to_blocks import ShownPath
 from explorer.pages.shown_facts import SLOTS_PAGE, Value
@@ -41,23 +45,32 @@ _BLOCK_MEANINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class ShownStep:
+class ShownStep(JsonObject):
     kind: str
-    meaning: str
+    meaning: Annotated[str, PAGE_ONLY]
     status: str  # of `StepStatus`, or STOPPED (open when its batch was rejected), or empty: not begun
-    started_at: datetime | None = None
-    ended_at: datetime | None = None  # completed, or stopped
+    started_at: Time | None = None
+    ended_at: Time | None = None  # completed, or stopped
     transaction: ShownTransaction | None = None
     attempts: int = 0
     waiting_for: str = ""  # a sentence, before the query is admitted
     last_error: str = ""
-    next_try_at: datetime | None = None  # while it fails
-    went_back_at: datetime | None = None
+    next_try_at: Time | None = None  # while it fails
+    went_back_at: Time | None = None
     went_back_because: str = ""
 
     @property
     def took(self) -> timedelta | None:
         return self.ended_at - self.started_at if self.started_at and self.ended_at else None
+
+    @computed_field
+    def seconds(self) -> float | None:
+        return self.took.total_seconds() if self.took is not None else None
+
+    @computed_field
+    def transaction_hash(self) -> str:
+        """Return that of `transaction`; empty where there is none."""
+        return self.transaction.hash if self.transaction else ""
 
     @property
     def says_more(self) -> bool:
@@ -71,9 +84,9 @@ class ShownStep:
 
 
 @dataclass(frozen=True)
-class ShownQuery:
+class ShownQuery(JsonObject):
     number: int  # from 1, in the order of the request
-    received_at: datetime  # when its first step began for the first time
+    received_at: Time  # when its first step began for the first time
     address: str | None  # None: it is about the header
     name: str  # by which the request named the account, an ENS name; empty: by its address
     source: ChainName
@@ -86,7 +99,7 @@ class ShownQuery:
     fields: tuple[str, ...]
     slots: tuple[str, ...]  # one page
     slot_count: int
-    first_slot: int  # number of the first of `slots`, from 1
+    first_slot: Annotated[int, PAGE_ONLY]  # number of the first of `slots`, from 1
     path: ShownPath | None  # the path by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
     values: tuple[Value, ...]  # once all its steps are completed (docs/specification.md, "Rules that hold")
@@ -196,7 +209,7 @@ def rows(
 
     `shown` are values that are read anyway, by the number of the query.
     """
-    done = [query for query in queries if shown_facts.may_be_told(batch, query) and query.position + 1 not in shown]
+    done = [query for query in queries if facts.may_be_told(batch, query) and query.position + 1 not in shown]
     words = shown_facts.proven(done, 1, _MOST_IN_ROW) if done else {}
     order = list(StepKind)
     sources: dict[int, ChainName] = {}
@@ -243,10 +256,10 @@ def cards(
 
     `queries` come with their blocks; `steps` are theirs, by id. `first_slot` begins the page of slots; None: all.
 
-    `held_by` are the registries that hold the facts, by source chain (`trusted_sources.holding`).
+    `held_by` are the registries that hold the facts, by source chain (`holding.of_batch`).
     """
     # A source chain that hangs holds up no values of another one.
-    words = shown_facts.proven([query for query in queries if shown_facts.may_be_told(batch, query)], first_slot)
+    words = shown_facts.proven([query for query in queries if facts.may_be_told(batch, query)], first_slot)
     hashes = {step.transaction_hash for each in steps.values() for step in each if step.transaction_hash}
     is_open = batch.status in OPEN_STATUSES
     head = shown_transactions.head(destination.id)
@@ -344,7 +357,7 @@ def values_of(
         if is_listed:
             listed.add(type(fact))
         yield Value(
-            field=shown_facts.name(fact),
+            field=facts.name(fact),
             number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
             slot=fact.slot if isinstance(fact, SlotFact) else "",
             word=hex_data(word),

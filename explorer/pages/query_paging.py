@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
@@ -11,13 +11,13 @@ from django.db.models.functions import Lower
 from django.db.models.lookups import IsNull
 from django.http import QueryDict
 
-from accounts.compiled_queries import CompiledQuery, Given, GivenList
 from chains.address_checksum import checksummed
+from config.chain_names import ChainName
 from explorer.pages import query_cards
-from explorer.pages.chain_names import ChainName
 from explorer.pages.query_cards import QueryRow, ShownQuery
 from proving.models import FactsRegistry
-from queries.models import Batch, Block, Query, Step
+from queries import query_rows
+from queries.models import Batch, Query
 
 # A batch of at most so many queries shows each whole, below the table of all.
 MAX_CARDS = 10
@@ -158,10 +158,10 @@ def read(
         wanted = replace(wanted, filters=Filters())
     place = _place(batch, wanted, total)
     whole = wanted.always_whole or wanted.only is not None or total <= MAX_CARDS
-    queries = _at(batch, place.positions)
+    queries = query_rows.at(batch, place.positions)
     order = {position: at for at, position in enumerate(place.positions)}
     queries.sort(key=lambda query: order[query.position])
-    steps = steps_of(queries) if whole else {}
+    steps = query_rows.steps_of(queries) if whole else {}
     cards = tuple(
         query_cards.cards(batch, queries, steps, destination, held_by, first_slot=_first_slot(wanted, queries))
         if whole
@@ -182,37 +182,6 @@ def read(
         rows=tuple(query_cards.rows(batch, queries, values, held_by)) if in_table else (),
         filters=wanted.filters,
     )
-
-
-def from_number(batch: Batch, first: int, most: int) -> list[Query]:
-    """Return `most` of the batch's queries, from the one with the number `first` on, with their blocks."""
-    return _at(batch, range(first - 1, first - 1 + most))
-
-
-_QUERIES = CompiledQuery(
-    lambda: Query.objects.filter(batch=Given("batch"), position__in=GivenList("positions")).order_by("position")
-)
-_BLOCKS = CompiledQuery(lambda: Block.objects.filter(pk__in=GivenList("blocks")))
-_STEPS = CompiledQuery(lambda: Step.objects.filter(query__in=GivenList("queries")).order_by("pk"))
-
-
-def _at(batch: Batch, positions: Collection[int]) -> list[Query]:
-    """Return the queries at these positions, with their blocks."""
-    queries = _QUERIES.every(batch=batch.pk, positions=positions) if positions else []
-    ids = {query.block_id for query in queries if query.block_id is not None}
-    blocks = {block.pk: block for block in _BLOCKS.every(blocks=ids)} if ids else {}
-    for query in queries:
-        if query.block_id is not None:
-            query.block = blocks[query.block_id]
-    return queries
-
-
-def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
-    """Return the steps, by the id of the query."""
-    found: dict[int, list[Step]] = {query.pk: [] for query in queries}
-    for step in _STEPS.every(queries=found) if found else ():
-        found[step.query_id].append(step)
-    return found
 
 
 def first_of_page(first: str, total: int) -> int:

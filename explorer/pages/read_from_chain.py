@@ -9,12 +9,13 @@ from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
 from config import node_waits
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
-from explorer.pages import shown_facts, trusted_sources
-from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages import shown_facts
 from explorer.pages.shown_facts import Meaning
 from proving import facts
 from proving.facts import SlotFact
+from proving.registry import holding
 from proving.registry.contract import Registry
 from queries.models import Batch, Query
 
@@ -69,7 +70,7 @@ def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
 def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
     number = query.position + 1
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
-    row = trusted_sources.holding(batch, trusted_sources.registries(chain.id, [source.id])).get(source.id)
+    row = holding.of_batch(batch, holding.registries(chain.id, [source.id])).get(source.id)
     proven = shown_facts.proven([query], first_slot)[query.pk]
     if row is None or query.block is None or not proven:
         return Reading(number, "There is no longer a facts registry to read this from.")
@@ -87,7 +88,7 @@ def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
         block=head,
         facts=tuple(
             ReadFact(
-                shown_facts.name(fact),
+                facts.name(fact),
                 fact.slot if isinstance(fact, SlotFact) else "",
                 hex_data(word) if word is not None else "",
                 shown_facts.meanings(fact, word, source.currency) if word is not None else (),

@@ -3,19 +3,20 @@
 The number of statements does not grow with the number of queries.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from chains.address_checksum import checksummed
 from chains.encoding import hex_data
 from chains.packed import HASHED_HEADER_FIELDS
+from config.json_objects import PAGE_ONLY, JsonObject
 from explorer.pages.amounts import rounded, whole_units
-from explorer.pages.code_snippets import Snippet, is_number
+from explorer.pages.code_snippets import Snippet
 from explorer.pages.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from queries.models import Batch, BatchStatus, Block, Query
+from queries.models import Query
 from queries.properties import AccountField, HeaderField
 
 # How many slots of one account are on one page.
@@ -42,17 +43,17 @@ class InShort:
 
 
 @dataclass(frozen=True)
-class Value:
-    """A fact: its word as the registry returns it, what the word means, and the calls that read it."""
+class Value(JsonObject):
+    """A proven fact: its word, as the registry returns it. Pages add what the word means, and how to read it."""
 
     field: str  # name of the property; SLOT, BLOCK_AT_TIMESTAMP
     number: int | None  # of a property, as the registry numbers it
     slot: str  # of a slot, 0x and 64 hexadecimal digits
     word: str
-    note: str  # what the word is, if its name suggests something else
-    meanings: tuple[Meaning, ...]
+    note: Annotated[str, PAGE_ONLY]  # what the word is, if its name suggests something else
+    meanings: Annotated[tuple[Meaning, ...], PAGE_ONLY]
     registry: str
-    snippets: tuple[Snippet, ...]  # only for the first of the slots or of a header's properties
+    snippets: Annotated[tuple[Snippet, ...], PAGE_ONLY]  # only for the first of the slots or of a header's properties
 
     @property
     def label(self) -> str:
@@ -80,11 +81,6 @@ class Value:
         return f"the word of {self.label}"
 
 
-def may_be_told(batch: Batch, query: Query) -> bool:
-    """Return whether the registry holds the query's facts. Of a rejected batch nobody looks whether it still does."""
-    return query.step is None and batch.status != BatchStatus.REJECTED
-
-
 def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
     """Return the facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
     slots = set(shown_slots(query, first_slot)[:most_slots] if first_slot is not None else query.slots)
@@ -100,14 +96,7 @@ def proven(
     queries: Sequence[Query], first_slot: int | None, most_slots: int = SLOTS_PAGE
 ) -> dict[int, dict[Fact, bytes]]:
     """Return, by the query's id, the 32-byte words of its shown facts, as far as their proofs are stored."""
-    asked = {query.pk: shown(query, first_slot, most_slots) for query in queries}
-    by_block: dict[Block, list[Fact]] = defaultdict(list)
-    for query in queries:
-        if query.block is not None:
-            by_block[query.block] += asked[query.pk]
-    words = facts.proven(by_block)
-    here = {query.pk: words.get(query.block_id, {}) if query.block_id else {} for query in queries}
-    return {pk: {fact: here[pk][fact] for fact in facts_shown if fact in here[pk]} for pk, facts_shown in asked.items()}
+    return facts.proven_for({query: shown(query, first_slot, most_slots) for query in queries})
 
 
 # --- What words mean --------------------------------------------------------------------------------------------------
@@ -115,16 +104,6 @@ def proven(
 
 def label(field: str, slot: str) -> str:
     return f"slot {int(slot, 16):#x}" if slot else field
-
-
-def name(fact: Fact) -> str:
-    match fact:
-        case AccountFact() | HeaderFact():
-            return fact.field.name
-        case SlotFact():
-            return "SLOT"
-        case TimeFact():
-            return "BLOCK_AT_TIMESTAMP"
 
 
 def note(fact: Fact) -> str:
@@ -152,4 +131,4 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
             return (Meaning("UTC", when), Meaning("seconds, decimal", str(number)), plain[1])
         case HeaderFact(field=HeaderField.BASE_FEE_PER_GAS):
             return (Meaning("wei, decimal", str(number)), plain[1])
-    return plain if is_number(fact) else ()
+    return plain if facts.is_number(fact) else ()

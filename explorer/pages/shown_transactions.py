@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
 from django.db.models import Prefetch
 
+from config.chain_names import ChainName
 from config.configured_chains import get_chains
+from config.json_objects import PAGE_ONLY, JsonObject, Wei
 from explorer.pages.amounts import rounded
-from explorer.pages.chain_names import ChainName
 from proving.models import ChainHead, SignedTransaction, Transaction, TransactionState
 from queries.models import Batch
 
@@ -17,16 +19,16 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class ShownTransaction:
+class ShownTransaction(JsonObject):
     hash: str
     url: str  # on the chain's own explorer, where one is configured
     progress: str  # how far it is, a phrase
     gas_used: int | None  # of the whole transaction, once it is mined
     nonce: int | None = None
-    gas_price: int | None = None  # wei; before it is mined, the most that it may be
+    gas_price: Wei | None = None  # wei; before it is mined, the most that it may be
     replaced: tuple[str, ...] = ()  # hashes of the versions that this one replaced, the newest first
-    sent_at: datetime | None = None
-    mined_at: datetime | None = None  # when it was seen in a block
+    sent_at: Annotated[datetime | None, PAGE_ONLY] = None
+    mined_at: Annotated[datetime | None, PAGE_ONLY] = None  # when it was seen in a block
 
     @property
     def gas_price_in_gwei(self) -> str:

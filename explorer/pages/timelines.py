@@ -11,11 +11,11 @@ from datetime import datetime
 from django.db.models import Count, Max, Min, Q
 from django.utils import timezone
 
-from explorer.pages.batch_progress import ShownWait
-from explorer.pages.chain_names import chain_name
+from config.chain_names import chain_name
 from explorer.pages.paths_to_blocks import ShownPath
 from explorer.pages.query_cards import ShownQuery, ShownStep
 from explorer.pages.shown_transactions import ShownTransaction
+from proving.batch_waits import ShownWait
 from queries.models import Batch, BatchStatus, Step, StepKind, StepStatus
 
 # Steps of more queries take a page too long to read.

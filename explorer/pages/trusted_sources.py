@@ -2,27 +2,27 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
-from explorer.pages.chain_names import ChainName, chain_name
+from config.json_objects import JsonObject, Time
 from proving import sources
 from proving.models import FactsRegistry
-from queries.models import Batch, BatchStatus
+from queries.models import Batch
 
 
 @dataclass(frozen=True)
-class ReplacedRegistry:
+class ReplacedRegistry(JsonObject):
     """A facts registry that was in use before."""
 
     address: str
     code_hash: str
-    replaced_at: datetime
+    replaced_at: Time
     because: str  # sentences
 
 
 @dataclass(frozen=True)
-class TrustedSource:
+class TrustedSource(JsonObject):
     """A source chain that is connected to the batch's destination."""
 
     source: ChainName
@@ -32,25 +32,6 @@ class TrustedSource:
     block_hash_source: str
     warning: str  # about the registry that holds the batch's facts; empty: it can be trusted
     replaced: tuple[ReplacedRegistry, ...]
-
-
-def registries(destination: int, source_chains: Collection[int]) -> list[FactsRegistry]:
-    """Return the registries of these connections, including those that were replaced."""
-    rows = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id__in=source_chains)
-    return list(rows.order_by("source_chain_id", "pk"))
-
-
-def holding(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRegistry]:
-    """Return, by source chain, the one of the registries `rows` that holds the batch's facts, or will hold them.
-
-    A batch that is DONE has its facts in the registry of that time. When one is replaced, open batches start again.
-    """
-    done_at = batch.finished_at if batch.status == BatchStatus.DONE else None
-    found: dict[int, FactsRegistry] = {}
-    for row in rows:
-        if row.replaced_at is None or (done_at is not None and done_at <= row.replaced_at):
-            found.setdefault(row.source_chain_id, row)
-    return {source: row for source, row in found.items() if row.deployed_at}
 
 
 def trusted_sources(
@@ -63,7 +44,7 @@ def trusted_sources(
 ) -> Iterator[TrustedSource]:
     """Yield what the batch trusts, by source chain. Leaves out chains that are no longer connected.
 
-    `rows` are their registries, and `held_by` is `holding`.
+    `rows` are their registries, and `held_by` is `holding.of_batch`.
 
     `has_facts`: the page shows facts.
     """

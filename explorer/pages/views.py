@@ -3,8 +3,6 @@
 They write only throttle counts, and that a webhook's delivery is to be sent again.
 """
 
-import re
-
 from django.conf import settings
 from django.contrib import messages
 from django.http import (
@@ -13,9 +11,7 @@ from django.http import (
     HttpResponse,
     HttpResponseRedirect,
     JsonResponse,
-    StreamingHttpResponse,
 )
-from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -28,42 +24,38 @@ from accounts.compiled_queries import CompiledQuery, Given
 from accounts.key_views import keys_as_json
 from accounts.models import User
 from accounts.signed_in import signed_in
+from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
-from explorer.bundles import batch_writing, writing
 from explorer.pages import (
-    batch_json,
     batch_list,
     batch_page,
     changes,
     facts_csv,
     finished_example,
     first_query,
-    heavy_reads,
     left_to_send,
+    missing,
     read_from_chain,
     shown_deliveries,
-    shown_facts,
     submitted_request,
 )
 from explorer.pages import dashboard as dashboards
 from explorer.pages.batch_page import BatchPage
-from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
 from explorer.pages.left_to_send import LeftToSend
 from explorer.pages.query_paging import Filters, Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
 from proving import sources
-from queries import webhooks
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
+from queries import heavy_reads, webhooks
+from queries.api_errors import ApiError
+from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
 # On the home page.
 _MOST_CONNECTIONS = 12
-# Of a query. Longer than any that there is.
-_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
 
 
@@ -163,7 +155,7 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
         return _unchanged()
     page = batch_page.read(internal_id, wanted)
     if page is None:
-        return _unknown_batch(request, internal_id, as_json=wants_json(request))
+        return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
     version = version or page.version
     if known == version:
         return _unchanged()
@@ -250,92 +242,16 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
 @never_cache
 @require_safe
 @heavy_reads.answering_429
-def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """Return the page's content for programs, with all details of each query. `following` is the next page's `from`."""
-    found = batch_page.find(internal_id)
-    if found is None:
-        return _unknown_batch(request, internal_id, as_json=_is_program(request))
-    heavy_reads.count_page(client_address(request), found)
-    page = batch_page.read(internal_id, Wanted(first=request.GET.get("from", ""), always_whole=True))
-    if page is None:
-        return _unknown_batch(request, internal_id, as_json=_is_program(request))
-    return JsonResponse(batch_json.as_json(page))
-
-
-@never_cache
-@require_safe
-@heavy_reads.answering_429
-def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """Return what was submitted, without what only its sender may see."""
-    found = batch_page.find(internal_id)
-    if found is None:
-        return _unknown_batch(request, internal_id, as_json=_is_program(request))
-    heavy_reads.count_request(client_address(request), found)
-    return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
-
-
-@never_cache
-@require_safe
-@heavy_reads.answering_429
 def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
     """Return all facts of a batch, for spreadsheets."""
     found = batch_page.find(internal_id)
     if found is None:
-        return _unknown_batch(request, internal_id, as_json=_is_program(request))
+        return missing.unknown_batch(request, internal_id, as_json=missing.prefers_json(request))
     heavy_reads.count_facts(client_address(request), found)
     return HttpResponse(
         "".join(facts_csv.lines(found)),
         content_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="facts-{found.pk}.csv"'},
-    )
-
-
-@never_cache
-@require_safe
-@heavy_reads.answering_429
-def proof_bundle(request: HttpRequest, internal_id: str, number: str) -> HttpResponse:
-    """Return the file that `manage.py verify_bundle` checks. It exists once the query is completed, like its facts."""
-    try:
-        found, row = _query(internal_id, int(number) if _NUMBER.fullmatch(number) else 0)
-    except Refused as refused:
-        return _not_here(request, internal_id, refused, as_json=_is_program(request))
-    heavy_reads.count_bundle(client_address(request), row)
-    content = writing.build(found, row)
-    # The mark comes before anything is removed, so it is looked at last.
-    found.proofs_pruned_at = Batch.objects.filter(pk=found.pk).values_list("proofs_pruned_at", flat=True).first()
-    if found.proofs_pruned_at:
-        gone = Refused("proofs_pruned", found.why_no_proofs)
-        return _not_here(request, internal_id, gone, as_json=_is_program(request), status=410)
-    if content is None:
-        gone = Refused("no_proof", "The proof of this query is not kept here.")
-        return _not_here(request, internal_id, gone, as_json=_is_program(request))
-    return _download(submitted_request.as_text(content), f"proof-{found.pk}-{number}.json")
-
-
-@never_cache
-@require_safe
-@heavy_reads.answering_429
-def batch_proof_bundle(request: HttpRequest, internal_id: str) -> HttpResponseBase:
-    """Return the proof bundle of all queries.
-
-    It exists while the batch is DONE, and comes in parts: it may have tens of megabytes.
-    """
-    as_json = _is_program(request)
-    try:
-        found = _done(internal_id)
-    except Refused as refused:
-        return _not_here(request, internal_id, refused, as_json=as_json)
-    if found.proofs_pruned_at:
-        gone = Refused("proofs_pruned", found.why_no_proofs)
-        return _not_here(request, internal_id, gone, as_json=as_json, status=410)
-    heavy_reads.count_batch_bundle(client_address(request), found)
-    if not batch_writing.is_there(found):
-        gone = Refused("no_proof", "The proofs of this batch are not kept here.")
-        return _not_here(request, internal_id, gone, as_json=as_json)
-    return StreamingHttpResponse(
-        batch_writing.parts(found),
-        content_type="application/json",
-        headers={"Content-Disposition": f'attachment; filename="proof-{found.pk}.json"'},
     )
 
 
@@ -351,9 +267,9 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
         parameters = f"?slots={slots}" if slots.isascii() and slots.isdigit() else ""
         return HttpResponseRedirect(reverse("explorer:query", args=[internal_id, number]) + parameters)
     try:
-        found, row = _query(internal_id, number)
-    except Refused as refused:
-        return _not_here(request, internal_id, refused, as_json=wants_json(request))
+        found, row = missing.completed_query(internal_id, number)
+    except ApiError as error:
+        return missing.not_here(request, internal_id, error, as_json=wants_json(request))
     slots = request.GET.get("slots", "")
     retry_after = read_from_chain.count(client_address(request))
     if not retry_after:
@@ -376,7 +292,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     """Show what is left to be sent for a batch that pays itself, as the chains have it now. A GET leads to its page."""
     found = batch_page.find(internal_id)
     if found is None:
-        return _unknown_batch(request, internal_id, as_json=wants_json(request))
+        return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
     if wants_json(request) and request.method == "POST":
         return _transactions_as_json(request, found)
     if request.method != "POST" or not found.pays_itself or found.status not in OPEN_STATUSES:
@@ -400,64 +316,3 @@ def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
         return error_answer(429, "too_many_requests", _TOO_OFTEN, retry_after=retry_after)
     left = left_to_send.read(found)
     return error_answer(503, "chain_unavailable", left.problem) if left.problem else JsonResponse(left.as_json())
-
-
-def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
-    """Return a batch, and one of its queries that is completed. Raises `Refused`: not_found, not_done, rejected."""
-    found = batch_page.find(internal_id)
-    row = found.queries.filter(position=number - 1).select_related("block").first() if found else None
-    if found is None or row is None:
-        raise Refused("not_found", "No query found")
-    if found.status == BatchStatus.REJECTED:
-        raise Refused("rejected", "The batch was rejected.")
-    if not shown_facts.may_be_told(found, row):
-        raise Refused("not_done", "The query is not completed yet.")
-    return found, row
-
-
-def _done(internal_id: str) -> Batch:
-    """Return a batch that is DONE. Raises `Refused`, as `_query`."""
-    found = batch_page.find(internal_id)
-    if found is None:
-        raise Refused("not_found", "No query found")
-    if found.status == BatchStatus.REJECTED:
-        raise Refused("rejected", "The batch was rejected.")
-    if found.status != BatchStatus.DONE:
-        raise Refused("not_done", "Not all queries of the batch are completed yet.")
-    return found
-
-
-def _is_program(request: HttpRequest) -> bool:
-    """Return whether a client that asks for a JSON file does not prefer a page."""
-    return request.get_preferred_type(["application/json", "text/html"]) != "text/html"
-
-
-def _unknown_batch(request: HttpRequest, internal_id: str, *, as_json: bool) -> HttpResponse:
-    if as_json:
-        response: HttpResponse = error_answer(404, "not_found", "No query found")
-    else:
-        response = render(request, "explorer/unknown_batch.html", {"internal_id": internal_id}, status=404)
-    patch_vary_headers(response, ["Accept"])
-    return response
-
-
-def _not_here(
-    request: HttpRequest, internal_id: str, refused: Refused, *, as_json: bool, status: int = 404
-) -> HttpResponse:
-    if refused.code == "not_found":
-        return _unknown_batch(request, internal_id, as_json=as_json)
-    if as_json:
-        response: HttpResponse = error_answer(status, refused.code, refused.sentence)
-    else:
-        context = {"internal_id": internal_id, "sentence": refused.sentence}
-        response = render(request, "explorer/not_here.html", context, status=status)
-    patch_vary_headers(response, ["Accept"])
-    return response
-
-
-def _download(text: str, name: str) -> HttpResponse:
-    return HttpResponse(
-        text + "\n",
-        content_type="application/json",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )

@@ -103,6 +103,11 @@ def test_the_documentation_is_for_anybody(page: Page, context: BrowserContext, s
 
     plain = open_context(java_script_enabled=False).new_page()
     plain.goto("/api/docs")
+    assert plain.evaluate("document.documentElement.scrollHeight") < 20_000
+    folded = plain.locator("#type-Rejection")
+    expect(folded).to_be_hidden()
+    plain.goto("/api/docs#type-Rejection")
+    expect(folded).to_be_visible()
     expect(plain.get_by_role("button", name="Use my key")).to_be_hidden()
     expect(plain.get_by_text("Try it")).to_have_count(len(OPERATIONS))
     expect(plain.get_by_text("Try it").first).to_be_hidden()

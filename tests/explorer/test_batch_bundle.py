@@ -13,9 +13,8 @@ from django.utils import timezone
 
 from chains.encoding import hex_data
 from explorer.bundles import batch_verifying, batch_writing, verifying
-from explorer.pages import heavy_reads
 from proving.models import AccountProof, SlotProof
-from queries import progress
+from queries import heavy_reads, progress
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from queries.rejection_codes import RejectionCode
 from tests import headers

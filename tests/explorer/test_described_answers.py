@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
+from ninja import Schema
 
 from devnet.devchain import PROJECT
 from proving.models import Share
@@ -192,6 +193,18 @@ def test_every_reference_leads_to_a_schema_and_every_schema_is_referred_to():
     referred = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
     assert referred == schemas
     assert {"BatchRequest", "BlockRequest", "AccountRequest", "Error", "BatchPage", "ProofBundle"} <= schemas
+
+
+def test_no_two_schemas_have_the_same_name():
+    """The description would have one of them in the place of both."""
+    found: list[type[Schema]] = []
+    left = [Schema]
+    while left:
+        found += (below := left.pop().__subclasses__())
+        left += below
+    names = [kind.__name__ for kind in found if kind.__module__.split(".")[0] in {"api", "explorer", "queries"}]
+    assert "WalletCall" in names
+    assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
 
 
 def test_what_a_request_may_leave_out_is_not_required():

@@ -7,7 +7,7 @@ from django.test import Client
 
 from accounts.models import ThrottleCount
 from explorer.bundles import writing
-from explorer.pages import heavy_reads
+from queries import heavy_reads
 from queries.models import Batch, BatchStatus, Query
 from tests.disks import locked_database
 from tests.explorer.batches import a_batch, path

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from api.registry_facts import HeldFacts
 from config.configured_chains import get_rpc
-from explorer.endpoints.held_facts import HeldFacts
 from proving.models import AccountProof, FactsRegistry, SlotProof
 from queries import progress
 from queries.models import Batch, Query, Step, StepKind

@@ -177,7 +177,7 @@ def test_a_request_counts_by_its_route_and_never_by_its_path():
     for path in ("/explorer/query/01M7W1MRHW703BTRFFPT53VVP5", "/nowhere/at-all", "/admin/login/"):
         Client().get(path)
     text = read()
-    assert value(text, "batchquery_requests_total", route="explorer/query/<internal_id>", status="404")
+    assert value(text, "batchquery_requests_total", route="explorer/query/<batch:internal_id>", status="404")
     assert value(text, "batchquery_requests_total", route="unmatched", status="404")
     assert value(text, "batchquery_requests_total", route="admin")
     assert value(text, "batchquery_request_seconds_count", route="admin")

@@ -17,8 +17,7 @@ from config.configured_chains import forget_chains
 from explorer.new_batch import corrections
 from explorer.new_batch.drafts import MAX_ROWS, Draft, Row
 from explorer.new_batch.forms import RowForm
-from explorer.pages import heavy_reads
-from queries import progress
+from queries import heavy_reads, progress
 from queries.models import Batch
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode

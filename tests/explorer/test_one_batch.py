@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -10,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from api.batches import BatchDetail
 from config.configured_chains import get_rpc
-from explorer.endpoints.one_batch import BatchDetail
-from explorer.pages import heavy_reads
 from proving.models import AccountProof, Share
-from queries import progress
+from queries import heavy_reads, progress
+from queries.batch_json import BatchState
 from queries.models import Batch, Block, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
@@ -36,6 +37,7 @@ from tests.explorer.batches import (
     many_accounts,
     mine,
     of_two_sources,
+    path,
     queries_of,
     send,
     word,
@@ -55,7 +57,7 @@ def detail(batch: Batch, **parameters):
     got = answer(batch, **parameters)
     assert got.status_code == 200, got.content
     told = got.json()
-    assert BatchDetail.model_validate(told).model_dump() == told
+    assert BatchDetail.model_validate(told).model_dump(mode="json") == told
     return told
 
 
@@ -106,6 +108,32 @@ def test_it_tells_how_the_batch_and_each_query_stands():
             {"property": "BALANCE", "slot": None, "word": None, "value": None, "registry": None, "call": None},
         ],
     }
+
+
+def test_the_page_s_json_says_the_same_of_the_batch(tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    # Clients of the page's first form read these otherwise.
+    names = set(BatchState.model_fields) - {"queries", "sender", "waits"}
+
+    def in_common() -> Any:
+        told, shown = detail(batch), Client().get(f"{path(batch)}.json").json()
+        assert {name: shown[name] for name in names} == {name: told[name] for name in names}
+        waits = [{name: wait[name] for name in wait.keys() - {"saidAt"}} for wait in shown["waits"]]
+        assert waits == told["waits"]
+        assert (shown["total"], shown["sender"], told["sender"]) == (told["queries"], "operator", None)
+        return told
+
+    in_common()
+    accept(batch)
+    here, _ = queries_of(batch)
+    progress.complete([here], StepKind.INITIAL_STATE)
+    Block.objects.update(waiting_for="No node answers.", failing_since=timezone.now(), due_at=timezone.now())
+    waits = in_common()["waits"]
+    assert [(wait["sentence"], wait["nextTryAt"] is None) for wait in waits] == [("No node answers.", False)]
+    assert [chain["id"] for chain in waits[0]["sources"]] == [SOURCE, 31337]
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="It took too long.", retryable=True)
+    assert in_common()["rejection"]["code"] == "deadline_exceeded"
 
 
 def test_transactions_are_told_with_the_version_that_counts():

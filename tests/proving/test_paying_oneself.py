@@ -599,7 +599,7 @@ def test_it_is_503_while_the_chain_can_not_be_asked_or_others_ask(service, key, 
 
 
 def test_a_user_may_ask_so_often(service, key, monkeypatch):
-    monkeypatch.setattr("proving.transactions_api._MOST_PER_MINUTE", 2)
+    monkeypatch.setattr("api.transactions._MOST_PER_MINUTE", 2)
     batch = submit(key, itself(request(ALICE, block=service.head())))
     assert [get(batch).status_code for _ in range(3)] == [200, 200, 429]
     assert int(get(batch)["Retry-After"]) > 0

@@ -8,9 +8,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from api.batches import BatchQueryList
 from queries import progress, submission
 from queries.models import Batch, BatchStatus, StepKind
-from queries.own_batches import BatchQueryList
 from queries.rejection_codes import RejectionCode
 from tests.plans import plans
 from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit

@@ -12,7 +12,7 @@ from explorer.bundles.batch_verifying import VerifiedBatch
 from explorer.bundles.verifying import Verified, VerifiedTime
 from explorer.pages import utc_times
 from explorer.pages.amounts import whole_units
-from explorer.pages.code_snippets import is_number
+from proving import facts
 from proving.facts import HeaderFact
 from queries.properties import HeaderField
 
@@ -84,7 +84,7 @@ def _in_a_line(query: Verified) -> str:
 def _in_short(name: str, word: str, query: Verified) -> str:
     if name == "BALANCE":
         return f"{whole_units(int(word, 16))} whole units"
-    is_decimal = name == "NONCE" if query.account else is_number(HeaderFact(HeaderField[name]))
+    is_decimal = name == "NONCE" if query.account else facts.is_number(HeaderFact(HeaderField[name]))
     return str(int(word, 16)) if is_decimal else word
 
 
@@ -107,7 +107,7 @@ def _meaning(name: str, word: str, *, of_header: bool) -> str:
         if field in HASHED_HEADER_FIELDS:
             return " (keccak-256 of its bytes)"
         utc = _utc(number) if field == HeaderField.TIMESTAMP else ""
-        return f" ({number}){utc}" if is_number(HeaderFact(field)) else ""
+        return f" ({number}){utc}" if facts.is_number(HeaderFact(field)) else ""
     if name == "BALANCE":
         return f" ({whole_units(number)} whole units)"
     return f" ({number})" if name == "NONCE" else ""

@@ -6,8 +6,6 @@ from ninja import Schema
 from pydantic import Field
 
 from chains.encoding import hex_data
-from explorer.pages import shown_facts
-from explorer.pages.code_snippets import is_number
 from proving import facts
 from proving.facts import SlotFact
 from queries.models import Block
@@ -30,10 +28,10 @@ class Fact(Schema):
 def told(fact: facts.Fact, word: bytes | None, registry: str | None, block: Block | None) -> dict[str, Any]:
     """Return the fact as a `Fact`."""
     return {
-        "property": shown_facts.name(fact),
+        "property": facts.name(fact),
         "slot": fact.slot if isinstance(fact, SlotFact) else None,
         "word": None if word is None else hex_data(word),
-        "value": str(int.from_bytes(word)) if word is not None and is_number(fact) else None,
+        "value": str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else None,
         "registry": registry,
         "call": {"to": registry, "data": facts.calldata(block.number, fact)} if registry and block else None,
     }

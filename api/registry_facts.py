@@ -17,9 +17,8 @@ from ninja import Router, Schema
 from ninja.params import functions
 from pydantic import Field
 
-from explorer.endpoints import told_facts
-from explorer.endpoints.told_facts import Fact
-from explorer.pages import shown_facts
+from api import fact_schema
+from api.fact_schema import Fact
 from proving import facts
 from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry
@@ -63,7 +62,7 @@ class FactFilters(Schema):
             return False
         if self.slot and not (isinstance(fact, SlotFact) and fact.slot == self.slot):
             return False
-        return self.property in {None, shown_facts.name(fact)}
+        return self.property in {None, facts.name(fact)}
 
 
 @router.get(
@@ -280,7 +279,7 @@ def _told(found: Sequence[_Found], held: _Held) -> list[dict[str, Any]]:
         is_of_account = isinstance(one.fact, AccountFact | SlotFact)
         kind = StepKind.ACCOUNT_ACCUMULATED if is_of_account else StepKind.HEADER_ACCUMULATED
         told.append(
-            told_facts.told(one.fact, word, held.addresses[connection], block)
+            fact_schema.told(one.fact, word, held.addresses[connection], block)
             | {
                 "sourceChainId": str(block.source_chain_id),
                 "destinationChainId": str(block.destination_chain_id),

@@ -1,20 +1,22 @@
 """What a page says about a chain."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from chains.chains_file import Chain, UnknownChain
 from config.configured_chains import get_chains
+from config.json_objects import PAGE_ONLY, JsonObject
 
 
 @dataclass(frozen=True)
-class ChainName:
+class ChainName(JsonObject):
     """A chain that is no longer configured has only its id."""
 
     id: int
     name: str
     currency: str
     explorer_url: str
-    is_configured: bool = True
+    is_configured: Annotated[bool, PAGE_ONLY] = True
     is_test_network: bool = False
 
     @property

@@ -9,6 +9,7 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from accounts import throttle
+from api.batches import own_batch
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
@@ -19,7 +20,6 @@ from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
 from queries.chunks import chunks
 from queries.models import Batch, BatchStatus, Query
-from queries.own_batches import own_batch
 
 router = Router(tags=["Batch queries"])
 
@@ -30,7 +30,7 @@ _RETRY_SECONDS = 5
 _PER_STATEMENT = 500
 
 
-class Call(Schema):
+class WalletCall(Schema):
     """A call of EIP-5792."""
 
     to: str
@@ -38,7 +38,7 @@ class Call(Schema):
     value: str
 
 
-class UnsignedTransaction(Call):
+class UnsignedTransaction(WalletCall):
     gas: str = Field(description="A gas limit that suffices, as JSON-RPC writes numbers.")
     chainId: str = Field(description="As JSON-RPC writes numbers.")
     what: str = Field(description="What it does, a sentence.")
@@ -51,7 +51,7 @@ class WalletCalls(Schema):
     version: str
     chainId: str
     atomicRequired: bool
-    calls: list[Call]
+    calls: list[WalletCall]
 
 
 class LeftToSend(Schema):

@@ -1,0 +1,276 @@
+"""Endpoints for a user's own batches: their list, all about one of them, and to cancel one. Any API key will do."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db.models import CharField, Exists, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce, NullIf
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from ninja import Query as Parameter
+from ninja import Router, Schema
+from ninja.params import functions
+from pydantic import Field
+
+from accounts.compiled_queries import CompiledQuery, Given
+from accounts.models import ApiKey
+from api import fact_schema
+from api.fact_schema import Fact
+from config.json_objects import iso
+from proving import batch_waits, facts
+from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
+from proving.registry import holding
+from queries import batch_json, heavy_reads, progress, query_rows
+from queries.api_endpoint import CONDITIONAL, KEY, conditional, errors
+from queries.api_errors import ApiError
+from queries.batch_json import BatchQuery, BatchState
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+from queries.poll_interval import poll_seconds
+from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
+from queries.rejection_codes import RejectionCode
+from queries.status import QueryStatus
+
+router = Router(tags=["Batch queries"])
+
+# The largest batches have some hundred.
+_MOST_TRANSACTIONS = 1000
+
+
+class BatchQueryList(Schema):
+    batchQueries: list[BatchQuery] = Field(description="The newest comes first.")
+    next: str | None = Field(description="The `cursor` of the next page. null: there is none.")
+
+
+class Cancelled(Schema):
+    internalId: str
+    queryStatus: QueryStatus
+
+
+class BatchFilters(Schema):
+    """Of a list of batches. `sourceChainId`, `account` and `block` are those of one of its queries."""
+
+    status: BatchStatus | None = None
+    destinationChainId: Number | None = None
+    sourceChainId: Number | None = None
+    account: Address | None = None
+    block: Number | None = None
+    createdAfter: Time | None = None
+    createdBefore: Time | None = None
+    cursor: Ulid | None = Field(None, description=CURSOR)
+
+    def apply(self, batches: QuerySet[Batch]) -> QuerySet[Batch]:
+        of_batch = {
+            "status": self.status,
+            "destination_chain_id": self.destinationChainId,
+            "created_at__gt": self.createdAfter,
+            "created_at__lt": self.createdBefore,
+            "pk__lt": self.cursor,
+        }
+        of_query = {
+            "source_chain_id": self.sourceChainId,
+            "address": self.account,
+            "block__number": self.block,
+        }
+        batches = batches.filter(**_given(of_batch))
+        if asked := _given(of_query):
+            batches = batches.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), **asked)))
+        return batches
+
+
+def _given(values: Mapping[str, object]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@router.get(
+    "/batch-queries",
+    operation_id="list_batch_queries",
+    auth=KEY,
+    response={200: BatchQueryList, **errors(400, 401, 503)},
+)
+def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], limit: int = LIMIT) -> dict[str, Any]:
+    """List your batch queries, by any of your keys, in pages. A page stays the same however many come meanwhile."""
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    own = filters.apply(Batch.objects.filter(user=key.user_id)).defer("request").order_by("-pk")
+    found = list(own[: limit + 1])
+    batches = found[:limit]
+    counts = batch_json.count([batch.pk for batch in batches])
+    return {
+        "batchQueries": [batch_json.told(batch, counts[batch.pk]) for batch in batches],
+        "next": batches[-1].pk if len(found) > limit else None,
+    }
+
+
+@router.post(
+    "/batch-queries/{internal_id}/cancel",
+    operation_id="cancel_batch_query",
+    auth=KEY,
+    response={200: Cancelled, **errors(401, 404, 409, 503)},
+)
+def cancel_batch_query(request: HttpRequest, internal_id: str) -> dict[str, str]:
+    """Cancel one of your batch queries, for good: it becomes REJECTED with the code `cancelled_by_user`.
+
+    What was sent for it stays paid, and what that proves stays proven. To cancel it once more changes nothing.
+    """
+    batch = own_batch(request, internal_id)
+    code = RejectionCode.CANCELLED_BY_USER
+    if batch.rejection_code != code and not progress.cancel(
+        batch.pk, code=code, reason="The batch was cancelled with an API key of the user who submitted it."
+    ):
+        batch.refresh_from_db(fields=["status", "rejection_code"])
+        if batch.rejection_code != code:
+            raise ApiError(409, "already_finished", f"The batch is {batch.status}, so there is nothing to cancel.")
+    return {"internalId": batch.pk, "queryStatus": QueryStatus.REJECTED.value}
+
+
+_OWN = CompiledQuery(lambda: Batch.objects.defer("request").filter(pk=Given("batch"), user=Given("user")))
+
+
+def own_batch(request: HttpRequest, internal_id: str) -> Batch:
+    """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    # Some texts are none that a database can be asked for.
+    asked = internal_id if internal_id.isalnum() else ""
+    found = _OWN.first(batch=asked, user=key.user_id)
+    if not found:
+        raise ApiError(404, "not_found", "No query found")
+    return found
+
+
+# --- One of them ------------------------------------------------------------------------------------------------------
+
+
+class SentTransaction(Schema):
+    hash: str
+    chainId: str
+    nonce: int
+    status: TransactionState
+    gasUsed: int | None = Field(description="Of the whole transaction, once it is mined.")
+    blockNumber: str | None
+
+
+class QueryStep(Schema):
+    kind: StepKind
+    status: StepStatus
+    startedAt: str
+    completedAt: str | None
+    transactionHash: str | None
+
+
+class AskedQuery(Schema):
+    number: int = Field(description="From 1, in the order of the request.")
+    sourceChainId: str
+    selector: str = Field(description="As the request named the block.")
+    blockNumber: str | None = Field(description="null: not found yet.")
+    blockHash: str | None
+    blockTimestamp: str | None = Field(description="Unix seconds.")
+    account: str | None = Field(description="null: the query is about the header.")
+    name: str = Field(description="The ENS name that the request gave. Empty: it gave none.")
+    isCompleted: bool
+    step: StepKind | None = Field(description="The open one. null: all are completed.")
+    steps: list[QueryStep] = Field(description="Those that have begun.")
+    facts: list[Fact]
+
+
+class BatchDetail(BatchState):
+    transactions: list[SentTransaction] = Field(description="The newest comes first, of at most 1,000.")
+    queryList: list[AskedQuery]
+    next: str | None = Field(description="The `cursor` of the next page of `queryList`. null: there is none.")
+
+
+@router.get(
+    "/batch-queries/{internal_id}",
+    operation_id="get_batch_query",
+    auth=KEY,
+    response={200: BatchDetail, **errors(400, 401, 404, 429, 503)},
+    by_alias=True,
+    openapi_extra=CONDITIONAL,
+)
+def get_batch_query(
+    request: HttpRequest,
+    internal_id: str,
+    limit: int = LIMIT,
+    cursor: str = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}$", description=CURSOR),
+) -> HttpResponse:
+    """Tell all about one of your batch queries: steps, costs, waits, transactions, and the facts.
+
+    A query's facts have their words as soon as the query is completed, whatever the others still wait for.
+    """
+    batch = own_batch(request, internal_id)
+    heavy_reads.count_page(f"user {batch.user_id}", batch)
+    # Written as it is: to validate thousands of facts of our own would take longer than to read them.
+    body = json.dumps(_detail(batch, int(cursor), limit)).encode()
+    etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    is_open = batch.status in OPEN_STATUSES
+    return conditional(request, body, etag, poll_seconds(timezone.now() - batch.created_at) if is_open else None)
+
+
+def _detail(batch: Batch, first: int, limit: int) -> dict[str, Any]:
+    """Return the batch as a `BatchDetail`."""
+    counts = batch_waits.count(batch)
+    registries = holding.registries(batch.destination_chain_id, counts.source_chains)
+    queries = query_rows.from_number(batch, first, limit)
+    following = first + limit
+    return batch_json.state(batch, counts, batch_waits.waits(batch, counts)) | {
+        "transactions": _transactions(batch),
+        "queryList": _queries(batch, queries, holding.of_batch(batch, registries)),
+        "next": str(following) if following <= counts.queries else None,
+    }
+
+
+def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, FactsRegistry]) -> list[dict[str, Any]]:
+    steps = query_rows.steps_of(queries)
+    words = facts.proven_for({query: facts.of(query) for query in queries if facts.may_be_told(batch, query)})
+    told = []
+    for query in queries:
+        block, registry = query.block, held_by.get(query.source_chain_id)
+        known = words.get(query.pk, {})
+        told.append(
+            {
+                "number": query.position + 1,
+                "sourceChainId": str(query.source_chain_id),
+                "selector": query.selector,
+                "blockNumber": str(block.number) if block else None,
+                "blockHash": (block and block.hash) or None,
+                "blockTimestamp": str(block.timestamp) if block and block.timestamp is not None else None,
+                "account": query.address or None,
+                "name": query.name,
+                "isCompleted": query.step is None,
+                "step": query.step,
+                "steps": [_step(step) for step in steps[query.pk]],
+                "facts": [
+                    fact_schema.told(fact, known.get(fact), registry.address if registry else None, block)
+                    for fact in facts.of(query)
+                ],
+            }
+        )
+    return told
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "kind": step.kind,
+        "status": step.status,
+        "startedAt": iso(step.started_at),
+        "completedAt": iso(step.completed_at),
+        "transactionHash": step.transaction_hash or None,
+    }
+
+
+def _transactions(batch: Batch) -> list[dict[str, Any]]:
+    newest = SignedTransaction.objects.filter(transaction=OuterRef("pk")).order_by("-pk").values("hash")[:1]
+    sent = Transaction.objects.filter(shares__batch=batch).order_by("-pk")
+    latest = Coalesce(NullIf("hash", Value("")), Subquery(newest), output_field=CharField())
+    rows = sent.values_list(latest, "signer__chain_id", "nonce", "state", "gas_used", "block_number")
+    return [
+        {
+            "hash": tx_hash,
+            "chainId": str(chain_id),
+            "nonce": nonce,
+            "status": state,
+            "gasUsed": gas_used or None,
+            "blockNumber": None if block_number is None else str(block_number),
+        }
+        for tx_hash, chain_id, nonce, state, gas_used, block_number in rows[:_MOST_TRANSACTIONS]
+    ]

@@ -1,0 +1,34 @@
+"""Dataclasses as JSON in the API's spelling, which pydantic makes of their annotations."""
+
+from datetime import datetime
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+
+class JsonObject:
+    """The base of a dataclass that is also told as JSON, with names in camel case."""
+
+    __pydantic_config__: ClassVar = ConfigDict(
+        alias_generator=to_camel, serialize_by_alias=True, json_schema_serialization_defaults_required=True
+    )
+
+
+Wei = Annotated[
+    int,
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "description": "Wei, decimal."}, mode="serialization"),
+]
+"""A decimal string, since JSON numbers lose digits."""
+
+Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
+"""ISO 8601."""
+
+PAGE_ONLY = Field(exclude=True)
+"""Of a field that only pages need."""
+
+
+def iso(at: datetime | None) -> str | None:
+    """Return the time in ISO 8601."""
+    return at.isoformat() if at else None

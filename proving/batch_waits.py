@@ -1,0 +1,121 @@
+"""What a batch waits for: how its queries are counted by their steps, and what is said of it."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Count, Exists, OuterRef, Q
+
+from accounts.compiled_queries import CompiledQuery, Given, GivenList
+from config.chain_names import ChainName, chain_name
+from config.configured_chains import get_chains
+from config.json_objects import Time
+from proving.models import LIVE_STATES, ChainHead, Transaction, TransactionState
+from queries import batch_json, models
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind
+
+AtStep = Mapping[str | None, int]
+"""How many queries have which open step. None: all their steps are completed."""
+
+
+@dataclass(frozen=True)
+class Counts(batch_json.Counts):
+    """The same, by their steps."""
+
+    at_step: AtStep
+    headers_at_step: AtStep
+    """Of those that are about a header."""
+
+
+@dataclass(frozen=True)
+class ShownWait(batch_json.Wait):
+    """A wait, and when a worker last found it so."""
+
+    # The API leaves it out: an ETag would change with each time that a worker looks.
+    said_at: Time | None
+
+
+def count(batch: Batch) -> Counts:
+    chains: set[int] = set()
+    at_step, headers_at_step = Counter[str | None](), Counter[str | None]()
+    by_step = batch.queries.order_by().values_list("source_chain_id", "step")
+    for chain, step, queries, headers in by_step.annotate(Count("pk"), headers=Count("pk", filter=Q(address=""))):
+        chains.add(chain)
+        at_step[step] += queries
+        headers_at_step[step] += headers
+    return Counts(sorted(chains), at_step.total(), at_step[None], at_step, headers_at_step)
+
+
+def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
+    """Return what a batch waits for while it is open."""
+    several = len(counts.source_chains) > 1
+    return tuple(
+        ShownWait(
+            wait.sentence,
+            wait.failing_since,
+            wait.next_try_at,
+            tuple(map(chain_name, wait.source_chain_ids)) if several else (),
+            wait.said_at,
+        )
+        for wait in (_waits(batch, counts.at_step) if batch.status in OPEN_STATUSES else ())
+    )
+
+
+def _waits(batch: Batch, at_step: AtStep) -> Iterable[models.Wait]:
+    """Return what an open batch waits for.
+
+    The worker says what went wrong. If nothing did, the step says what takes time.
+    """
+    if said := batch.waits():
+        return said
+    if batch.status == BatchStatus.RECEIVED:
+        return [models.Wait("Waiting for a worker to check it against the chains.")]
+    return [models.Wait(_next(batch, chain_name(batch.destination_chain_id), at_step))]
+
+
+def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
+    """Say what a batch waits for while all goes well."""
+    where = f"{destination.name} ({destination.id})"
+    if at_step.get(StepKind.INITIAL_STATE):
+        return "Waiting for a node of the source chain to send block headers and proofs."
+    counts = transactions(batch, LIVE_STATES)
+    if pending := counts.get(TransactionState.PENDING):
+        return f"Waiting for a block of {where} that includes {_counted(pending)}.{_pace(destination)}"
+    if mined := counts.get(TransactionState.MINED):
+        head = ChainHead.objects.filter(pk=destination.id).first()
+        at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
+        return f"Waiting for confirmations of {_counted(mined)} on {where}.{at}{_pace(destination)}"
+    return f"Waiting for a worker to check what {where} already knows, and to send transactions for the rest."
+
+
+def _pace(chain: ChainName) -> str:
+    """Say how long a block takes; empty where that is not known."""
+    return (
+        f" A block comes about every {get_chains().chain(chain.id).block_seconds:g} s." if chain.is_configured else ""
+    )
+
+
+def _counted(transactions: int) -> str:
+    return "the transaction" if transactions == 1 else f"{transactions} transactions"
+
+
+_TRANSACTIONS = CompiledQuery(
+    lambda: (
+        Transaction.objects.filter(
+            Exists(Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=Given("batch"))),
+            signer__chain_id=Given("destination"),
+            state__in=GivenList("states"),
+        )
+        .order_by()
+        .values_list("state")
+        .annotate(Count("pk"))
+    )
+)
+
+
+def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
+    """Count the transactions of the batch in each of these states.
+
+    They are found among those of its destination: that takes as long as they are many, however large the batch is.
+    """
+    return dict(_TRANSACTIONS.every(batch=batch.pk, destination=batch.destination_chain_id, states=states))

@@ -1,0 +1,123 @@
+"""A batch as JSON: what the API's list, its details and the explorer's page say of it, made here and nowhere else."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count
+from ninja import Schema
+from pydantic import Field, TypeAdapter
+
+from config.chain_names import ChainName
+from config.json_objects import JsonObject, Time, iso
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
+from queries.status import QueryStatus, query_status
+
+
+class Rejection(Schema):
+    code: str = Field(description="A stable word.")
+    error: str = Field(description="A sentence.")
+    retryable: bool = Field(description="Whether sending the batch again can help.")
+
+
+class BatchQuery(Schema):
+    internalId: str = Field(description="A ULID.")
+    status: BatchStatus
+    queryStatus: QueryStatus = Field(description="As /batch-query-status tells it.")
+    destinationChainId: str
+    sourceChainIds: list[str]
+    fee: str = Field(description="The most that it may cost, in wei, decimal.")
+    sender: str | None = Field(description="Who sends its transactions. null: the operator.")
+    createdAt: str = Field(description="ISO 8601, UTC, as all times.")
+    finishedAt: str | None
+    queries: int = Field(description="How many it has: each account at a block is one, and each header.")
+    queriesCompleted: int
+    gasUsed: int = Field(description="Its share of the gas of its transactions.")
+    spent: str = Field(description="The same in wei, decimal.")
+    rejection: Rejection | None
+
+
+@dataclass(frozen=True)
+class Wait(JsonObject):
+    """What keeps a batch waiting, and the chains that it is about."""
+
+    sentence: str
+    failing_since: Time | None
+    next_try_at: Time | None
+    sources: tuple[ChainName, ...]  # empty where the batch has only one source chain
+
+
+class BatchState(BatchQuery):
+    """A batch with all that isn't about a single query."""
+
+    acceptedAt: str | None
+    deadlineAt: str | None = Field(description="While it is open: it is rejected if it isn't done by then.")
+    estimatedGas: int | None
+    estimatedWei: str | None
+    waits: list[Wait] = Field(description="What it waits for, while it is open.")
+    wentBackAt: str | None = Field(description="When a reorganisation last took a step back.")
+    wentBackBecause: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of a batch's queries."""
+
+    source_chains: Sequence[int]
+    queries: int
+    completed: int
+
+
+def count(batches: Collection[str]) -> dict[str, Counts]:
+    """Count the queries of each batch, in one statement."""
+    found: dict[str, list[tuple[int, int, int]]] = {pk: [] for pk in batches}
+    by_chain = Query.objects.filter(batch__in=batches).values_list("batch", "source_chain_id")
+    counted = by_chain.annotate(Count("pk"), Count("step")).order_by("source_chain_id")
+    for batch, chain, queries, still_open in counted:
+        found[batch].append((chain, queries, queries - still_open))
+    return {
+        pk: Counts(tuple(chain for chain, *_ in rows), sum(row[1] for row in rows), sum(row[2] for row in rows))
+        for pk, rows in found.items()
+    }
+
+
+def told(batch: Batch, counts: Counts) -> dict[str, Any]:
+    """Return the batch as a `BatchQuery`."""
+    return {
+        "internalId": batch.pk,
+        "status": batch.status,
+        "queryStatus": query_status(batch.status),
+        "destinationChainId": str(batch.destination_chain_id),
+        "sourceChainIds": list(map(str, counts.source_chains)),
+        "fee": str(batch.fee),
+        "sender": Sender.SELF.value if batch.pays_itself else None,
+        "createdAt": batch.created_at.isoformat(),
+        "finishedAt": iso(batch.finished_at),
+        "queries": counts.queries,
+        "queriesCompleted": counts.completed,
+        "gasUsed": batch.gas_used,
+        "spent": str(batch.spent),
+        "rejection": {
+            "code": batch.rejection_code,
+            "error": batch.rejection_reason,
+            "retryable": batch.rejection_retryable,
+        }
+        if batch.status == BatchStatus.REJECTED
+        else None,
+    }
+
+
+_WAITS = TypeAdapter(tuple[Wait, ...])
+
+
+def state(batch: Batch, counts: Counts, waits: tuple[Wait, ...]) -> dict[str, Any]:
+    """Return the batch as a `BatchState`."""
+    return told(batch, counts) | {
+        "acceptedAt": iso(batch.accepted_at),
+        "deadlineAt": iso(batch.deadline_at) if batch.status in OPEN_STATUSES else None,
+        "estimatedGas": batch.estimated_gas,
+        "estimatedWei": None if batch.estimated_wei is None else str(batch.estimated_wei),
+        "waits": _WAITS.dump_python(waits, mode="json"),
+        "wentBackAt": iso(batch.went_back_at),
+        "wentBackBecause": batch.went_back_because,
+    }
