@@ -350,17 +350,8 @@ def registry(context: Context) -> Observation:
     return _observation(context, compared, lacking, awaiting_header)
 
 
-@dataclass(frozen=True)
-class OfBatch:
-    """A block as `of_batch` observes it."""
-
-    seen: Observation
-    is_part: bool
-    """Whether the batch asks for more."""
-
-
-def of_batch(context: Context, batch: str) -> OfBatch:
-    """Read what the registry lacks of what one batch's open queries ask for.
+def of_batch(context: Context, batch: str) -> tuple[Observation, bool]:
+    """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
 
     It is as if all was to be sent for it, and nothing was under way. Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -375,7 +366,7 @@ def of_batch(context: Context, batch: str) -> OfBatch:
             break
     lacking = _lacking_of_batch(context, compared) if compared.missing else None
     seen = _observation(context, compared, lacking)
-    return OfBatch(replace(seen, gather_seconds=0), is_part=first < all_of_them)
+    return replace(seen, gather_seconds=0), first < all_of_them
 
 
 @dataclass(frozen=True)

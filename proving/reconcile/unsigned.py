@@ -38,7 +38,7 @@ from proving.reconcile.decide import (
     ProveTime,
     Requeue,
 )
-from proving.reconcile.observe import Observation, OfBatch
+from proving.reconcile.observe import Observation
 from proving.registry.contract import revert_reason
 from proving.registry.deployments import Unusable
 from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent
@@ -214,13 +214,14 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
         found.fail(error)
 
 
-def _add(source: _Source, context: Context, seen: Outcome[OfBatch]) -> None:
+def _add(source: _Source, context: Context, outcome: Outcome[tuple[Observation, bool]]) -> None:
     """Add what is missing of one block. Raises `_Enough`, `TooSlow`."""
     try:
-        if isinstance(seen, Raised):
-            raise seen.error
-        proposed = list(itertools.islice(_of_block(source, context, seen.seen), _MOST + 1))
-        if seen.is_part:
+        if isinstance(outcome, Raised):
+            raise outcome.error
+        seen, is_part = outcome
+        proposed = list(itertools.islice(_of_block(source, context, seen), _MOST + 1))
+        if is_part:
             source.found.wait(_MORE)
         source.found.add(_with_gas(context.destination_rpc, proposed))
     except Reverted as reverted:

@@ -18,7 +18,8 @@ from django.db.models import Count, Func, IntegerField, QuerySet, Sum, Window
 from django.db.models.functions import Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
-from proving import acceptance, pruning
+from proving import pruning
+from proving.admission import admit
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
@@ -176,8 +177,8 @@ def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
 def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
     rows = leases.due_and_free(of_all.filter(user=user)).order_by("due_at")
     for key, size in rows.values_list("pk", "block_count")[:_PER_POLL]:
-        sources = frozenset(acceptance.undecided(key))
-        yield Task("batch", key, lane, acceptance.accept, user, is_long=size > _MANY_BLOCKS, size=size, sources=sources)
+        sources = frozenset(admit.undecided(key))
+        yield Task("batch", key, lane, admit.admit, user, is_long=size > _MANY_BLOCKS, size=size, sources=sources)
 
 
 class _Length(Func):
