@@ -69,9 +69,9 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
         case Prove():
             why_not = _prove(context, action)
         case ProveTime():
-            why_not = _prove_time(context, action)
+            why_not = _submit_for_who_can_pay(context, calldata.of_time(context, action))
         case PreparePath():
-            why_not = _prepare_path(context, action)
+            why_not = _submit_for_who_can_pay(context, calldata.of_preparation(context, action))
         case ExtendPath():
             why_not = _extend_path(context, action)
     if isinstance(why_not, NotPaid):
@@ -94,14 +94,6 @@ def _prove(context: Context, action: Prove) -> _NotSent | None:
         action = replace(action, missing=_without(context, action.missing, why_not.batches))
         if not action.missing:
             return why_not
-
-
-def _prove_time(context: Context, action: ProveTime) -> _NotSent | None:
-    return _submit_for_who_can_pay(context, calldata.of_time(context, action))
-
-
-def _prepare_path(context: Context, action: PreparePath) -> _NotSent | None:
-    return _submit_for_who_can_pay(context, calldata.of_preparation(context, action))
 
 
 def _submit_for_who_can_pay(context: Context, intent: Intent) -> _NotSent | None:
