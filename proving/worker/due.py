@@ -1,17 +1,22 @@
-"""What is there to do, and the functions that do it. Who calls them, when and where, is not their concern.
+"""What is there to do, in which order, and the functions that do it. Who calls them is not their concern.
 
-Each takes a row's primary key, claims the row by its lease and may be called at any time, any number of times, by any
-number of workers.
+Users take turns, whatever each has waiting, so that nobody waits behind another's thousands. It is round robin over
+users with something due, and within a user by `queue_at`. Rows say what is due for whom (`queries.turns`). Each worker
+remembers by itself who had the last turn, and forgets it when it is killed: what is fair in each is fair in all.
+
+Each function takes a row's primary key, claims the row by its lease and may be called at any time, any number of times,
+by any number of workers.
 """
 
+import itertools
 import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, Func, IntegerField, QuerySet, Sum, Window
@@ -30,9 +35,10 @@ from proving.worker.routes import Route
 from queries import leases, progress
 from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Webhook
 from queries.rejection_codes import RejectionCode
-from queries.turns import Turns, round_robin
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _PER_POLL = 100
 # Accepting a batch of more asks the chains for seconds.
@@ -41,6 +47,8 @@ _MANY_BLOCKS = 100
 _MANY_PROOFS = 100
 # Webhooks of one receiver that a process delivers at a time.
 MOST_OF_A_RECEIVER = 4
+# How many a worker remembers at the most. Whoever is forgotten comes first once.
+_REMEMBERED = 100_000
 
 
 # Tasks that stand in line together: the user whose they are, their kind, and their lane.
@@ -117,6 +125,35 @@ class Poll:
             if task is None:
                 return
             yield task
+
+
+class Turns:
+    """Who had a turn when. They come again in that order, after those who never had one."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, int] = {}
+        self._count = itertools.count(1)
+
+    def note(self, *keys: Hashable) -> None:
+        """Note that these users and queues have a turn now."""
+        if len(self._last) > _REMEMBERED:
+            self._last.clear()
+        turn = next(self._count)
+        self._last |= dict.fromkeys(keys, turn)
+
+    def last(self, key: Hashable) -> int:
+        return self._last.get(key, 0)
+
+
+def round_robin(queues: Iterable[Iterator[_T]]) -> Iterator[_T]:
+    """Yield the first of each, then the second of each, and so on. No queue is asked before it is its turn."""
+    left = list(queues)
+    while left:
+        in_turn, left = left, []
+        for queue in in_turn:
+            for one in itertools.islice(queue, 1):
+                left.append(queue)
+                yield one
 
 
 def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
