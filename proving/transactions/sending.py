@@ -387,10 +387,27 @@ class _Sending:
         return _InsufficientFunds(lack.sentence, shares.largest(one.simulated[0].intent.queries), lack.is_signers)
 
     def _under_way(self, several: Mapping[int, _Ready]) -> set[int]:
-        """Return the places of orders of which a stored transaction does something already."""
+        """Return the places of orders of which a stored transaction does something already.
+
+        One at a time extends a registry, because each builds on the last.
+        """
         intents = [(place, each.intent) for place, one in several.items() for each in one.simulated]
-        doing = _are_under_way([intent for _, intent in intents], self._signers)
-        return {place for (place, _), is_done in zip(intents, doing, strict=True) if is_done}
+        # What a key has left behind that is none of these any more may never be mined.
+        pending = Transaction.objects.filter(state=TransactionState.PENDING, signer__in=self._signers)
+        registries = {intent.extends for _, intent in intents} - {None}
+        extended = (
+            set(pending.filter(extends__in=registries).values_list("extends", flat=True)) if registries else set()
+        )
+        proves = [(place, intent, intent.proves()) for place, intent in intents]
+        live = Transaction.queries.through.objects.filter(
+            proves_facts("query__block", "transaction"), transaction__state__in=LIVE_STATES
+        )
+        proven: set[int] = set()
+        for chunk in chunks(sorted(set().union(*(queries for _, _, queries in proves))), _PER_STATEMENT):
+            proven.update(live.filter(query__in=chunk).values_list("query", flat=True))
+        return {
+            place for place, intent, queries in proves if intent.extends in extended or not proven.isdisjoint(queries)
+        }
 
     def _room(self, account: _Account, one: _Ready) -> int:
         """Return how many of its transactions the signer may send now."""
@@ -465,28 +482,6 @@ class _Sending:
             # The next one's limits count it.
             shares.divide(tx, weights[tx])
         return signed
-
-
-def _are_under_way(intents: Sequence[Intent], signers: Collection[Signer]) -> list[bool]:
-    """Return for each whether a stored transaction does the same.
-
-    One at a time extends a registry, because each builds on the last.
-    """
-    # What a key has left behind that is none of these any more may never be mined.
-    pending = Transaction.objects.filter(state=TransactionState.PENDING, signer__in=signers)
-    registries = {intent.extends for intent in intents} - {None}
-    extended = set(pending.filter(extends__in=registries).values_list("extends", flat=True)) if registries else set()
-    proves = [intent.proves() for intent in intents]
-    live = Transaction.queries.through.objects.filter(
-        proves_facts("query__block", "transaction"), transaction__state__in=LIVE_STATES
-    )
-    proven: set[int] = set()
-    for chunk in chunks(sorted(set().union(*proves)), _PER_STATEMENT):
-        proven.update(live.filter(query__in=chunk).values_list("query", flat=True))
-    return [
-        intent.extends in extended or not proven.isdisjoint(queries)
-        for intent, queries in zip(intents, proves, strict=True)
-    ]
 
 
 def _parcels(ready: Mapping[int, _Ready]) -> Iterator[dict[int, _Ready]]:
