@@ -1,4 +1,4 @@
-"""What a batch would take that nobody has submitted: the chains are asked as acceptance asks them.
+"""What a batch would take that nobody has submitted: the chains are asked as admission asks them.
 
 Somebody waits for the answer. So no node is waited for long, few requests wait at a time, and a source chain that does
 not answer is left out. Nothing is stored.
@@ -23,8 +23,9 @@ from chains.together import Raised
 from config import node_waits
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
-from proving import assessment, connections, facts
-from proving.assessment import Ahead, Asked, Cost, Counted, Inquiry
+from proving import connections, facts
+from proving.admission import feasibility
+from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Inquiry
 from proving.facts import Fact, HeaderFact
 from proving.registry.deployments import Unusable
 from proving.spending import allowance
@@ -247,9 +248,9 @@ def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) 
     for selector, asking in selected.items():
         number: int | Rejection | None = selector.number
         if selector.tag:
-            number = assessment.block_of_tag(inquiry, selector.tag, head, None)
+            number = feasibility.block_of_tag(inquiry, selector.tag, head, None)
         elif selector.timestamp is not None and selector.timestamp < head.timestamp:
-            number = assessment.block_of_time(inquiry, selector.timestamp, head)
+            number = feasibility.block_of_time(inquiry, selector.timestamp, head)
         if isinstance(number, Rejection):
             rejections.append(number)
         elif number is not None:
@@ -262,13 +263,14 @@ def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) 
 
 def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> SourceEstimate:
     found = _find(inquiry, selected, head)
-    ahead = assessment.ahead(found.at, found.unfound, inquiry.source, head)
+    ahead = feasibility.ahead(found.at, found.unfound, inquiry.source, head)
     asked, coming = found.existing(head), found.coming(head)
-    assessed = assessment.assess(inquiry, asked, heights=lambda: None)
-    faults = list(_faults(assessed.obstacles))
-    rejections = [one for one in (*found.rejections, ahead, *assessed.obstacles) if isinstance(one, Rejection)]
+    checked = feasibility.check(inquiry, asked, heights=lambda: None)
+    faults = list(_faults(checked.obstacles))
+    rejections = [one for one in (*found.rejections, ahead, *checked.obstacles) if isinstance(one, Rejection)]
     waits = [ahead.wait.sentence] if isinstance(ahead, Ahead) else []
-    if assessed.counted is None or assessed.estimate is None or assessed.fees is None:
+    required = checked.required
+    if required is None:
         return SourceEstimate(
             inquiry.source.id,
             head.number,
@@ -277,20 +279,20 @@ def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head:
             waits=[*waits, *faults],
             faults=faults,
         )
-    tries = assessed.tries if asked or not coming else assessment.sample_of_history(inquiry, head)
-    estimates = [assessed.estimate, assessment.to_come(coming, tries)]
+    tries = checked.tries if asked or not coming else feasibility.sample_of_history(inquiry, head)
+    estimates = [required.estimate, feasibility.to_come(coming, tries)]
     rpc = inquiry.connection.destination_rpc
-    costs = [assessment.cost(rpc, one, assessed.fees) for one in estimates]
+    costs = [feasibility.cost(rpc, one, required.fees) for one in estimates]
     return SourceEstimate(
         inquiry.source.id,
         head.number,
         found.blocks,
         cost=costs[0] + costs[1],
-        parts=_parts(assessed.counted, asked, [Asked.once(0, asking.values()) for asking in coming], estimates),
+        parts=_parts(required.counted, asked, [Asked.once(0, asking.values()) for asking in coming], estimates),
         estimates=estimates,
         seconds=_seconds_until(found, inquiry.source, head),
         rejections=rejections,
-        waits=[*waits, *assessed.counted.route.waits, *faults],
+        waits=[*waits, *required.counted.route.waits, *faults],
         faults=faults,
     )
 
@@ -332,7 +334,7 @@ def _count(blocks: Iterable[Asked | Missing]) -> Counter[Part]:
     return found
 
 
-# --- What acceptance would say ----------------------------------------------------------------------------------------
+# --- What admission would say -----------------------------------------------------------------------------------------
 
 
 def _total(sources: Iterable[SourceEstimate]) -> Cost:

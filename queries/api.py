@@ -16,7 +16,7 @@ from pydantic import Field
 from accounts.models import ApiKey
 from config import long_polls
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import idempotency, request_faults, status, submitting
+from queries import idempotency, request_faults, status, submission
 from queries.api_docs import ApiDocs
 from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
 from queries.api_errors import ApiError, status_of
@@ -93,7 +93,7 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     try:
-        submitted = submitting.submit(key, request.headers.get(idempotency.HEADER), lambda: body_of(request))
+        submitted = submission.submit(key, request.headers.get(idempotency.HEADER), lambda: body_of(request))
     except InvalidRequest as invalid:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
     answer = {"internalId": submitted.batch_id}

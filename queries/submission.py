@@ -1,4 +1,6 @@
-"""Stores a valid request in one transaction. Once it is answered, nothing of it can be lost.
+"""A submission from its arrival to what it is answered, whether a program or a page sends it.
+
+A valid request is stored in one transaction. Once it is answered, nothing of it can be lost.
 
 The transaction also checks what a user may have open and keep stored, while it holds the user's row: so no two
 submissions can take the same room. SQLite runs whole transactions one after another (`config.settings.database` says
@@ -7,12 +9,15 @@ one large batch at a time. Other databases hold up only who stores for the same 
 """
 
 import json
+import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 
 from django.conf import settings
+from django.db import Error as DatabaseError
 from django.db import transaction
 from django.db.models import Count, F, FilteredRelation, Q, Sum
 from django.db.models.functions import Coalesce
@@ -22,14 +27,17 @@ from accounts import row_locks
 from accounts.compiled_queries import CompiledQuery, Given, GivenList
 from accounts.models import ApiKey, User
 from accounts.user_limits import own_or
+from config.configured_chains import get_chains
 from config.error_answers import Refused
-from queries import bulk_writes, submission_rate, webhooks
+from queries import batch_request, bulk_writes, idempotency, submission_rate, webhooks
 from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
 from queries.idempotency import Named
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
 from queries.signals import stored
+
+logger = logging.getLogger(__name__)
 
 _ROWS_PER_STATEMENT = 500
 # The size of rows and their indexes in SQLite before anything is proven, besides the request's text and slots.
@@ -69,6 +77,58 @@ class Busy(Refused):
 
 class TooMuch(Refused):
     """The user has as much as one user may have."""
+
+
+@dataclass(frozen=True)
+class Submitted:
+    batch_id: str
+    is_replayed: bool  # a former request with the same Idempotency-Key has made it
+
+
+def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> Submitted:
+    """Store what `body_of` reads as a batch of the key's user, and count it, or that it was refused.
+
+    `named_by` is the header Idempotency-Key. Raises `InvalidRequest`, and `Refused` for all else: what `body_of`,
+    `idempotency.read`, `Earlier.check`, `account_names.resolve`, `store` and `submission_rate` raise.
+    """
+    with _counting(key.user):
+        named = idempotency.read(named_by, key.user_id)
+    earlier = named.find() if named else None
+    if earlier:
+        return _replayed(key.user, earlier, body_of)
+    submission_rate.check(key.user)
+    try:
+        with _counting(key.user):
+            body = body_of()
+            parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+            batch = store(parsed, body, key, named)
+    except idempotency.AlreadyStored as already:
+        return _replayed(key.user, already.earlier, body_of)
+    # Workers' lines have the batch and not the request.
+    logger.info("batch %s is stored", batch.pk, extra={"batch": batch.pk})
+    return Submitted(batch.pk, is_replayed=False)
+
+
+def _replayed(user: User, earlier: idempotency.Earlier, body_of: Callable[[], bytes]) -> Submitted:
+    """Answer as an earlier request with the same key was answered."""
+    submission_rate.count_request(user)
+    earlier.check(body_of())
+    return Submitted(earlier.batch_id, is_replayed=True)
+
+
+@contextmanager
+def _counting(user: User) -> Iterator[None]:
+    """Count a request that is refused in this block. What is stored was counted with it, in one transaction."""
+    try:
+        yield
+    except (DatabaseError, idempotency.AlreadyStored):
+        raise  # To count it would wait for the same lock once more; the other one is counted as an answer.
+    except Exception:
+        submission_rate.count_request(user)
+        raise
+
+
+# --- Storing ----------------------------------------------------------------------------------------------------------
 
 
 def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None = None) -> Batch:

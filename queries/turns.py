@@ -1,7 +1,4 @@
-"""Whose turn it is: users take turns, whatever each has waiting, so that nobody waits behind another's thousands.
-
-It is round robin over users with something due, and within a user by `queue_at`. Rows say what is due for whom; who had
-the last turn each worker remembers by itself, and forgets when it is killed: what is fair in each is fair in all.
+"""In whose turns a block is worked on, and at which place there. `proving.worker.due` takes the turns.
 
 A block of several users is worked on in the turns of the one for whom the fewest blocks are due: that is the user who
 would get to it first. Whoever joins takes it over only with fewer than the other, and each reconcile asks anew: it
@@ -9,10 +6,8 @@ can't be taken and then buried under thousands. A batch that pays itself takes o
 don't.
 """
 
-import itertools
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import TypeVar
 
 from django.db.models import Count, QuerySet
 from django.db.models.functions import Now
@@ -20,43 +15,10 @@ from django.db.models.functions import Now
 from queries.chunks import chunks
 from queries.models import Batch, Block, Query, Sender, open_queries
 
-_T = TypeVar("_T")
-
 # How far apart the blocks of one batch stand: a later batch of the same user waits for the first few at most.
 _PLACE = timedelta(seconds=0.5)
 _MOST_TOGETHER = 64
 _PER_STATEMENT = 500
-# How many a worker remembers at the most. Whoever is forgotten comes first once.
-_REMEMBERED = 100_000
-
-
-class Turns:
-    """Who had a turn when. They come again in that order, after those who never had one."""
-
-    def __init__(self) -> None:
-        self._last: dict[Hashable, int] = {}
-        self._count = itertools.count(1)
-
-    def note(self, *keys: Hashable) -> None:
-        """Note that these users and queues have a turn now."""
-        if len(self._last) > _REMEMBERED:
-            self._last.clear()
-        turn = next(self._count)
-        self._last |= dict.fromkeys(keys, turn)
-
-    def last(self, key: Hashable) -> int:
-        return self._last.get(key, 0)
-
-
-def round_robin(queues: Iterable[Iterator[_T]]) -> Iterator[_T]:
-    """Yield the first of each, then the second of each, and so on. No queue is asked before it is its turn."""
-    left = list(queues)
-    while left:
-        in_turn, left = left, []
-        for queue in in_turn:
-            for one in itertools.islice(queue, 1):
-                left.append(queue)
-                yield one
 
 
 def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:

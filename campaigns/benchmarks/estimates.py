@@ -14,7 +14,7 @@ from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, reco
 from chains.header import Header
 from chains.packed import AccountToProve
 from chains.rpc import AccountProof, ProofRequest, SlotProof
-from proving import trie_samples
+from proving.admission import trie_samples
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.spending import workload
 from proving.spending.workload import Likely, Missing, Route

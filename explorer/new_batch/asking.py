@@ -18,7 +18,7 @@ from explorer.new_batch.pasted_rows import LineFault, Pasted
 from explorer.new_batch.shown_estimate import ShownEstimate
 from explorer.new_batch.shown_faults import ShownFaults
 from proving import batch_estimate
-from queries import batch_request, submission_rate, submitting
+from queries import batch_request, submission, submission_rate
 from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest
 from queries.submission_rate import ESTIMATES
@@ -69,7 +69,7 @@ def submit(user: User, draft: Draft, token: str) -> str:
         raise
     # Sent twice, it is one batch. Changed and sent again, it is another.
     named_by = f"{token}-{hashlib.sha256(body).hexdigest()[:32]}"
-    return submitting.submit(key, named_by, lambda: body).batch_id
+    return submission.submit(key, named_by, lambda: body).batch_id
 
 
 def read_pasted(user: User, draft: Draft, text: str) -> Pasted:

@@ -12,7 +12,6 @@ from chains.rpc import Reverted
 from proving import connections
 from proving.facts import Missing
 from proving.paths import building, checkpoints, rotation, wanted
-from proving.paths.building import Leg
 from proving.reconcile import calldata, rows
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
@@ -69,9 +68,9 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
         case Prove():
             why_not = _prove(context, action)
         case ProveTime():
-            why_not = _prove_time(context, action)
+            why_not = _submit_one(context, calldata.of_time(context, action))
         case PreparePath():
-            why_not = _prepare_path(context, action)
+            why_not = _submit_one(context, calldata.of_preparation(context, action))
         case ExtendPath():
             why_not = _extend_path(context, action)
     if isinstance(why_not, NotPaid):
@@ -83,57 +82,67 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
 
 
 def _prove(context: Context, action: Prove) -> _NotSent | None:
-    while True:
+    def prove(able: set[int]) -> _NotSent | None:
+        affordable = replace(action, missing=_only(action.missing, able))
         # Of those that carry the header only one: the others wait for it.
-        most = 1 if action.with_header else _TRANSACTIONS_PER_LOOK
-        intents = list(itertools.islice(calldata.of_proofs(context, action), most))
-        multicall = "" if action.is_alone else context.registry.multicall
-        why_not = _submit(context, intents, multicall=multicall)
-        if not isinstance(why_not, NotPaid):
-            return why_not
-        action = replace(action, missing=_without(context, action.missing, why_not.batches))
-        if not action.missing:
-            return why_not
+        most = 1 if affordable.with_header else _TRANSACTIONS_PER_LOOK
+        intents = list(itertools.islice(calldata.of_proofs(context, affordable), most))
+        return _submit(context, intents, multicall="" if action.is_alone else context.registry.multicall)
+
+    return _for_who_can_pay(context, _asking(action.missing), prove)
 
 
-def _prove_time(context: Context, action: ProveTime) -> _NotSent | None:
-    return _submit_for_who_can_pay(context, calldata.of_time(context, action))
-
-
-def _prepare_path(context: Context, action: PreparePath) -> _NotSent | None:
-    return _submit_for_who_can_pay(context, calldata.of_preparation(context, action))
-
-
-def _submit_for_who_can_pay(context: Context, intent: Intent) -> _NotSent | None:
-    able = set(intent.queries)
-    while True:
-        why_not = _submit(context, [replace(intent, queries=able)])
-        if not isinstance(why_not, NotPaid):
-            return why_not
-        left = _able(able, why_not.batches)
-        if not left or left == able:
-            return why_not
-        able = left
+def _submit_one(context: Context, intent: Intent) -> _NotSent | None:
+    return _for_who_can_pay(
+        context, set(intent.queries), lambda able: _submit(context, [replace(intent, queries=able)])
+    )
 
 
 def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
-    needing, others = action.needing, action.others
-    while True:
-        leg = building.next_leg(context.connection, action.plan, others=others)
-        why_not = _send_leg(context, action, leg, needing)
+    queries = _asking(action.needing)
+    if action.others:
+        why_not = _send_leg(context, action, queries, action.others)
         if not isinstance(why_not, NotPaid):
             return why_not
-        able = _without(context, needing, why_not.batches)
-        if not others and (not able or able == needing):
-            return why_not
         # First without the blocks of others, who may be those that can't pay.
-        needing, others = able or needing, ()
+        queries = _able(context, queries, why_not.batches) or queries
+    return _for_who_can_pay(context, queries, lambda able: _send_leg(context, action, able, ()))
 
 
-def _send_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing) -> _NotSent | None:
+def _send_leg(context: Context, action: ExtendPath, able: set[int], others: Sequence[int]) -> _NotSent | None:
+    leg = building.next_leg(context.connection, action.plan, others=others)
     riding = wanted.by_queries(context.block, leg.riders)
-    intent = next(calldata.of_leg(context, action, leg, needing, riding))
+    intent = next(calldata.of_leg(context, action, leg, _only(action.needing, able), riding))
     return _submit(context, [intent], and_store=lambda _: checkpoints.note(context.connection, leg.checkpoints))
+
+
+def _for_who_can_pay(
+    context: Context, queries: set[int], send: Callable[[set[int]], _NotSent | None]
+) -> _NotSent | None:
+    """Send for all of the queries, then without those of batches that can't pay, as long as that leaves fewer."""
+    while True:
+        why_not = send(queries)
+        if not isinstance(why_not, NotPaid):
+            return why_not
+        able = _able(context, queries, why_not.batches)
+        if not able or able == queries:
+            return why_not
+        queries = able
+
+
+def _able(context: Context, queries: set[int], batches: Collection[str]) -> set[int]:
+    """Return the queries that are of other batches."""
+    # Whatever became of them meanwhile: what can't pay must not be asked for again and again.
+    return queries.difference(Query.objects.filter(block=context.block, batch__in=batches).values_list("pk", flat=True))
+
+
+def _asking(missing: Missing) -> set[int]:
+    return {pk for asking in missing.values() for pk in asking}
+
+
+def _only(missing: Missing, able: set[int]) -> Missing:
+    """Return what of this these queries ask for."""
+    return {fact: asking for fact, every in missing.items() if (asking := [pk for pk in every if pk in able])}
 
 
 def _submit(
@@ -187,16 +196,3 @@ def _why_reverted(context: Context, reverted: Reverted) -> Requeue | Fail:
         sentence = f"Chain {context.destination_chain.id} does not accept the header at this moment."
         return Requeue(sentence, context.poll_seconds)
     return Fail(f"The registry does not accept the proof: {reason}.")
-
-
-def _without(context: Context, missing: Missing, batches: Collection[str]) -> Missing:
-    """Return what is missing without what only these batches ask for."""
-    # Whatever became of them meanwhile: what can't pay must not be asked for again and again.
-    dropped = set(Query.objects.filter(block=context.block, batch__in=batches).values_list("pk", flat=True))
-    left = {fact: [pk for pk in asking if pk not in dropped] for fact, asking in missing.items()}
-    return {fact: asking for fact, asking in left.items() if asking}
-
-
-def _able(queries: set[int], batches: Collection[str]) -> set[int]:
-    """Return the queries that are of other batches."""
-    return queries.difference(Query.objects.filter(pk__in=queries, batch__in=batches).values_list("pk", flat=True))

@@ -1,4 +1,7 @@
-"""What the actions that cost money consist of: intents, from stored proofs and what nodes tell. It sends nothing."""
+"""What the actions that cost money consist of: intents, from stored proofs and what nodes tell.
+
+It sends nothing, and is apart from `apply` so that pages that give transactions out load nothing that sends.
+"""
 
 from collections.abc import Collection, Iterator
 

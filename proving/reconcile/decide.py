@@ -18,6 +18,7 @@ from proving.reconcile.observe import (
     BlockOfTime,
     Checked,
     Gone,
+    Lacking,
     Observation,
     PathFound,
     Rest,
@@ -348,23 +349,24 @@ def prove(seen: Observation) -> Decision:
     if seen.contradiction:
         return Decision(Fail(seen.contradiction), header_steps)
     known = [*header_steps, *_fact_steps(seen)]
-    if not seen.missing_now:
+    lacking = seen.lacking
+    if lacking is None or not lacking.missing_now:
         return _moved(seen, known) or Decision(Continue(), known)
-    needs_path = not seen.hash_is_vouched_for and seen.needing == seen.missing_now
-    if needs_path and not seen.root_is_known:
+    needs_path = not lacking.hash_is_vouched_for and lacking.needing == lacking.missing_now
+    if needs_path and not lacking.root_is_known:
         # What a path leads to isn't available yet; it is as soon as one is planned.
         known = [one for one in known if not isinstance(one, Complete) or one.step != StepKind.BLOCKHASH_AVAILABLE]
-    if held_back := _held_back(seen, needs_path=needs_path):
+    if held_back := _held_back(seen, lacking, needs_path=needs_path):
         return Decision(held_back, known)
-    return _ready(seen, known, needs_path=needs_path)
+    return _ready(seen, lacking, known, needs_path=needs_path)
 
 
 def _moved(seen: Observation, known: Sequence[Action]) -> Decision | None:
     """Look for a time that others are to prove and a reorg may have moved: nobody could prove it at this block."""
-    if seen.target is None:
+    if seen.lacking is None or seen.lacking.trust is None:
         return None
     for fact, asking in seen.missing.items():
-        if isinstance(fact, TimeFact) and not _is_between(fact.timestamp, seen, seen.target):
+        if isinstance(fact, TimeFact) and not _is_between(fact.timestamp, seen, seen.lacking.trust.header):
             return Decision(FindTime(fact.timestamp, asking), known)
     return None
 
@@ -373,29 +375,30 @@ def _is_between(timestamp: int, seen: Observation, following: Header) -> bool:
     return (seen.timestamp or 0) <= timestamp < following.timestamp
 
 
-def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> Decision:
+def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, needs_path: bool) -> Decision:
     """Decide what is sent now, where nothing holds it back; or look for a path."""
-    if needs_path and seen.target is not None:
-        return Decision(FindPath(seen.target, seen.needing), known)
-    if seen.needing and not seen.hash_is_vouched_for:
-        rest = {fact: asking for fact, asking in seen.missing_now.items() if fact not in seen.needing}
-        prove = Prove(rest, root_is_known=True, is_optional=True, is_alone=_is_alone(seen))
-        if seen.target is None or seen.is_extending or seen.pause_after_failures:
+    trust = lacking.trust
+    if needs_path and trust is not None:
+        return Decision(FindPath(trust.header, lacking.needing), known)
+    if lacking.needing and not lacking.hash_is_vouched_for:
+        rest = {fact: asking for fact, asking in lacking.missing_now.items() if fact not in lacking.needing}
+        prove = Prove(rest, root_is_known=True, is_optional=True, is_alone=_is_alone(lacking))
+        if trust is None or trust.is_extending or trust.pause_after_failures:
             return Decision(Continue(), [*known, prove])
-        return Decision(FindPath(seen.target, seen.needing), [*known, prove])
+        return Decision(FindPath(trust.header, lacking.needing), [*known, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
-    if gathering := _gathering(seen):
+    if gathering := _gathering(seen, lacking):
         return Decision(gathering.then, [*arrived, *known, *gathering.actions])
-    sending = _sending(seen)
+    sending = _sending(seen, lacking)
     # What comes later gathers anew.
     gathered = [] if seen.gathers_until is None else [NoteGathering(None)]
     return Decision(sending.then, [*arrived, *known, *gathered, *sending.actions])
 
 
-def _gathering(seen: Observation) -> Decision | None:
+def _gathering(seen: Observation, lacking: Lacking) -> Decision | None:
     """Wait for others to share a transaction with, if the operator wants that; all of them until the same moment."""
-    is_alone = _is_alone(seen) or len(seen.missing_now) > _MOST_THAT_GATHERS
-    if not seen.gather_seconds or is_alone or any(isinstance(fact, TimeFact) for fact in seen.missing_now):
+    is_alone = _is_alone(lacking) or len(lacking.missing_now) > _MOST_THAT_GATHERS
+    if not seen.gather_seconds or is_alone or any(isinstance(fact, TimeFact) for fact in lacking.missing_now):
         return None
     until = seen.gathers_until
     if until is not None and until <= seen.now:
@@ -408,19 +411,20 @@ def _gathering(seen: Observation) -> Decision | None:
     return Decision(Requeue(sentence, left), [] if is_begun else [NoteGathering(moment)])
 
 
-def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
+def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requeue | Fail | None:
     """Return why nothing of what is missing may be sent now; None if it may."""
-    if needs_path and seen.target is None:
+    trust = lacking.trust
+    if needs_path and trust is None:
         return Requeue(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
-    if needs_path and seen.is_extending:
+    if needs_path and trust and trust.is_extending:
         return _wait_for_path(seen)
-    if needs_path and seen.pause_after_failures:
+    if needs_path and trust and trust.pause_after_failures:
         reverted = "The last transaction for the registry's trust reverted; trying again more slowly."
-        return Requeue(reverted, seen.pause_after_failures)
-    if seen.failures > seen.attempts:
+        return Requeue(reverted, trust.pause_after_failures)
+    if lacking.failures > seen.attempts:
         # They reverted although their simulations did not, and that costs gas each time.
-        return Fail(f"{seen.failures} transactions for this block reverted; trying again more slowly.")
-    if seen.is_accumulating and not seen.root_is_known:
+        return Fail(f"{lacking.failures} transactions for this block reverted; trying again more slowly.")
+    if lacking.is_accumulating and not lacking.root_is_known:
         return Requeue("Waiting for the transaction that accumulates the header.", seen.poll_seconds)
     return None
 
@@ -437,11 +441,10 @@ def _header_steps(seen: Observation) -> list[Action]:
 
 def _hash_available(seen: Observation) -> Complete:
     # No path is planned here for what others send: the registry must trust the block already.
-    is_trusted = seen.root_is_known or seen.hash_is_vouched_for
     at_step = [
         query.id
         for query in seen.awaiting_header
-        if query.step == StepKind.BLOCKHASH_AVAILABLE and (is_trusted or not query.is_left_to_others)
+        if query.step == StepKind.BLOCKHASH_AVAILABLE and (seen.is_trusted or not query.is_left_to_others)
     ]
     return Complete(at_step, StepKind.BLOCKHASH_AVAILABLE)
 
@@ -463,14 +466,14 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
         yield Complete(timed, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
 
 
-def _sending(seen: Observation) -> Decision:
+def _sending(seen: Observation, lacking: Lacking) -> Decision:
     """Decide what can be sent at once. Only one transaction carries the header: the others wait for it."""
-    missing = seen.missing_now
+    missing = lacking.missing_now
     times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
     if not times:
-        return Decision(Continue(), [_prove(seen, missing)])
-    following = seen.target
-    assert following is not None, "`prove` waits for it"
+        return Decision(Continue(), [_prove(lacking, missing)])
+    assert lacking.trust is not None, "`prove` waits for it"
+    following = lacking.trust.header
     for timestamp, asking in times.items():
         if not _is_between(timestamp, seen, following):
             return Decision(FindTime(timestamp, asking))
@@ -480,20 +483,20 @@ def _sending(seen: Observation) -> Decision:
     others = {fact: [pk for pk in asking if pk not in timed] for fact, asking in missing.items()}
     others = {fact: asking for fact, asking in others.items() if asking}
     # One accumulates the header as well: the rest can follow without it.
-    sending: ProveTime | Prove | None = _prove(seen, others) if others else None
+    sending: ProveTime | Prove | None = _prove(lacking, others) if others else None
     for timestamp, asking in reversed(times.items()):
         sending = ProveTime(timestamp, following, asking, otherwise=sending)
     assert sending is not None, "there are times"
     return Decision(Continue(), [sending])
 
 
-def _prove(seen: Observation, missing: Missing) -> Prove:
-    return Prove(missing, root_is_known=seen.root_is_known, is_alone=_is_alone(seen))
+def _prove(lacking: Lacking, missing: Missing) -> Prove:
+    return Prove(missing, root_is_known=lacking.root_is_known, is_alone=_is_alone(lacking))
 
 
-def _is_alone(seen: Observation) -> bool:
+def _is_alone(lacking: Lacking) -> bool:
     """Return whether it may well revert: what shared its transaction would revert with it, at others' expense."""
-    return bool(seen.failures) or not seen.is_vouched_for_long
+    return bool(lacking.failures) or (lacking.trust is not None and not lacking.trust.is_vouched_for_long)
 
 
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:

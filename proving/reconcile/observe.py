@@ -1,12 +1,13 @@
 """What there is to know about a block before deciding: rows and chains as they are now.
 
 It changes nothing about the block, and only extends its lease. What is costly to know is only looked up where it
-matters: values say when they were not looked up.
+matters. Each stage of that has a type of its own: an `Observation` has no `Lacking` where the registry lacks nothing,
+and that has no `Trust` where nothing needs the header.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import Literal
@@ -194,71 +195,43 @@ class OpenQuery:
 
 
 @dataclass(frozen=True)
-class Observation:
-    """A block whose header and proofs are stored, as far as they are; its open queries; and the registry."""
+class Trust:
+    """What is looked up where something that is missing needs the header, whoever sends it."""
 
-    # The block.
-    number: int
-    hash: bytes
-    timestamp: int | None
-    attempts: int  # that failed in a row
-    path_left: int
-
-    # The chains.
-    source: int
-    destination: int
-    poll_seconds: float
-    source_poll_seconds: float
-
-    now: datetime
-    gather_seconds: float
-    gathers_until: datetime | None  # as it is stored
-
-    awaiting_header: Sequence[OpenQuery]
-    """Those at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
-    asked: Mapping[int, OpenQuery]
-    """By id: those that are observed, whose proofs are stored and for which nothing is under way."""
-
-    view: RegistryView
-    """What the registry holds at the newest confirmed block. Facts below an unknown root are not looked up."""
-    root_is_confirmed: bool
-    """Whether the state root there is the block's."""
-    accumulated_by: str = ""
-    """Hash of the transaction of ours that brought the header, if one did."""
-    missing: Missing = field(default_factory=dict)
-    proven_by: Mapping[int, str] = field(default_factory=dict)
-    """By id of a query that asks for nothing that is missing: hash of the transaction that proved it."""
-    contradiction: str = ""
-    """That the registry holds another value than was proven here, a sentence."""
-    is_part: bool = False
-    """Of a batch: whether it asks for more."""
-
-    # Looked up where something is missing.
-    sent_for: Collection[Fact] = ()
-    """What transactions that are under way may prove."""
-    failures: int = 0
-    """Transactions for what is missing that reverted."""
-    root_is_known: bool = False
-    """Whether it is at the newest block, or at the confirmed one."""
-    is_accumulating: bool = False
-    """A transaction that brings the header is under way."""
-
-    # Looked up where something is missing that needs the header, whoever sends it.
-    target: Header | None = None
-    """The header whose hash must be vouched for: the block's own, or the next one, which alone says when it ended."""
-    hash_is_vouched_for: bool = False
+    header: Header
+    """Its hash must be vouched for: the block's own, or the next one, which alone says when the block ended."""
+    is_vouched_for: bool
     """Whether the registry can take that header now."""
-    is_vouched_for_long: bool = True
+    is_vouched_for_long: bool
     """Whether that holds for some blocks, too: otherwise it may revert, and what shares its transaction with it."""
-    is_extending: bool = False
+    is_extending: bool
     """A transaction that extends the registry's trust is under way."""
-    pause_after_failures: float = 0
+    pause_after_failures: float
     """Seconds until the next of those may be sent."""
 
+
+@dataclass(frozen=True)
+class Lacking:
+    """What is looked up where the registry lacks something."""
+
+    missing: Missing
+    left_to_others: Collection[int]
+    """Ids of the queries that somebody else sends for."""
+    sent_for: Collection[Fact]
+    """What transactions that are under way may prove."""
+    failures: int
+    """Transactions for what is missing that reverted."""
+    root_is_known: bool
+    """Whether the state root is the block's at the newest block of the destination, or at the confirmed one."""
+    is_accumulating: bool
+    """A transaction that brings the header is under way."""
+    trust: Trust | None
+    """None where nothing needs the header, or the one that it needs isn't there yet."""
+
     @property
-    def has_idle_queries(self) -> bool:
-        """Return whether something is open for which nothing is under way."""
-        return bool(self.asked)
+    def hash_is_vouched_for(self) -> bool:
+        """Return whether the registry can take now the header that is needed."""
+        return self.trust is not None and self.trust.is_vouched_for
 
     @cached_property
     def missing_now(self) -> Missing:
@@ -267,8 +240,9 @@ class Observation:
         What is under way is left out, because nothing is paid twice. So is what is asked for only by batches that pay
         themselves.
         """
+        others = set(self.left_to_others)
         wanted = {
-            fact: [pk for pk in asking if not self.asked[pk].is_left_to_others]
+            fact: [pk for pk in asking if pk not in others]
             for fact, asking in self.missing.items()
             if fact not in self.sent_for
         }
@@ -288,6 +262,62 @@ class Observation:
         if not self.root_is_known:
             return missing
         return {fact: asking for fact, asking in missing.items() if isinstance(fact, HeaderFact | TimeFact)}
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A block whose header and proofs are stored, as far as they are; its open queries; and the registry."""
+
+    # The block.
+    number: int
+    hash: bytes
+    timestamp: int | None
+    attempts: int  # that failed in a row
+    path_left: int
+
+    # The chains.
+    source: int
+    poll_seconds: float
+    source_poll_seconds: float
+
+    now: datetime
+    gather_seconds: float
+    gathers_until: datetime | None  # as it is stored
+
+    awaiting_header: Sequence[OpenQuery]
+    """Those at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
+    asked: Mapping[int, OpenQuery]
+    """By id: those that are observed, whose proofs are stored and for which nothing is under way."""
+
+    view: RegistryView
+    """What the registry holds at the newest confirmed block. Facts below an unknown root are not looked up."""
+    root_is_confirmed: bool
+    """Whether the state root there is the block's."""
+    accumulated_by: str
+    """Hash of the transaction of ours that brought the header, if one did."""
+    proven_by: Mapping[int, str]
+    """By id of a query that asks for nothing that is missing: hash of the transaction that proved it."""
+    contradiction: str
+    """That the registry holds another value than was proven here, a sentence. What else it lacks is not compared."""
+    lacking: Lacking | None
+    """None: it lacks nothing."""
+
+    @property
+    def has_idle_queries(self) -> bool:
+        """Return whether something is open for which nothing is under way."""
+        return bool(self.asked)
+
+    @property
+    def missing(self) -> Missing:
+        return {} if self.lacking is None else self.lacking.missing
+
+    @property
+    def is_trusted(self) -> bool:
+        """Return whether the registry was found to know the block's state root, or the hash that is needed."""
+        lacking = self.lacking
+        return self.root_is_confirmed or (
+            lacking is not None and (lacking.root_is_known or lacking.hash_is_vouched_for)
+        )
 
 
 def ask_ahead(context: Context) -> None:
@@ -314,15 +344,14 @@ def registry(context: Context) -> Observation:
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    seen = replace(
-        _compared(context, _looked_at(context)),
-        awaiting_header=together.share_work("awaiting header", context.block, _awaiting_header),
-    )
-    return _with_what_is_missing(context, seen) if seen.missing and not seen.contradiction else seen
+    compared = _compared(context, _looked_at(context))
+    awaiting_header = together.share_work("awaiting header", context.block, _awaiting_header)
+    lacking = _lacking(context, compared) if compared.missing else None
+    return _observation(context, compared, lacking, awaiting_header)
 
 
-def of_batch(context: Context, batch: str) -> Observation:
-    """Read what the registry lacks of what one batch's open queries ask for.
+def of_batch(context: Context, batch: str) -> tuple[Observation, bool]:
+    """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
 
     It is as if all was to be sent for it, and nothing was under way. Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -330,33 +359,44 @@ def of_batch(context: Context, batch: str) -> Observation:
     asking = asking.annotate(pays_itself=_PAYS_ITSELF).order_by("pk")
     first, all_of_them = 0, asking.count()
     while True:
-        seen = _compared(context, list(asking[first : first + _QUERIES_PER_LOOK]))
+        compared = _compared(context, list(asking[first : first + _QUERIES_PER_LOOK]))
         first += _QUERIES_PER_LOOK
         context.lease.extend()
-        if seen.missing or seen.contradiction or first >= all_of_them:
+        if compared.missing or compared.contradiction or first >= all_of_them:
             break
-    asked = {pk: replace(query, is_left_to_others=False) for pk, query in seen.asked.items()}
-    seen = replace(seen, asked=asked, gather_seconds=0, is_part=first < all_of_them)
-    if not seen.missing or seen.contradiction:
-        return seen
-    seen = replace(seen, root_is_known=_root_is_known(context, seen))
-    target = _target(context, seen.needing)
-    if target is None:
-        return seen
-    return replace(seen, target=target, hash_is_vouched_for=_vouches(context, target, at="pending"))
+    lacking = _lacking_of_batch(context, compared) if compared.missing else None
+    seen = _observation(context, compared, lacking)
+    return replace(seen, gather_seconds=0), first < all_of_them
 
 
-def _compared(context: Context, looked_at: Sequence[Query]) -> Observation:
-    """Read what the registry holds of what these queries ask for, whichever others wait for the header."""
-    block = context.block
+@dataclass(frozen=True)
+class _Compared:
+    """What these queries ask for, beside what the registry holds of it at the newest confirmed block."""
+
+    asked: Mapping[int, OpenQuery]
+    view: RegistryView
+    root_is_confirmed: bool
+    missing: Missing
+    contradiction: str
+
+
+def _compared(context: Context, looked_at: Sequence[Query]) -> _Compared:
     view = _read(context, [])
     root_is_confirmed = _has_root(context, view)
     if root_is_confirmed and looked_at:
         view = _read(context, [fact for query in looked_at for fact in facts.of(query)])
         root_is_confirmed = _has_root(context, view)
     found = facts.compare(context.block, looked_at, view)
-    lacking = {pk for asking in found.missing.values() for pk in asking}
-    held = [query.pk for query in looked_at if query.pk not in lacking]
+    asked = {query.pk: _open_query(query) for query in looked_at}
+    return _Compared(asked, view, root_is_confirmed, found.missing, found.contradiction)
+
+
+def _observation(
+    context: Context, compared: _Compared, lacking: Lacking | None, awaiting_header: Sequence[OpenQuery] = ()
+) -> Observation:
+    block = context.block
+    asking = {pk for pks in compared.missing.values() for pk in pks}
+    held = [pk for pk in compared.asked if pk not in asking]
     return Observation(
         number=block.number,
         hash=bytes.fromhex(block.hash[2:]),
@@ -364,21 +404,19 @@ def _compared(context: Context, looked_at: Sequence[Query]) -> Observation:
         attempts=block.attempts,
         path_left=block.path_left,
         source=block.source_chain_id,
-        destination=block.destination_chain_id,
         poll_seconds=context.poll_seconds,
         source_poll_seconds=poll_seconds(context.source_rpc.chain),
         now=timezone.now(),
         gather_seconds=context.destination_chain.gather_seconds,
         gathers_until=block.gathers_until,
-        awaiting_header=(),
-        asked={query.pk: _open_query(query) for query in looked_at},
-        view=view,
-        root_is_confirmed=root_is_confirmed,
-        root_is_known=root_is_confirmed,
-        accumulated_by=sent.accumulated_by(block, context.registry) if root_is_confirmed else "",
-        missing=found.missing,
-        contradiction=found.contradiction,
+        awaiting_header=awaiting_header,
+        asked=compared.asked,
+        view=compared.view,
+        root_is_confirmed=compared.root_is_confirmed,
+        accumulated_by=sent.accumulated_by(block, context.registry) if compared.root_is_confirmed else "",
         proven_by=sent.proven_by(held, context.registry),
+        contradiction=compared.contradiction,
+        lacking=lacking,
     )
 
 
@@ -399,47 +437,63 @@ def _open_query(query: Query) -> OpenQuery:
     return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), pays_itself)
 
 
-def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
-    asking = sorted({pk for pks in seen.missing.values() for pk in pks})
-    seen = replace(
-        seen,
+def _lacking(context: Context, compared: _Compared) -> Lacking:
+    lacking = Lacking(
+        missing=compared.missing,
+        left_to_others=[pk for pk, query in compared.asked.items() if query.is_left_to_others],
         sent_for=sent.facts_under_way(context.block),
-        failures=sent.failures(asking),
-        root_is_known=_root_is_known(context, seen),
+        failures=sent.failures(sorted({pk for pks in compared.missing.values() for pk in pks})),
+        root_is_known=_root_is_known(context, compared),
         is_accumulating=sent.is_accumulating(context.block),
+        trust=None,
     )
     # By what is to be sent, if anything is: what others want besides must lead no further.
-    target = _target(context, seen.needing or seen.all_needing)
-    if target is None:
-        return seen
-    row = context.registry.row_id
+    header = _header_needed(context, lacking.needing or lacking.all_needing)
+    return lacking if header is None else replace(lacking, trust=_trust(context, header))
+
+
+def _trust(context: Context, header: Header) -> Trust:
+    row, config = context.registry.row_id, context.connection.config
     extending = building.extending(context.connection, context.heads.latest.number)
     is_extending = together.ask_once(("is extending", row), extending.exists)
     # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
     at: BlockIdentifier = "latest" if is_extending else "pending"
     vouched_ahead = context.ahead.vouched if at == "pending" else {}
-    hash_is_vouched_for = vouched_ahead.get(target.hash)
-    if hash_is_vouched_for is None:
-        hash_is_vouched_for = _vouches(context, target, at=at)
-    return replace(
-        seen,
-        target=target,
-        hash_is_vouched_for=hash_is_vouched_for,
-        is_vouched_for_long=sources.of(context.connection.config).vouches_for_long(
-            context.connection.config, target.number, context.heads.latest.number
-        ),
-        is_extending=is_extending,
-        pause_after_failures=together.ask_once(
-            ("pause", row), lambda: building.pause_after_failures(context.connection)
-        ),
+    is_vouched_for = vouched_ahead.get(header.hash)
+    if is_vouched_for is None:
+        is_vouched_for = _vouches(context, header, at=at)
+    return Trust(
+        header,
+        is_vouched_for,
+        sources.of(config).vouches_for_long(config, header.number, context.heads.latest.number),
+        is_extending,
+        together.ask_once(("pause", row), lambda: building.pause_after_failures(context.connection)),
     )
 
 
-def _root_is_known(context: Context, seen: Observation) -> bool:
-    return seen.root_is_confirmed or _has_root(context, _read(context, [], at="latest"))
+def _lacking_of_batch(context: Context, compared: _Compared) -> Lacking:
+    lacking = Lacking(
+        missing=compared.missing,
+        left_to_others=(),
+        sent_for=(),
+        failures=0,
+        root_is_known=_root_is_known(context, compared),
+        is_accumulating=False,
+        trust=None,
+    )
+    header = _header_needed(context, lacking.needing)
+    if header is None:
+        return lacking
+    is_vouched_for = _vouches(context, header, at="pending")
+    trust = Trust(header, is_vouched_for, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
+    return replace(lacking, trust=trust)
 
 
-def _target(context: Context, needing: Missing) -> Header | None:
+def _root_is_known(context: Context, compared: _Compared) -> bool:
+    return compared.root_is_confirmed or _has_root(context, _read(context, [], at="latest"))
+
+
+def _header_needed(context: Context, needing: Missing) -> Header | None:
     """Return the header whose hash must be vouched for. None where nothing needs it, or it isn't there yet."""
     if not needing:
         return None

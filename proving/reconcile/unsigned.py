@@ -214,12 +214,15 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
         found.fail(error)
 
 
-def _add(source: _Source, context: Context, seen: Outcome[Observation]) -> None:
+def _add(source: _Source, context: Context, outcome: Outcome[tuple[Observation, bool]]) -> None:
     """Add what is missing of one block. Raises `_Enough`, `TooSlow`."""
     try:
-        if isinstance(seen, Raised):
-            raise seen.error
+        if isinstance(outcome, Raised):
+            raise outcome.error
+        seen, is_part = outcome
         proposed = list(itertools.islice(_of_block(source, context, seen), _MOST + 1))
+        if is_part:
+            source.found.wait(_MORE)
         source.found.add(_with_gas(context.destination_rpc, proposed))
     except Reverted as reverted:
         # The chain moved since it was observed.
@@ -252,12 +255,17 @@ def _of_block(source: _Source, context: Context, seen: Observation) -> Iterator[
             decision = _with_path(source, context, seen, decision, asked)
         elif asked.target.number in source.trusted:
             rests = True
-            decision = decide.prove(replace(seen, hash_is_vouched_for=True))
+            decision = decide.prove(_vouched_for(seen))
     _note_waits(source.found, decision)
-    if seen.is_part:
-        source.found.wait(_MORE)
     for action in decision.actions:
         yield from _of_action(source, context, seen, action, rests=rests)
+
+
+def _vouched_for(seen: Observation) -> Observation:
+    """Return it as it will be when a path leads to the header that is needed."""
+    assert seen.lacking is not None, "a path is only sought for what is missing"
+    assert seen.lacking.trust is not None, "and that needs this header"
+    return replace(seen, lacking=replace(seen.lacking, trust=replace(seen.lacking.trust, is_vouched_for=True)))
 
 
 def _with_path(source: _Source, context: Context, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
@@ -313,12 +321,12 @@ def _of_times(
         yield _Proposed(calldata.of_time(context, each), what, rests)
         each = each.otherwise
     # Whoever asks for a time asks for accounts of its block, too. Each of these transactions brings the header.
-    facts: Missing = {
-        fact: asking for fact, asking in seen.missing_now.items() if isinstance(fact, AccountFact | SlotFact)
-    }
+    assert seen.lacking is not None, "the time is missing"
+    missing = seen.lacking.missing_now
+    facts: Missing = {fact: asking for fact, asking in missing.items() if isinstance(fact, AccountFact | SlotFact)}
     below = Prove(facts, root_is_known=True)
-    yield from _of_proofs(context, below, where, rests=rests or not seen.root_is_known)
-    if any(isinstance(fact, HeaderFact) for fact in seen.missing_now):
+    yield from _of_proofs(context, below, where, rests=rests or not seen.lacking.root_is_known)
+    if any(isinstance(fact, HeaderFact) for fact in missing):
         source.found.wait(_MORE)
 
 
@@ -335,7 +343,7 @@ def _of_leg(
         source.found.wait(_MORE)
     elif not path.accumulates:
         # It leads to the block after it, which tells when it ended.
-        for further in decide.prove(replace(seen, hash_is_vouched_for=True)).actions:
+        for further in decide.prove(_vouched_for(seen)).actions:
             yield from _of_action(source, context, seen, further, rests=True)
 
 

@@ -1,4 +1,4 @@
-"""What a batch may cost by its fee, and a user's batches in a day, as acceptance holds them to it."""
+"""What a batch may cost by its fee, and a user's batches in a day, as admission holds them to it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """What is still to do for a batch, in gas, as its rows tell: always on the high side.
 
-Acceptance has asked the chains (`proving.assessment`), and left with each query its part of the batch's estimate.
+Admission has asked the chains (`proving.admission`), and left with each query its part of the batch's estimate.
 """
 
 from collections import defaultdict

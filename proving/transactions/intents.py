@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from chains.rpc import TRANSACTION_GAS
-from proving.models import LIVE_STATES, Signer, Transaction, TransactionState, proves_facts
-from queries.chunks import chunks
+from proving.models import Transaction
 from queries.models import Block, Query
 
 # EIP-7825: no transaction may have more.
@@ -14,8 +13,6 @@ MAX_GAS = 16_777_216
 GAS_MARGIN = 1.15
 # Of a byte of calldata, and the least of one (EIP-7623).
 _BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
-# Queries named in one statement.
-_PER_STATEMENT = 500
 
 
 @dataclass(frozen=True)
@@ -52,28 +49,6 @@ class Intent:
             return self.queries
         here = Query.objects.filter(pk__in=self.queries, block__in=self.accumulates)
         return list(here.values_list("pk", flat=True))
-
-
-def under_way(intents: Sequence[Intent], signers: Collection[Signer]) -> list[bool]:
-    """Return for each whether a stored transaction does the same.
-
-    One at a time extends a registry, because each builds on the last.
-    """
-    # What a key has left behind that is none of these any more may never be mined.
-    pending = Transaction.objects.filter(state=TransactionState.PENDING, signer__in=signers)
-    registries = {intent.extends for intent in intents} - {None}
-    extended = set(pending.filter(extends__in=registries).values_list("extends", flat=True)) if registries else set()
-    proves = [intent.proves() for intent in intents]
-    live = Transaction.queries.through.objects.filter(
-        proves_facts("query__block", "transaction"), transaction__state__in=LIVE_STATES
-    )
-    proven: set[int] = set()
-    for chunk in chunks(sorted(set().union(*proves)), _PER_STATEMENT):
-        proven.update(live.filter(query__in=chunk).values_list("query", flat=True))
-    return [
-        intent.extends in extended or not proven.isdisjoint(queries)
-        for intent, queries in zip(intents, proves, strict=True)
-    ]
 
 
 @dataclass(frozen=True)

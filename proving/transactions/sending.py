@@ -25,7 +25,15 @@ from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
 from proving import heads
-from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import (
+    LIVE_STATES,
+    Share,
+    SignedTransaction,
+    Signer,
+    Transaction,
+    TransactionState,
+    proves_facts,
+)
 from proving.registry.contract import in_one_call
 from proving.spending import limits, shares
 from proving.spending.estimates import Undone
@@ -44,13 +52,13 @@ from proving.transactions.intents import (
     Sent,
     UnderWay,
     Unsent,
-    under_way,
 )
 from proving.transactions.pending_limits import Room
 from proving.transactions.signers import Pending
 from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
+from queries.chunks import chunks
 from queries.models import Batch
 
 logger = logging.getLogger(__name__)
@@ -60,6 +68,8 @@ _SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
 # Where it is simulated. What is pending beside it, of ours or of others, may be mined after it, or cancelled: then it
 # finds what is there now.
 _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
+# Queries named in one statement.
+_PER_STATEMENT = 500
 
 
 @dataclass(frozen=True)
@@ -224,12 +234,16 @@ def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, *, may_rest_on_pe
     return _Simulated(intent, Costs(gas_limit, rollups.data_cost(rpc, len(intent.data), gas_limit).wei))
 
 
-class _Short(NotPaid):
+@dataclass(frozen=True)
+class _InsufficientFunds(NotPaid):
     """What the operator lets be spent doesn't suffice, or what the signer has."""
 
-
-class _Poor(_Short):
+    is_signers: bool
     """It is the signer that lacks the money; another one may have it."""
+
+
+def _is_poor(outcome: Sent | Unsent) -> bool:
+    return isinstance(outcome, _InsufficientFunds) and outcome.is_signers
 
 
 class _Sending:
@@ -319,56 +333,81 @@ class _Sending:
                 break
             for place, outcome in self._store_by(self._accounts[address], left).items():
                 # Where one has the money, there will be room.
-                if not (isinstance(outcome, _Poor) and isinstance(outcomes.get(place), NoRoom)):
+                if not (_is_poor(outcome) and isinstance(outcomes.get(place), NoRoom)):
                     outcomes[place] = outcome
-            left = {place: one for place, one in left.items() if isinstance(outcomes[place], NoRoom | _Poor)}
+            left = {
+                place: one
+                for place, one in left.items()
+                if isinstance(outcomes[place], NoRoom) or _is_poor(outcomes[place])
+            }
         return outcomes
 
     def _store_by(self, account: _Account, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
-        """Store the orders in one transaction, if each can pay what is offered.
+        """Store the orders in one transaction if each can pay what is offered, and otherwise in smaller parts."""
+        outcomes: dict[int, Sent | Unsent] = {}
+        parts = [parcel]
+        while parts:
+            part = parts.pop()
+            done = self._under_way(part) if len(part) > 1 else ()
+            going = {place: one for place, one in part.items() if place not in done and self._room(account, one)}
+            for place, one in part.items():
+                if place not in going or len(going) == 1:
+                    outcomes[place] = self._store(account, one)
+            if len(going) > 1:
+                stored, smaller = self._store_shared(account, going)
+                outcomes |= stored
+                parts += reversed(smaller)
+        return outcomes
 
-        An order that can't would hold up the others, and goes alone.
-        """
-        done = self._under_way(parcel)
-        going = {place: one for place, one in parcel.items() if place not in done and self._room(account, one)}
-        alone = {place: one for place, one in parcel.items() if place not in going or len(going) == 1}
-        outcomes = {place: self._store(account, one) for place, one in alone.items()}
-        if len(going) < 2:
-            return outcomes
+    def _store_shared(
+        self, account: _Account, going: Mapping[int, _Ready]
+    ) -> tuple[dict[int, Sent | Unsent], list[dict[int, _Ready]]]:
+        """Store the orders in one transaction. Returns what becomes of them, or the parts to store instead."""
         least = self._market.offer.max_fee_per_gas
-        shared = self._store(account, _shared(list(going.values())), replace(self._market, least=least))
-        if not isinstance(shared, NotPaid):
-            return outcomes | dict.fromkeys(going, shared)
-        if isinstance(shared, _Short):
-            return outcomes | self._store_parts(account, going)
-        poor = {place: one for place, one in going.items() if one.is_for(shared.batches)} or going
-        rich = {place: one for place, one in going.items() if place not in poor}
-        outcomes |= self._store_by(account, rich)
-        return outcomes | {place: self._store(account, one) for place, one in poor.items()}
-
-    def _store_parts(self, account: _Account, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
-        """Store as many orders as the balance covers, which is too little for all."""
-        cheapest = min((one.simulated[0].costs for one in parcel.values()), key=attrgetter("gas_limit"))
+        outcome = self._store(account, _shared(list(going.values())), replace(self._market, least=least))
+        if not isinstance(outcome, NotPaid):
+            return dict.fromkeys(going, outcome), []
+        if not isinstance(outcome, _InsufficientFunds):
+            # One that can't pay would hold up the others, and goes alone.
+            poor = {place: one for place, one in going.items() if one.is_for(outcome.batches)} or going
+            rich = {place: one for place, one in going.items() if place not in poor}
+            return {}, [rich, *({place: one} for place, one in poor.items())]
+        cheapest = min((one.simulated[0].costs for one in going.values()), key=attrgetter("gas_limit"))
         lack = funds.why_too_little(self._chain, account.signer, cheapest, self._market, self._funds_of(account))
         if lack:
             # Asked of each it would be the same, and take long: nobody else writes meanwhile.
-            return {place: self._short(lack, one) for place, one in parcel.items()}
-        places = list(parcel)
-        outcomes: dict[int, Sent | Unsent] = {}
-        for half in (places[: len(places) // 2], places[len(places) // 2 :]):
-            outcomes |= self._store_by(account, {place: parcel[place] for place in half})
-        return outcomes
+            return {place: self._short(lack, one) for place, one in going.items()}, []
+        # As many as the balance covers, which is too little for all.
+        places = list(going)
+        half = len(places) // 2
+        return {}, [{place: going[place] for place in some} for some in (places[:half], places[half:])]
 
-    def _short(self, lack: Lack, one: _Ready) -> _Short:
+    def _short(self, lack: Lack, one: _Ready) -> _InsufficientFunds:
         # What the others ask for may be cheaper.
-        kind = _Poor if lack.is_signers else _Short
-        return kind(lack.sentence, shares.largest(one.simulated[0].intent.queries))
+        return _InsufficientFunds(lack.sentence, shares.largest(one.simulated[0].intent.queries), lack.is_signers)
 
     def _under_way(self, several: Mapping[int, _Ready]) -> set[int]:
-        """Return the places of orders of which a stored transaction does something already."""
+        """Return the places of orders of which a stored transaction does something already.
+
+        One at a time extends a registry, because each builds on the last.
+        """
         intents = [(place, each.intent) for place, one in several.items() for each in one.simulated]
-        doing = under_way([intent for _, intent in intents], self._signers)
-        return {place for (place, _), is_done in zip(intents, doing, strict=True) if is_done}
+        # What a key has left behind that is none of these any more may never be mined.
+        pending = Transaction.objects.filter(state=TransactionState.PENDING, signer__in=self._signers)
+        registries = {intent.extends for _, intent in intents} - {None}
+        extended = (
+            set(pending.filter(extends__in=registries).values_list("extends", flat=True)) if registries else set()
+        )
+        proves = [(place, intent, intent.proves()) for place, intent in intents]
+        live = Transaction.queries.through.objects.filter(
+            proves_facts("query__block", "transaction"), transaction__state__in=LIVE_STATES
+        )
+        proven: set[int] = set()
+        for chunk in chunks(sorted(set().union(*(queries for _, _, queries in proves))), _PER_STATEMENT):
+            proven.update(live.filter(query__in=chunk).values_list("query", flat=True))
+        return {
+            place for place, intent, queries in proves if intent.extends in extended or not proven.isdisjoint(queries)
+        }
 
     def _room(self, account: _Account, one: _Ready) -> int:
         """Return how many of its transactions the signer may send now."""

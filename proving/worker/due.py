@@ -1,24 +1,30 @@
-"""What is there to do, and the functions that do it. Who calls them, when and where, is not their concern.
+"""What is there to do, in which order, and the functions that do it. Who calls them is not their concern.
 
-Each takes a row's primary key, claims the row by its lease and may be called at any time, any number of times, by any
-number of workers.
+Users take turns, whatever each has waiting, so that nobody waits behind another's thousands. It is round robin over
+users with something due, and within a user by `queue_at`. Rows say what is due for whom (`queries.turns`). Each worker
+remembers by itself who had the last turn, and forgets it when it is killed: what is fair in each is fair in all.
+
+Each function takes a row's primary key, claims the row by its lease and may be called at any time, any number of times,
+by any number of workers.
 """
 
+import itertools
 import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, Func, IntegerField, QuerySet, Sum, Window
 from django.db.models.functions import Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
-from proving import acceptance, pruning
+from proving import pruning
+from proving.admission import admit
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
@@ -29,9 +35,10 @@ from proving.worker.routes import Route
 from queries import leases, progress
 from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Webhook
 from queries.rejection_codes import RejectionCode
-from queries.turns import Turns, round_robin
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _PER_POLL = 100
 # Accepting a batch of more asks the chains for seconds.
@@ -40,6 +47,8 @@ _MANY_BLOCKS = 100
 _MANY_PROOFS = 100
 # Webhooks of one receiver that a process delivers at a time.
 MOST_OF_A_RECEIVER = 4
+# How many a worker remembers at the most. Whoever is forgotten comes first once.
+_REMEMBERED = 100_000
 
 
 # Tasks that stand in line together: the user whose they are, their kind, and their lane.
@@ -118,6 +127,35 @@ class Poll:
             yield task
 
 
+class Turns:
+    """Who had a turn when. They come again in that order, after those who never had one."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, int] = {}
+        self._count = itertools.count(1)
+
+    def note(self, *keys: Hashable) -> None:
+        """Note that these users and queues have a turn now."""
+        if len(self._last) > _REMEMBERED:
+            self._last.clear()
+        turn = next(self._count)
+        self._last |= dict.fromkeys(keys, turn)
+
+    def last(self, key: Hashable) -> int:
+        return self._last.get(key, 0)
+
+
+def round_robin(queues: Iterable[Iterator[_T]]) -> Iterator[_T]:
+    """Yield the first of each, then the second of each, and so on. No queue is asked before it is its turn."""
+    left = list(queues)
+    while left:
+        in_turn, left = left, []
+        for queue in in_turn:
+            for one in itertools.islice(queue, 1):
+                left.append(queue)
+                yield one
+
+
 def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     """Yield what can be done now: first what is for all, then one thing for each user, then the second for each.
 
@@ -176,8 +214,8 @@ def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
 def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
     rows = leases.due_and_free(of_all.filter(user=user)).order_by("due_at")
     for key, size in rows.values_list("pk", "block_count")[:_PER_POLL]:
-        sources = frozenset(acceptance.undecided(key))
-        yield Task("batch", key, lane, acceptance.accept, user, is_long=size > _MANY_BLOCKS, size=size, sources=sources)
+        sources = frozenset(admit.undecided(key))
+        yield Task("batch", key, lane, admit.admit, user, is_long=size > _MANY_BLOCKS, size=size, sources=sources)
 
 
 class _Length(Func):

@@ -33,13 +33,12 @@ from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
 from proving.worker.couriers import Couriers
 from proving.worker.doorbell import Doorbell
-from proving.worker.due import Poll, Task, due, due_webhooks, recover, reject_overdue
+from proving.worker.due import Poll, Task, Turns, due, due_webhooks, recover, reject_overdue
 from proving.worker.groups import Group, Groups
 from proving.worker.heartbeats import SILENCE, was_clock_set_back
 from proving.worker.routes import WEBHOOKS, Route
 from queries import schema, storage
 from queries.clock import Clock
-from queries.turns import Turns
 
 logger = logging.getLogger(__name__)
 

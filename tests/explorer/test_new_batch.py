@@ -177,7 +177,7 @@ def test_a_request_that_was_killed_is_found_again(alice, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("queries.submitting.logger.info", die)  # between commit and answer
+        patch.setattr("queries.submission.logger.info", die)  # between commit and answer
         with pytest.raises(Killed):
             alice.post("/new-batch", form({"accounts": ALICE}) | {"do": "submit"})
     assert alice.post("/new-batch", form({"accounts": ALICE}) | {"do": "submit"}).url == path(Batch.objects.get())

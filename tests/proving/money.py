@@ -8,7 +8,7 @@ from typing import Any
 from accounts.models import ApiKey
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.models import Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, BatchStatus
@@ -72,7 +72,7 @@ def go_on(chain: DevChain, gwei: float, rounds: int, *, aged: bool = False) -> N
 def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
     """Submit a batch that is accepted. Then it has this fee: gas has become dearer, or cheaper, since."""
     batch = submit(key, body)
-    accept(batch.pk)
+    admit(batch.pk)
     assert fresh(batch).status == BatchStatus.ACCEPTED, batch.rejection_reason
     if fee is not None:
         set_fee(batch, fee)

@@ -8,8 +8,8 @@ import pytest
 from accounts.models import ApiKey
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving import acceptance
-from proving.acceptance import accept
+from proving.admission import admit as admission
+from proving.admission.admit import admit
 from proving.models import Transaction
 from proving.spending.promised import Promise
 from queries.models import Batch, BatchStatus, Block
@@ -47,7 +47,7 @@ def test_a_tag_becomes_the_block_of_the_moment_and_stays_it(service, key):
     service.mine(2)
     head, final = service.head(), int(service.rpc("eth_getBlockByNumber", "finalized", False)["number"], 16)
     assert 3 < final < head
-    accept(batch.pk)
+    admit(batch.pk)
     assert numbers(batch) == [head, head, final, 3]
     service.mine(5)
     assert work_until_done(batch).status == BatchStatus.DONE
@@ -68,12 +68,12 @@ def test_a_kill_after_a_tag_was_fixed_does_not_fix_it_to_another_block(service, 
     batch = submitted(key, latest=[ALICE, BOB])
     head = service.head()
     with monkeypatch.context() as patch:
-        patch.setattr(acceptance, "_decide_about_blocks", kill)
+        patch.setattr(admission, "_decide_about_blocks", kill)
         with pytest.raises(Killed):
-            accept(batch.pk)
+            admit(batch.pk)
     service.mine(3)
     expire_leases()
-    accept(batch.pk)
+    admit(batch.pk)
     assert numbers(batch) == [head, head]
     assert admitted(batch) == [True, True]
 
@@ -101,7 +101,7 @@ def test_a_chain_that_knows_no_final_block_says_so_and_proves_the_latest(service
     with lying_node(refusing_finality(service.url)) as url:
         behind(service, settings, url)
         batch, other = submitted(key, finalized=[ALICE]), submitted(key, latest=[ALICE])
-        accept(batch.pk)
+        admit(batch.pk)
         assert fresh(batch).status == BatchStatus.REJECTED
         assert (batch.rejection_code, batch.rejection_retryable) == ("finalized_unknown", True)
         assert "No node of chain 31337 says" in batch.rejection_reason
@@ -113,7 +113,7 @@ def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):
     with lying_node(refusing_finality(service.url)) as url:
         behind(service, settings, url, "http://127.0.0.1:1")
         batch = submitted(key, finalized=[ALICE])
-        accept(batch.pk)
+        admit(batch.pk)
         assert (fresh(batch).status, batch.attempts) == (BatchStatus.RECEIVED, 1)
         assert "The node refused (-39001)." in batch.waiting_for
 
@@ -136,7 +136,7 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
     assert f"The last one that is waited for is {head + 4}." in said
     assert f"No block of chain 31337 is later than the time {time} yet" in said
     service.mine(max(0, head + 2 - service.head()))
-    accept(batch.pk)
+    admit(batch.pk)
     assert admitted(batch)[:2] == [True, True]
     service.rpc("evm_increaseTime", 60)
     service.mine(5)
@@ -151,7 +151,7 @@ def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
     batch = submitted(key, fee=10**18, **{f"block_{head + ahead}": [ALICE] for ahead in (-1, 1, 2)})
     estimates = [0]
     for count in (1, 2, 3):
-        accept(batch.pk)
+        admit(batch.pk)
         assert admitted(batch) == [True] * count + [False] * (3 - count)
         assert Block.objects.filter(due_at__isnull=False).count() == count
         estimates.append(fresh(batch).estimated_gas or 0)
@@ -167,8 +167,8 @@ def estimate_of(costly: DevChain, *heights: int) -> Promise:
     blocks = {f"block_{costly.head() + above}": [ALICE] for above in heights}
     with pytest.MonkeyPatch.context() as patch:
         reckoned: list[Promise] = []
-        patch.setattr(acceptance, "_fee_too_low", lambda _, needed, *__: reckoned.append(needed))
-        accept(submitted(a_key(BOB), fee=10**18, **blocks).pk)
+        patch.setattr(admission, "_fee_too_low", lambda _, needed, *__: reckoned.append(needed))
+        admit(submitted(a_key(BOB), fee=10**18, **blocks).pk)
     Batch.objects.all().delete()
     return reckoned[0]
 
@@ -179,7 +179,7 @@ def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key
     blocks = {f"block_{head}": [ALICE], f"block_{head + 2}": [ALICE]}
     enough, too_little = submitted(key, fee=both, **blocks), submitted(key, fee=both - 1, **blocks)
     for batch in (enough, too_little):
-        accept(batch.pk)
+        admit(batch.pk)
     assert (fresh(too_little).status, too_little.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
     assert (fresh(enough).status, admitted(enough)) == (BatchStatus.ACCEPTED, [True, False])
     # The rest is reserved for, and the first part is sent.
@@ -191,7 +191,7 @@ def test_the_budget_must_do_for_what_is_to_come(costly, key, settings):
     head = costly.head()
     settings.DAILY_GAS_BUDGET = estimate_of(costly, 0, 1).gas - 1
     batch = submitted(key, fee=10**18, **{f"block_{head}": [ALICE], f"block_{head + 1}": [ALICE]})
-    accept(batch.pk)
+    admit(batch.pk)
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "too_large_for_budget")
 
 
@@ -205,7 +205,7 @@ def test_what_is_to_come_can_still_be_refused_when_the_first_part_is_paid(costly
         costly.mine()
     costly.mine(20)
     mine_at(costly, 50)
-    accept(batch.pk)
+    admit(batch.pk)
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
     assert 0 < batch.spent <= batch.fee
     assert [query.step is None for query in batch.queries.order_by("position")] == [True, False]

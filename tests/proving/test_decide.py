@@ -1,7 +1,7 @@
 """Decisions about a block, as a table: no chain, no row, no clock."""
 
 import ast
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -46,11 +46,13 @@ from proving.reconcile.observe import (
     BlockOfTime,
     Checked,
     Gone,
+    Lacking,
     Observation,
     OpenQuery,
     PathFound,
     Rest,
     SourceBlock,
+    Trust,
     Unfetched,
 )
 from proving.reconcile.proofs import Fetched, Proven
@@ -81,6 +83,16 @@ FOR_PATH = Requeue(EXTENDING, 0.5, for_path=True)
 PLAN = Plan(origin=100, target=7, hops=(50, 7))
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NOT_VOUCHED_FOR = Trust(OWN, is_vouched_for=False, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
+LACKING = Lacking(
+    missing={BALANCE: [1]},
+    left_to_others=(),
+    sent_for=(),
+    failures=0,
+    root_is_known=False,
+    is_accumulating=False,
+    trust=replace(NOT_VOUCHED_FOR, is_vouched_for=True),
+)
 NOTHING_IN_REGISTRY = Observation(
     number=7,
     hash=HASH,
@@ -88,7 +100,6 @@ NOTHING_IN_REGISTRY = Observation(
     attempts=0,
     path_left=0,
     source=1,
-    destination=2,
     poll_seconds=0.5,
     source_poll_seconds=3,
     now=NOW,
@@ -98,28 +109,38 @@ NOTHING_IN_REGISTRY = Observation(
     asked={1: ACCOUNT_QUERY},
     view=RegistryView(bytes(32), {}),
     root_is_confirmed=False,
-    missing={BALANCE: [1]},
-    target=OWN,
-    hash_is_vouched_for=True,
+    accumulated_by="",
+    proven_by={},
+    contradiction="",
+    lacking=LACKING,
 )
 TRUSTED = replace(
     NOTHING_IN_REGISTRY,
     view=RegistryView(ROOT, {BALANCE: None}),
     root_is_confirmed=True,
-    root_is_known=True,
     accumulated_by="0xacc",
-    target=None,
-    hash_is_vouched_for=False,
+    lacking=replace(LACKING, root_is_known=True, trust=None),
 )
-UNVOUCHED = replace(NOTHING_IN_REGISTRY, hash_is_vouched_for=False)
 
 
 def seen(base: Observation, **changes: Any) -> Observation:
-    """With all queries looked at that ask for what is missing."""
+    """Change values of whichever stage. All queries are looked at that ask for what is missing."""
+
+    def of(stage: type) -> dict[str, Any]:
+        return {field.name: changes.pop(field.name) for field in fields(stage) if field.name in changes}
+
+    of_trust, of_lacking = of(Trust), of(Lacking)
     changed = replace(base, **changes)
-    asking = {pk for pks in changed.missing.values() for pk in pks}
+    lacking = replace(base.lacking or LACKING, **of_lacking)
     named = {query.id: query for query in (ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY)}
-    return replace(changed, asked={**changed.asked, **{pk: named[pk] for pk in asking}})
+    asked = {**{pk: named[pk] for pks in lacking.missing.values() for pk in pks if pk in named}, **changed.asked}
+    if of_trust:
+        lacking = replace(lacking, trust=replace(lacking.trust or NOT_VOUCHED_FOR, **of_trust))
+    lacking = replace(lacking, left_to_others=[pk for pk, query in asked.items() if query.is_left_to_others])
+    return replace(changed, asked=asked, lacking=lacking if lacking.missing else None)
+
+
+UNVOUCHED = seen(NOTHING_IN_REGISTRY, is_vouched_for=False)
 
 
 def kinds(decision: Decision) -> list[str]:
@@ -202,7 +223,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="the last path reverted",
         ),
         pytest.param(
-            seen(UNVOUCHED, target=None, asked={}, missing={OF_TIME: [3]}),
+            seen(UNVOUCHED, trust=None, asked={}, missing={OF_TIME: [3]}),
             Requeue("Waiting for the block after 7.", 3),
             [],
             id="when the block ended is not known yet",
@@ -220,7 +241,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="all is proven",
         ),
         pytest.param(
-            seen(TRUSTED, contradiction="The registry lies."),
+            seen(TRUSTED, missing={}, contradiction="The registry lies."),
             Fail("The registry lies."),
             ["ShowPath", BLOCK_HASH, HEADER_DONE],
             id="another value",
@@ -232,43 +253,43 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="the header's own facts need its hash",
         ),
         pytest.param(
-            seen(TRUSTED, missing={BALANCE: [1], OF_HEADER: [2]}, target=OWN),
+            seen(TRUSTED, missing={BALANCE: [1], OF_HEADER: [2]}, header=OWN),
             FindPath(OWN, {OF_HEADER: [2]}),
             ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
             id="what needs no hash goes first",
         ),
         pytest.param(
-            seen(TRUSTED, missing={BALANCE: [1], OF_TIME: [3]}, target=None),
+            seen(TRUSTED, missing={BALANCE: [1], OF_TIME: [3]}, trust=None),
             Continue(),
             ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
             id="what needs no hash does not wait for the next block",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT),
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, header=NEXT),
             Continue(),
             [BLOCK_HASH, "ProveTime"],
             id="a time",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, target=header(timestamp=1005)),
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, header=header(timestamp=1005)),
             FindTime(1005, [3]),
             [BLOCK_HASH],
             id="the time is another block's now",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1006, target=NEXT),
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1006, header=NEXT),
             FindTime(1005, [3]),
             [BLOCK_HASH],
             id="the time is an earlier block's now",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1005, target=NEXT),
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1005, header=NEXT),
             Continue(),
             [BLOCK_HASH, "ProveTime"],
             id="the time is the block's very own",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, target=header(parent=ROOT)),
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, header=header(parent=ROOT)),
             Requeue("The source chain is being reorganised.", 3),
             [BLOCK_HASH],
             id="the next block is of another branch",
@@ -277,7 +298,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
 )
 def test_what_the_registry_lacks(what, then, actions):
     if isinstance(then, FindPath) and what.root_is_confirmed:
-        what = replace(what, target=OWN)
+        what = seen(what, header=OWN)
     decision = decide.prove(what)
     assert decision.then == then
     assert kinds(decision) == actions
@@ -290,14 +311,14 @@ def test_what_is_sent():
     assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, root_is_known=False)]
     assert sent(TRUSTED) == [Prove({BALANCE: [1]}, root_is_known=True)]
     both: Missing = {BALANCE: [1], OF_HEADER: [2]}
-    unvouched = seen(TRUSTED, missing=both, target=OWN)
+    unvouched = seen(TRUSTED, missing=both, header=OWN)
     assert sent(unvouched) == [Prove({BALANCE: [1]}, root_is_known=True, is_optional=True)]
     assert sent(seen(unvouched, is_extending=True)) == sent(unvouched)
     assert decide.prove(seen(unvouched, is_extending=True)).then == Continue()
     assert decide.prove(seen(unvouched, pause_after_failures=9)).then == Continue()
     (prove,) = sent(NOTHING_IN_REGISTRY)
     assert prove.with_header
-    (prove,) = sent(seen(unvouched, hash_is_vouched_for=True))
+    (prove,) = sent(seen(unvouched, is_vouched_for=True))
     assert prove == Prove(both, root_is_known=True)
     # Whoever asks for the header is left out if they can't pay, and with them the header.
     assert prove.with_header
@@ -305,7 +326,7 @@ def test_what_is_sent():
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
         Prove({BALANCE: [1]}, root_is_known=True)
     ]
-    timed = seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT)
+    timed = seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, header=NEXT)
     assert sent(timed) == [ProveTime(1005, NEXT, [3])]
     with_another = seen(timed, missing={OF_TIME: [3], BALANCE: [3, 1]})
     otherwise = Prove({BALANCE: [1]}, root_is_known=False)
@@ -333,7 +354,7 @@ def test_steps_name_the_transactions_that_completed_them():
     ]
     further = replace(what, awaiting_header=[replace(query, step=HEADER) for query in open_queries])
     assert list(decide.prove(further).actions)[1:3] == [Complete([], AVAILABLE), Complete([1], HEADER, "0xacc")]
-    untimed = seen(what, missing={BALANCE: [3], OF_TIME: [3]}, target=NEXT)
+    untimed = seen(what, missing={BALANCE: [3], OF_TIME: [3]}, header=NEXT)
     assert Complete([3], HEADER, "0xacc") not in decide.prove(untimed).actions
 
 
@@ -488,7 +509,7 @@ OTHERS, OTHERS_TIMED = (
     [
         pytest.param(NOTHING_IN_REGISTRY, Continue(), [BLOCK_HASH], id="trusted"),
         pytest.param(UNVOUCHED, Continue(), [], id="no path is planned, and none sent"),
-        pytest.param(replace(UNVOUCHED, failures=3, is_extending=True), Continue(), [], id="whatever is under way"),
+        pytest.param(seen(UNVOUCHED, failures=3, is_extending=True), Continue(), [], id="whatever is under way"),
         pytest.param(replace(NOTHING_IN_REGISTRY, gather_seconds=5), Continue(), [BLOCK_HASH], id="nothing gathers"),
         pytest.param(
             TRUSTED, Continue(), ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE], id="below a trusted root"
@@ -496,26 +517,27 @@ OTHERS, OTHERS_TIMED = (
     ],
 )
 def test_what_is_left_to_others_is_completed_and_never_sent(base, then, actions):
-    decision = decide.prove(replace(base, awaiting_header=[OTHERS], asked={4: OTHERS}, missing={BALANCE: [4]}))
+    decision = decide.prove(seen(base, awaiting_header=[OTHERS], asked={4: OTHERS}, missing={BALANCE: [4]}))
     assert (decision.then, kinds(decision)) == (then, actions)
 
 
 def test_beside_what_is_left_to_others_only_the_rest_is_sent():
     asked = {1: ACCOUNT_QUERY, 4: OTHERS}
-    both = replace(NOTHING_IN_REGISTRY, asked=asked, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
+    both = seen(NOTHING_IN_REGISTRY, asked=asked, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
     (prove,) = [action for action in decide.prove(both).actions if isinstance(action, Prove)]
     assert prove.missing == {BALANCE: [1]}
-    below = replace(both, root_is_known=True, hash_is_vouched_for=False)
-    assert below.needing == {}
+    below = seen(both, root_is_known=True, is_vouched_for=False)
+    assert below.lacking
+    assert below.lacking.needing == {}
     assert decide.prove(below).then == Continue()
-    unvouched = decide.prove(replace(both, hash_is_vouched_for=False)).then
+    unvouched = decide.prove(seen(both, is_vouched_for=False)).then
     assert unvouched == FindPath(OWN, {BALANCE: [1]})
 
 
 @pytest.mark.parametrize(("following", "then"), [(NEXT, Continue()), (header(8, timestamp=1004), FindTime(1005, [3]))])
 def test_a_time_that_others_prove_moves_with_a_reorg(following, then):
-    seen = replace(NOTHING_IN_REGISTRY, asked={3: OTHERS_TIMED}, missing={OF_TIME: [3]}, target=following)
-    assert decide.prove(seen).then == then
+    what = seen(NOTHING_IN_REGISTRY, asked={3: OTHERS_TIMED}, missing={OF_TIME: [3]}, header=following)
+    assert decide.prove(what).then == then
 
 
 GATHERING = replace(NOTHING_IN_REGISTRY, now=datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC), gather_seconds=5)
@@ -534,8 +556,8 @@ MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for numbe
         ),
         pytest.param(replace(GATHERING, gathers_until=TICK + timedelta(days=1)), 3, TICK, id="the clock was set back"),
         pytest.param(replace(GATHERING, gather_seconds=0), None, None, id="nobody wants that"),
-        pytest.param(replace(GATHERING, failures=1, attempts=1), None, None, id="it goes alone, because one reverted"),
-        pytest.param(replace(GATHERING, missing=MANY), None, None, id="it fills a transaction"),
+        pytest.param(seen(GATHERING, failures=1, attempts=1), None, None, id="it goes alone, because one reverted"),
+        pytest.param(seen(GATHERING, missing=MANY), None, None, id="it fills a transaction"),
     ],
 )
 def test_what_is_little_waits_for_others(what, waits, noted):

@@ -14,7 +14,7 @@ from config import node_waits
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import DevChain
 from proving import batch_estimate
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.models import Transaction
 from proving.registry.deploying import deploy
@@ -274,12 +274,12 @@ def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     blocks = {f"block:{head - place}": {"accounts": accounts(3), "header": ["GAS_LIMIT"]} for place in range(4)}
     batch = submit(key, asking(blocks | {f"block:{head + 2}": {"accounts": accounts(1)}}, fee="auto"))
     assert (batch.fee, batch.fee_is_estimate) == (0, True)
-    accept(batch.pk)
+    admit(batch.pk)
     # What is still to come brings its own part.
     first = fresh(batch).fee
     assert first == batch.estimated_wei
     costly.mine(2)
-    accept(batch.pk)
+    admit(batch.pk)
     assert fresh(batch).fee == batch.estimated_wei > first
     for _ in range(6):
         work_once()
@@ -291,14 +291,14 @@ def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
 def test_budgets_hold_for_a_fee_that_is_the_estimate(costly, key, settings):
     settings.DAILY_GAS_BUDGET = 100_000
     batch = submit(key, request(ALICE, block=costly.head()) | {"fee": "auto"})
-    accept(batch.pk)
+    admit(batch.pk)
     assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", False)
 
 
 def test_what_never_fits_is_told_before_a_fee_that_is_too_low(costly, key, settings):
     settings.DAILY_GAS_BUDGET = 100_000
     batch = submit(key, request(ALICE, block=costly.head(), fee=1))
-    accept(batch.pk)
+    admit(batch.pk)
     assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", False)
 
 

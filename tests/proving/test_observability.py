@@ -129,7 +129,7 @@ def test_a_request_can_be_followed_from_the_api_to_the_chain(service, lines):
     batch_id, request_id = answer.json()["internalId"], answer.headers["X-Request-Id"]
     log_context.enter({})
     work_until_done(Batch.objects.get(pk=batch_id), service)
-    (stored,) = [line for line in lines if line["logger"] == "queries.submitting"]
+    (stored,) = [line for line in lines if line["logger"] == "queries.submission"]
     assert (stored["request"], stored["batch"]) == (request_id, batch_id)
     admitted = next(line for line in lines if "admitted" in str(line["message"]))
     assert (admitted["batch"], admitted["chain"]) == (batch_id, 31337)

@@ -12,7 +12,7 @@ from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import ACCOUNTS, DevChain
 from proving import connections
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.models import Signer, Transaction, TransactionState
 from proving.paths import building, rotation
 from proving.reconcile import decide
@@ -420,7 +420,7 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     deploy(31337, 31337)
     chain.mine(150)
     poor = submit(key, request(ALICE, block=chain.head() - 100, fee=10**18))
-    accept(poor.pk)
+    admit(poor.pk)
     # As if gas had become dearer since.
     Batch.objects.filter(pk=poor.pk).update(fee=1)
     block = chain.head() - 130
@@ -553,7 +553,7 @@ def test_whose_turn_it_is_does_not_hang_on_what_blocks_say(old, key, monkeypatch
     bob = a_key(BOB)
     for user_key, back in ((key, 35), (bob, 45)):
         batch = submit(user_key, request(CHARLIE, block=old.head() - back))
-        accept(batch.pk)
+        admit(batch.pk)
         reconcile(Block.objects.get(queries__batch=batch).pk)
     sent_first = Block.objects.get(turn_of=key.user_id)
     assert waiting() == ["Said otherwise."] * 2

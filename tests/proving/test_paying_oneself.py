@@ -17,7 +17,7 @@ from config import node_waits
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from explorer.pages import amounts
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.models import Transaction
 from proving.paths import building, upkeep
 from proving.paths import events as registry_events
@@ -433,7 +433,7 @@ def test_a_stuck_transaction_is_not_cancelled_for_who_pays_oneself(costly, key):
     mine_at(costly, 1)
     block = costly.head()
     batch = submit(key, request(ALICE, block=block, fee=ETHER))
-    accept(batch.pk)
+    admit(batch.pk)
     Batch.objects.filter(pk=batch.pk).update(fee=302_000 * 3 * 10**9)
     tx = pending(batch)
     oneself = submit(a_key(BOB), itself(request(BOB, block=block)))
@@ -450,7 +450,7 @@ def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
     batch = submit(key, itself(request(ALICE, block=costly.head())))
     costly.rpc("evm_setAutomine", True)
     with nothing_spent(costly):
-        accept(batch.pk)
+        admit(batch.pk)
         assert fresh(batch).status == BatchStatus.ACCEPTED
         assert (batch.estimated_gas or 0) > 0
         assert promised.to_user(batch.user_id, [31337]) == promised.Promise(0, 0)
@@ -460,18 +460,18 @@ def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
 def test_a_batch_that_pays_itself_takes_no_turn_from_others_and_cuts_no_pause_short(service, key):
     block = service.head()
     paid = submit(key, request(ALICE, block=block))
-    accept(paid.pk)
+    admit(paid.pk)
     later = timezone.now() + timedelta(seconds=30)
     Block.objects.update(due_at=later, attempts=3)
     oneself = submit(a_key(BOB), itself(request(ALICE, block=block)))
-    accept(oneself.pk)
+    admit(oneself.pk)
     row = Block.objects.get()
     assert (row.turn_of_id, row.due_at) == (paid.user_id, later)
     assert turns.users_of([row]) == {row.pk: [paid.user_id]}
     # Where nothing is open that is paid for, it is worked on as any other.
     Batch.objects.filter(pk=paid.pk).update(status=BatchStatus.REJECTED)
     another = submit(oneself.api_key, itself(request(BOB, block=block)))
-    accept(another.pk)
+    admit(another.pk)
     row.refresh_from_db()
     assert row.due_at
     assert row.due_at < later
@@ -530,7 +530,7 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
 
 def test_what_was_accepted_waits_where_the_signer_is_taken_away(service, key, settings):
     batch = submit(key, request(ALICE, block=service.head()))
-    accept(batch.pk)
+    admit(batch.pk)
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(text.replace('[chains.signer]\nkey_file = "signer.key"', ""))
     forget_chains()

@@ -17,7 +17,7 @@ from django.utils import timezone
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_chains, get_rpc
 from proving import connections, heads
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.models import AccountProof, Transaction
 from proving.reconcile import apply, rows
 from proving.reconcile.block import reconcile
@@ -133,7 +133,7 @@ def test_a_second_look_at_a_block_takes_no_more_statements_for_many_queries(serv
     taken = []
     for number, accounts in blocks.items():
         batch = submit(key, request(*accounts, block=number))
-        accept(batch.pk)
+        admit(batch.pk)
         block = Block.objects.get(number=number)
         reconcile(block.pk)
         assert Transaction.objects.filter(queries__batch=batch).distinct().count() == 1
@@ -146,7 +146,7 @@ def test_a_second_look_at_a_block_takes_no_more_statements_for_many_queries(serv
 @pytest.mark.sqlite_only(reason="statements for PostgreSQL hold their values, which are as many as they like")
 def test_thousands_of_queries_are_rejected_whatever_one_statement_may_name(service, key):
     batch = submit(key, request(ALICE, block=service.head()))
-    accept(batch.pk)
+    admit(batch.pk)
     block = Block.objects.get()
     lease = leases.claim(Block.objects.all(), block.pk)
     assert lease is not None

@@ -16,7 +16,7 @@ from campaigns.benchmarks.distant_node import DistantNode
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.models import FactsRegistry, Share, Signer, Transaction
 from proving.reconcile import observe
 from proving.reconcile.block import _release
@@ -388,7 +388,7 @@ def test_of_many_blocks_side_by_side_each_is_looked_at(service, key, monkeypatch
     batches = [submit(key, request(ALICE, BOB, block=number)) for number in (1, 2, 3)]
     queries = list(Query.objects.values_list("pk", flat=True))
     for batch in batches:
-        accept(batch.pk)
+        admit(batch.pk)
     progress.complete(queries, StepKind.INITIAL_STATE)
     blocks = list(Block.objects.order_by("number"))
     found = observe._first_idle_of(service.head(), blocks)

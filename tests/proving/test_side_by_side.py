@@ -25,7 +25,8 @@ from chains.chains_file import Chain
 from chains.rpc import Receipt
 from config.configured_chains import get_chains, get_rpc
 from devnet.devchain import PROJECT
-from proving import acceptance, pruning
+from proving import pruning
+from proving.admission import admit
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import block as reconcile
 from proving.spending import limits, shares
@@ -181,10 +182,9 @@ def test_two_batches_are_not_promised_the_same_rest_of_a_budget(costly, settings
     settings.DAILY_GAS_BUDGET = 1_000_000
     batches = [a_batch(block=block, fee=10**18) for block in (1, 2)]
     decided = [
-        acceptance._Decided(claimed(Batch, batch.pk), 31337, acceptance._Acceptance(Promise(600_000, 1)))
-        for batch in batches
+        admit._Decided(claimed(Batch, batch.pk), 31337, admit._Admission(Promise(600_000, 1))) for batch in batches
     ]
-    met = meet(lambda: acceptance._record_all(decided[:1]), lambda: acceptance._record_all(decided[1:]))
+    met = meet(lambda: admit._record_all(decided[:1]), lambda: admit._record_all(decided[1:]))
     assert (met.first, met.second, met.waited) == ([True], [False], True)
     codes = Batch.objects.order_by("pk").values_list("status", "rejection_code")
     assert list(codes) == [("ACCEPTED", ""), ("REJECTED", "budget_exceeded")]
@@ -327,11 +327,11 @@ def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not():
     assert (met.first, met.waited) == (1, False)
     AccountProof.objects.update(nodes=["0xab"])
     lease = claimed(Batch, met.second.pk)
-    accepting: Any = [SimpleNamespace(lease=lease, source=31337, decision=acceptance._Acceptance(Promise(1, 1)))]
+    accepting: Any = [SimpleNamespace(lease=lease, source=31337, decision=admit._Admission(Promise(1, 1)))]
 
     def accepted() -> None:
         with transaction.atomic():
-            acceptance._lock_users_and_blocks(accepting)
+            admit._lock_users_and_blocks(accepting)
 
     Batch.objects.exclude(pk=batch.pk).update(proofs_pruned_at=timezone.now())
     met_again = meet(lambda: pruning._prune_proofs(timezone.now()), accepted)

@@ -13,7 +13,7 @@ from accounts.models import ApiKey
 from chains import together
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import DevChain
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
 from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, sending
@@ -270,7 +270,7 @@ def test_the_daily_limit_is_that_of_all_together(mempool, settings, tmp_path):
     configure(settings, tmp_path, mempool, chain=costly)
     Transaction.objects.all().delete()
     for number, address in enumerate((ALICE, BOB), 2):
-        accept(submit(a_key(address), request(ALICE, block=mempool.head() - number, fee=ETHER)).pk)
+        admit(submit(a_key(address), request(ALICE, block=mempool.head() - number, fee=ETHER)).pk)
     configure(settings, tmp_path, mempool, chain=f"{costly}\ndaily_limit = '0.0035'")
     for _ in range(4):
         work()

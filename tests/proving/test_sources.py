@@ -14,7 +14,7 @@ from chains.attestation import Domain, attester_set_message, ordered_attesters, 
 from chains.chains_file import Attester
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
@@ -200,11 +200,11 @@ def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attest
     settings.ALLOWED_ADDRESSES = ["*"]
     body = of_chains(there=[there.head() - 10], here=[chain.head()])
     enough = submit(key, body | {"fee": str(10**18)})
-    accept(enough.pk)
+    admit(enough.pk)
     enough.refresh_from_db()
     assert not enough.queries.filter(is_admitted=False).exists()
     too_little = submit(key, body | {"fee": str((enough.estimated_wei or 0) * 3 // 4)})
-    accept(too_little.pk)
+    admit(too_little.pk)
     too_little.refresh_from_db()
     assert (too_little.status, too_little.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
 

@@ -18,14 +18,39 @@ from proving.models import Signer, Transaction
 from proving.reconcile.block import reconcile
 from proving.transactions import pending_limits, tending
 from proving.worker import groups, worker
-from proving.worker.due import Poll, Task, due
+from proving.worker.due import Poll, Task, Turns, due, round_robin
 from proving.worker.groups import Group, Groups
 from queries import submission, turns
 from queries.models import Batch, BatchStatus, Block
-from queries.turns import Turns
 from tests.deployed import deploy_on
 from tests.explorer.batches import SOURCE, connect_source, of_two_sources
 from tests.service import ALICE, BOB, CHARLIE, a_key, accept_all, chains_toml, request, submit, work, work_until_done
+
+
+def test_queues_take_turns_and_none_is_asked_before_its_turn():
+    def two(name: str) -> Iterator[str]:
+        for number in (1, 2):
+            asked.append(name)
+            yield f"{name}{number}"
+
+    asked: list[str] = []
+    order = round_robin([two("a"), iter(()), two("b")])
+    assert list(itertools.islice(order, 2)) == ["a1", "b1"]
+    assert asked == ["a", "b"]
+    assert list(order) == ["a2", "b2"]
+
+
+def test_who_had_no_turn_yet_comes_first_and_the_others_in_their_order(monkeypatch):
+    had = Turns()
+    had.note("a")
+    had.note("b")
+    assert sorted("bac", key=had.last) == ["c", "a", "b"]
+    had.note("a")
+    assert sorted("bac", key=had.last) == ["c", "b", "a"]
+    monkeypatch.setattr("proving.worker.due._REMEMBERED", 2)
+    for name in "defg":
+        had.note(name)
+    assert len(had._last) <= 3
 
 
 @pytest.fixture

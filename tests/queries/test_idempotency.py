@@ -139,7 +139,7 @@ def test_after_its_time_a_key_makes_another_batch_and_is_pruned(post, settings):
 
 @pytest.mark.parametrize(
     ("where", "is_stored"),
-    [("queries.submission.find_blocks", False), ("queries.submitting.logger.info", True)],
+    [("queries.submission.find_blocks", False), ("queries.submission.logger.info", True)],
     ids=["before the commit", "between commit and answer"],
 )
 def test_wherever_it_is_killed_the_next_request_has_the_batch(post, monkeypatch, where, is_stored):

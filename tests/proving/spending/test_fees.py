@@ -7,7 +7,7 @@ import pytest
 
 from config.configured_chains import get_rpc
 from devnet.devchain import DevChain
-from proving.acceptance import accept
+from proving.admission.admit import admit
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
 from tests.proving.money import (
@@ -52,7 +52,7 @@ def test_the_fee_must_do_for_what_was_caused_before_the_rest_was_admitted(costly
     same = accepted(a_key(BOB), request(BOB, block=costly.head(), fee=ETHER))
     more = same.estimated_wei or 0
     Batch.objects.filter(pk=batch.pk).update(estimated_wei=1, fee=more + tx.cost * percent // 100)
-    accept(batch.pk)
+    admit(batch.pk)
     assert fresh(batch).status == status, batch.rejection_reason
 
 

@@ -120,8 +120,9 @@ def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody(costly, key, sett
     assert fresh(much).status == BatchStatus.IN_PROGRESS
 
 
-def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key, monkeypatch):
-    """Its deadline rejects it, most often while it waits for cheaper gas."""
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key, monkeypatch, is_there):
+    """Its deadline rejects it, most often while it waits for cheaper gas. One that was deleted isn't even named."""
     batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
     asked = []
 
@@ -129,7 +130,7 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
         asked.append(1)
         assert len(asked) < 3
         rejected_late(batch)
-        return NotPaid("Too dear.", frozenset({batch.pk}))
+        return NotPaid("Too dear.", frozenset({batch.pk} if is_there else ()))
 
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
     reconcile(Block.objects.get(queries__batch=batch).pk)

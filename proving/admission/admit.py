@@ -23,8 +23,9 @@ from chains.chains_file import Chain
 from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
-from proving import assessment, connections, facts, heads, looks
-from proving.assessment import Ahead, Asked, Assessment, Cost, Counted, Inquiry, Wait
+from proving import connections, facts, heads, looks
+from proving.admission import feasibility
+from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Feasibility, Inquiry, Wait
 from proving.facts import Fact
 from proving.looks import Look
 from proving.registry import deployments
@@ -52,7 +53,7 @@ _BY_A_NODE = {
 
 
 @dataclass(frozen=True)
-class _Acceptance:
+class _Admission:
     estimated: Promise
     of_queries: Mapping[int, int] = field(default_factory=dict)
     """By a query's id: its part of that, or of what is to come, in gas."""
@@ -73,15 +74,15 @@ class _Acceptance:
         return self.ahead.head if self.ahead else None
 
 
-def accept(batch_id: object) -> None:
+def admit(batch_id: object) -> None:
     """Decide about the queries of a batch that are not admitted yet, or say what the decision waits for."""
     lease = leases.claim(Batch.objects.filter(status__in=OPEN_STATUSES), batch_id)
     if lease is not None:
         with looks.look("batch", batch=lease.row.pk, chain=lease.row.destination_chain_id) as look:
-            _accept(lease, look)
+            _admit(lease, look)
 
 
-def _accept(lease: Lease[Batch], look: Look) -> None:
+def _admit(lease: Lease[Batch], look: Look) -> None:
     batch = lease.row
     try:
         waits: list[Wait] = []
@@ -96,7 +97,7 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
             if not goes_on:
                 look.outcome = "done"
                 return lease.give_back(None)
-            if isinstance(decision, _Acceptance) and decision.ahead:
+            if isinstance(decision, _Admission) and decision.ahead:
                 waits.append(decision.ahead.wait)
         failing = bool(waits) and all(wait.pause is None for wait in waits)
         backoff = leases.backoff(batch.attempts)
@@ -135,7 +136,7 @@ def undecided(batch_id: str) -> list[int]:
 class _Decided:
     lease: Lease[Batch]
     source: int
-    decision: Rejection | _Acceptance
+    decision: Rejection | _Admission
 
 
 def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
@@ -146,7 +147,7 @@ def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
 
 def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
     """Lock the users, so that two batches can't be promised the same rest, and the blocks that are lined up."""
-    accepted = [one for one in several if isinstance(one.decision, _Acceptance)]
+    accepted = [one for one in several if isinstance(one.decision, _Admission)]
     if not accepted:
         return
     row_locks.lock(User.objects.filter(pk__in={one.lease.row.user_id for one in accepted}))
@@ -159,7 +160,7 @@ def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
 def _record(decided: _Decided) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
     batch, source, decision = decided.lease.row, decided.source, decided.decision
-    if isinstance(decision, _Acceptance):
+    if isinstance(decision, _Admission):
         decision = _beyond(allowance.exceeded, batch, decision.needed) or decision
     if isinstance(decision, Rejection):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
@@ -198,7 +199,7 @@ def _store_headers(blocks: Sequence[Block]) -> None:
         bulk_writes.update(blocks, HEADER_COLUMNS, while_empty="hash")
 
 
-def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
+def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Admission:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
     destination = get_chains().chain(batch.destination_chain_id)
@@ -281,9 +282,9 @@ def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, questions: _Questions) -
     # All queries of a tag at once: they have one block, wherever we are killed.
     for named in questions.unfound:
         if isinstance(named, str):
-            number = assessment.block_of_tag(inquiry, named, seen.latest, seen.finalized)
+            number = feasibility.block_of_tag(inquiry, named, seen.latest, seen.finalized)
         elif named < seen.latest.timestamp:
-            number = assessment.block_of_time(inquiry, named, seen.latest)
+            number = feasibility.block_of_time(inquiry, named, seen.latest)
         else:
             continue
         if isinstance(number, Rejection):
@@ -298,65 +299,61 @@ def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, questions: _Questions) -
 
 def _ahead(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Ahead | Rejection | None:
     head = inquiry.head()
-    if assessment.ahead(questions.at, questions.times, inquiry.source, head):
+    if feasibility.ahead(questions.at, questions.times, inquiry.source, head):
         # It may have come since that was read.
         head = heads.read(inquiry.source, inquiry.connection.source_rpc).latest
     is_awaited = batch.looked_at is not None
-    return assessment.ahead(questions.at, questions.times, inquiry.source, head, is_awaited=is_awaited)
+    return feasibility.ahead(questions.at, questions.times, inquiry.source, head, is_awaited=is_awaited)
 
 
-def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Acceptance:
+def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Admission:
     """Decide about the blocks that exist. Of those to come, nothing can be asked but when they come."""
-    assessed = None if questions.unfound else _assess(inquiry, questions, lambda: _ahead(batch, inquiry, questions))
-    coming = _ahead(batch, inquiry, questions) if assessed is None else next(iter(assessed.obstacles), None)
+    found = None if questions.unfound else _check(inquiry, questions, lambda: _ahead(batch, inquiry, questions))
+    coming = _ahead(batch, inquiry, questions) if found is None else next(iter(found.obstacles), None)
     if isinstance(coming, Rejection):
         return coming
     if not isinstance(coming, Ahead):
-        assert assessed is not None, "it was asked"
-        return _decide_about_existing(batch, inquiry, questions, assessed)
+        assert found is not None, "it was asked"
+        return _decide_about_existing(batch, inquiry, questions, found)
     existing, rest = questions.divided(coming.head)
     if not existing.at:
         return coming.wait
-    acceptance = _decide_about_existing(batch, inquiry, existing, _assess(inquiry, existing, lambda: None), rest)
-    return replace(acceptance, ahead=coming) if isinstance(acceptance, _Acceptance) else acceptance
+    admission = _decide_about_existing(batch, inquiry, existing, _check(inquiry, existing, lambda: None), rest)
+    return replace(admission, ahead=coming) if isinstance(admission, _Admission) else admission
 
 
-def _assess(
-    inquiry: Inquiry, questions: _Questions, heights: Callable[[], Ahead | Rejection | None]
-) -> assessment.Assessment:
+def _check(inquiry: Inquiry, questions: _Questions, heights: Callable[[], Ahead | Rejection | None]) -> Feasibility:
     destination_rpc = inquiry.connection.destination_rpc
     # Whoever works on its blocks needs the destination's newest block next.
     beside = partial(heads.recent, destination_rpc.chain, destination_rpc)
-    return assessment.assess(inquiry, questions.asked, heights=heights, beside=beside)
+    return feasibility.check(inquiry, questions.asked, heights=heights, beside=beside)
 
 
 def _decide_about_existing(
-    batch: Batch, inquiry: Inquiry, questions: _Questions, assessed: Assessment, rest: Sequence[_Asking] = ()
-) -> Rejection | _Acceptance:
+    batch: Batch, inquiry: Inquiry, questions: _Questions, found: Feasibility, rest: Sequence[_Asking] = ()
+) -> Rejection | _Admission:
     """Decide about the part of a batch whose blocks exist; `rest` is still to come."""
-    for obstacle in assessed.obstacles:
+    for obstacle in found.obstacles:
         if isinstance(obstacle, Raised):
             raise obstacle.error
         assert isinstance(obstacle, Rejection), "all of it exists"
         return obstacle
-    counted, estimate, fees = assessed.counted, assessed.estimate, assessed.fees
-    assert counted is not None, "nothing stands in the way"
-    assert estimate is not None, "same"
-    assert fees is not None, "same"
+    assert found.required is not None, "nothing stands in the way"
+    estimate = found.required.estimate
     rpc = inquiry.connection.destination_rpc
-    coming = assessment.to_come(rest, assessed.tries)
-    costs, of_coming = (assessment.cost(rpc, one, fees) for one in (estimate, coming))
-    acceptance = _Acceptance(
+    coming = feasibility.to_come(rest, found.tries)
+    costs, of_coming = (feasibility.cost(rpc, one, found.required.fees) for one in (estimate, coming))
+    admission = _Admission(
         costs.bound,
         _parts(questions, estimate, rest, coming),
-        _with_headers(questions, counted),
+        _with_headers(questions, found.required.counted),
         coming=of_coming.bound,
     )
     # What can never fit is said before what a higher fee would help.
     return (
-        _beyond(allowance.too_large, batch, acceptance.needed)
-        or _fee_too_low(batch, acceptance.needed, costs, estimate.path_gas)
-        or acceptance
+        _beyond(allowance.too_large, batch, admission.needed)
+        or _fee_too_low(batch, admission.needed, costs, estimate.path_gas)
+        or admission
     )
 
 

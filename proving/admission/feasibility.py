@@ -1,6 +1,6 @@
 """What it takes to prove what is asked of one source chain, and what stands in the way.
 
-It asks both chains and reads rows. It writes nothing, and stores nothing: acceptance does, which decides by it.
+It asks both chains and reads rows. It writes nothing: `admit` does, which decides by it. `batch_estimate` shows it.
 """
 
 from collections import defaultdict
@@ -19,7 +19,8 @@ from chains.rollups import DataCost
 from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Raised
 from chains.trie import InvalidProof
-from proving import facts, timestamps, trie_samples
+from proving import facts, timestamps
+from proving.admission import trie_samples
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.heads import poll_seconds
@@ -191,26 +192,34 @@ def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | N
 
 
 @dataclass(frozen=True)
-class Assessment:
+class Required:
+    """What it takes."""
+
+    counted: "Counted"
+    estimate: Estimate
+    fees: Fees
+    """Of the destination."""
+
+
+@dataclass(frozen=True)
+class Feasibility:
     """Of blocks that exist."""
 
     obstacles: Sequence[Rejection | Ahead | Raised]
     """What stands in the way, or what could not be asked. That a block doesn't exist is told first: the rest failed on
     that."""
     tries: Tries
-    counted: "Counted | None"
-    estimate: Estimate | None
-    fees: Fees | None
-    """Of the destination. Where nothing stands in the way, these three are there."""
+    required: Required | None
+    """None where an obstacle keeps it from being known."""
 
 
-def assess(
+def check(
     inquiry: Inquiry,
     asked: Sequence[Asked],
     *,
     heights: Callable[[], Ahead | Rejection | None],
     beside: Callable[[], object] = lambda: None,
-) -> Assessment:
+) -> Feasibility:
     """Ask all questions about these blocks side by side, and estimate what they take.
 
     The blocks rise. `heights` tells whether they exist. `beside` is run too.
@@ -229,18 +238,13 @@ def assess(
     if coming is None and isinstance(counted, Counted):
         counted = _with_all_headers(inquiry, asked, counted)
     said = (coming, *(lacking if isinstance(lacking, list) else [lacking]), sampled, counted, fees)
-    tries, estimate = sampled if isinstance(sampled, Tries) else Tries(), None
+    tries, required = sampled if isinstance(sampled, Tries) else Tries(), None
     if isinstance(counted, Counted):
         if counted.route.hops and tries.state is None:
             tries = sample_of_history(inquiry, counted.headers[counted.missing[0].number])
-        estimate = workload.estimate(counted.missing, tries, counted.route)
-    return Assessment(
-        [one for one in said if isinstance(one, Rejection | Ahead | Raised)],
-        tries,
-        counted if isinstance(counted, Counted) else None,
-        estimate,
-        fees if isinstance(fees, Fees) else None,
-    )
+        if isinstance(fees, Fees):
+            required = Required(counted, workload.estimate(counted.missing, tries, counted.route), fees)
+    return Feasibility([one for one in said if isinstance(one, Rejection | Ahead | Raised)], tries, required)
 
 
 def _with_all_headers(inquiry: Inquiry, asked: Sequence[Asked], counted: "Counted") -> "Counted | Raised":
