@@ -18,12 +18,13 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from accounts import key_use, row_locks
+from accounts import key_use
 from accounts.allowed_addresses import may_sign_in
-from accounts.compiled_queries import CompiledQuery, Given
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 from config.logs import redact_keys
+from database import row_locks
+from database.compiled_queries import CompiledQuery, Given
 
 PREFIX = "bqs_"
 FIRST_NAME = "default"

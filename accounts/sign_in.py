@@ -20,14 +20,15 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
-from accounts import keys, row_locks, throttle
+from accounts import keys, throttle
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
 from chains.address_checksum import checksummed
 from chains.chains_file import Chain, UnknownChain
-from config import node_waits
+from config import rpc_bulkhead
 from config.configured_chains import get_chains
 from config.error_answers import Refused
+from database import row_locks
 
 # They take a second to import, most of it for grammars and web3. The web server does so before its first request; no
 # command waits for them.
@@ -238,9 +239,9 @@ def _is_of_own_key(verify: Callable[..., None]) -> bool:
 
 def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:
     try:
-        with node_waits.waiting_for(chain.id):
+        with rpc_bulkhead.waiting_for(chain.id):
             accepts = contract_wallets.accepts(verify, chain)
-    except node_waits.Busy:
+    except rpc_bulkhead.Busy:
         raise SignInError(
             "too_many_checks",
             "Only a node can check a contract wallet, and too many people are waiting for one. Try again in a moment.",

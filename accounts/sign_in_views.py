@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts import event_log, row_locks, sign_in
+from accounts import event_log, sign_in
 from accounts.client_address import client_address
 from accounts.form_input import given_in, safe_next
 from accounts.models import EventKind, User
@@ -27,6 +27,7 @@ from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, is_json, refused_answer
 from config.logs import redact_keys
+from database import row_locks
 
 THEMES = ("light", "dark")
 _THEME_COOKIE, _THEME_SECONDS = "theme", 365 * 24 * 3600

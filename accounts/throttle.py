@@ -12,9 +12,9 @@ from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
-from accounts import row_locks
-from accounts.compiled_queries import CompiledQuery, Given
 from accounts.models import ThrottleCount
+from database import row_locks
+from database.compiled_queries import CompiledQuery, Given
 
 PERIOD = timedelta(minutes=1)
 # Counts are deleted when they are this old.

@@ -13,8 +13,9 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from accounts import row_locks, sealing
+from accounts import sealing
 from accounts.models import User, WebhookSecret
+from database import row_locks
 
 PREFIX = "whsec_"
 _BYTES = 32

@@ -7,7 +7,7 @@ from pydantic import Field
 from accounts.models import ApiKey
 from proving import batch_estimate
 from proving.batch_estimate import BatchEstimate, SourceEstimate
-from proving.spending.workload import Likely
+from proving.gas_model.proof_gas import Likely
 from queries.api_endpoint import SUBMITTING_KEY, body_of, errors
 from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest

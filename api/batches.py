@@ -14,11 +14,11 @@ from ninja import Router, Schema
 from ninja.params import functions
 from pydantic import Field
 
-from accounts.compiled_queries import CompiledQuery, Given
 from accounts.models import ApiKey
 from api import fact_schema
 from api.fact_schema import Fact
 from config.json_objects import iso
+from database.compiled_queries import CompiledQuery, Given
 from proving import batch_waits, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.registry import holding

@@ -13,12 +13,12 @@ from api.batches import own_batch
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
-from config import node_waits
+from config import rpc_bulkhead
+from database.chunks import chunks
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Left, TooSlow
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
-from queries.chunks import chunks
 from queries.models import Batch, BatchStatus, Query
 
 router = Router(tags=["Batch queries"])
@@ -100,9 +100,9 @@ def _find(request: HttpRequest, internal_id: str) -> Batch:
 def _left_of(batch: Batch) -> Left:
     """Ask the chains what is left to be sent for the batch. Raises `ApiError`."""
     try:
-        with node_waits.waiting_for(batch.destination_chain_id):
+        with rpc_bulkhead.waiting_for(batch.destination_chain_id):
             return unsigned.left_of(batch)
-    except node_waits.Busy:
+    except rpc_bulkhead.Busy:
         code, sentence = "busy", "Too many others ask the chains just now. Ask again in a moment."
     except UnknownChain as gone:
         code, sentence = "chain_unavailable", str(gone)

@@ -1,6 +1,6 @@
 """Bound how many threads of a web process hold long polls: a quarter of them.
 
-Half of the threads may wait for nodes (`config.node_waits`), so a quarter is left for requests that wait for nobody.
+Half of the threads may wait for nodes (`config.rpc_bulkhead`), so a quarter is left for requests that wait for nobody.
 """
 
 import threading

@@ -4,8 +4,9 @@ from django.contrib import admin
 from django.urls import include, path
 
 from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
+from explorer.batch import batch_files
 from explorer.health import healthz
-from explorer.pages import batch_files, chains_json
+from explorer.lists import chains_json
 from queries.api import api
 
 for endpoints in (

@@ -16,7 +16,7 @@ from django.conf import settings
 from gunicorn.workers.base import Worker
 from waitress import create_server, wasyncore
 
-from config import long_polls, node_waits
+from config import long_polls, rpc_bulkhead
 
 # The longest time between two signs of life to the supervisor.
 _TICK_SECONDS = 1
@@ -34,7 +34,7 @@ class WebWorker(Worker):
     """Serve until gunicorn says to stop or is gone, and then answer what has come."""
 
     def run(self) -> None:
-        node_waits.share(self.cfg.threads)
+        rpc_bulkhead.share(self.cfg.threads)
         long_polls.share(self.cfg.threads)
         connections: dict[int, Any] = {}
         create_server(

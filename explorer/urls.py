@@ -1,10 +1,12 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
+from explorer import views
 from explorer.health.probes import livez, readyz
 from explorer.health.scrape import metrics
+from explorer.lists import chain_views
 from explorer.new_batch import views as new_batch_views
-from explorer.pages import chain_views, operator_view, views
+from explorer.operator import operator_view
 
 app_name = "explorer"
 

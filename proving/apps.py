@@ -16,8 +16,8 @@ class ProvingConfig(AppConfig):
 
 
 def _ring(batch: Any, **_: object) -> None:
-    from proving.worker.doorbell import doorbell  # noqa: PLC0415 (it has models, which are not there any earlier)
+    from proving.worker.notifier import notifier  # noqa: PLC0415 (it has models, which are not there any earlier)
     from proving.worker.routes import Route  # noqa: PLC0415 (same)
 
     if settings.BROKER_URL:
-        doorbell.ring(Route("batch", (batch.destination_chain_id,)))
+        notifier.notify(Route("batch", (batch.destination_chain_id,)))

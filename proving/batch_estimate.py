@@ -20,17 +20,17 @@ from chains.header import Header
 from chains.rollups import DataCost
 from chains.rpc import ChainError, Fees, RpcClient, RpcRefused
 from chains.together import Raised
-from config import node_waits
+from config import rpc_bulkhead
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import connections, facts
 from proving.admission import feasibility
 from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Inquiry
+from proving.budget import allowance
+from proving.budget.reservations import Reservation
 from proving.facts import Fact, HeaderFact
+from proving.gas_model.proof_gas import Estimate, Likely, Missing, Part
 from proving.registry.deployments import Unusable
-from proving.spending import allowance
-from proving.spending.promised import Promise
-from proving.spending.workload import Estimate, Likely, Missing, Part
 from queries import batch_request, submission, submission_rate
 from queries.batch_request import BatchRequest, Selector
 from queries.models import Query
@@ -144,9 +144,9 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
     """Estimate what a batch would take, and why it would be rejected. Raises `Unavailable`."""
     destination = get_chains().chain(request.destinationChainId)
     try:
-        with node_waits.waiting_for(destination.id, patience_seconds=_PATIENCE_SECONDS):
+        with rpc_bulkhead.waiting_for(destination.id, patience_seconds=_PATIENCE_SECONDS):
             sources, fees, confirming_blocks = _ask(request, destination)
-    except node_waits.Busy:
+    except rpc_bulkhead.Busy:
         sentence = "Other batches are being estimated. Nothing was stored; send it again in a moment."
         raise Unavailable("busy", sentence) from None
     except _OutOfTime:
@@ -362,5 +362,8 @@ def _reasons(
         return  # What others pay for has no limits.
     user = User.objects.get(pk=key.user_id)
     destination = get_chains().chain(request.destinationChainId)
-    for one in (*allowance.exceeded(user, destination, _total(sources).bound, Promise(0, 0)), *([low] if low else [])):
+    for one in (
+        *allowance.exceeded(user, destination, _total(sources).bound, Reservation(0, 0)),
+        *([low] if low else []),
+    ):
         yield Reason(None, one.code, one.reason, one.retryable)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Exists, OuterRef, Q
 
-from accounts.compiled_queries import CompiledQuery, Given, GivenList
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from config.json_objects import Time
+from database.compiled_queries import CompiledQuery, Given, GivenList
 from proving.models import LIVE_STATES, ChainHead, Transaction, TransactionState
 from queries import batch_json, models
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
-from accounts.compiled_queries import CompiledQuery, GivenList
 from chains import together
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
+from database.chunks import chunks
+from database.compiled_queries import CompiledQuery, GivenList
 from proving.models import AccountProof, SlotProof
 from proving.registry import contract
 from proving.registry.contract import Registry
-from queries.chunks import chunks
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 

@@ -6,7 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from chains import history
-from queries.leases import Leased
+from database.leases import Leased
 from queries.models import Batch, Block, Query
 from queries.uint256 import Uint256Field
 

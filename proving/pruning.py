@@ -23,12 +23,12 @@ from django.db.models import Count, Exists, F, Model, OuterRef, QuerySet
 from django.db.models.functions import Greatest, Now
 from django.utils import timezone
 
-from accounts import row_locks
 from accounts.models import AccountEvent, KeyUse, SignInNonce, ThrottleCount, User
+from database import leases, row_locks
+from database.chunks import chunks
+from database.leases import Lease
 from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
-from queries import clock, leases
-from queries.chunks import chunks
-from queries.leases import Lease
+from queries import clock
 from queries.models import (
     OPEN_STATUSES,
     Batch,

@@ -10,7 +10,7 @@ from typing import Any
 
 from chains.chains_file import Chain, Chains
 from chains.rpc import NodeUnavailable
-from config import node_waits
+from config import rpc_bulkhead
 from config.error_answers import Refused
 
 logger = logging.getLogger(__name__)
@@ -62,9 +62,9 @@ def resolve(names: Sequence[str], chains: Chains) -> Accounts:
         return {}
     chain = chains.chain(chains.ens.chain_id)
     try:
-        with node_waits.waiting_for(chain.id, patience_seconds=_PATIENCE_SECONDS):
+        with rpc_bulkhead.waiting_for(chain.id, patience_seconds=_PATIENCE_SECONDS):
             return _resolve(names, chain, chains.ens.gateways)
-    except node_waits.Busy:
+    except rpc_bulkhead.Busy:
         raise Unavailable(
             "busy",
             "Names of other requests are being resolved. Nothing of this one was stored; send it again in a moment.",

@@ -15,8 +15,8 @@ from ninja.security import APIKeyHeader
 from pydantic import Field
 
 from accounts import keys
-from accounts.compiled_queries import CompiledQuery
 from accounts.models import ApiKey, User
+from database.compiled_queries import CompiledQuery
 from queries.api_errors import ApiError
 
 Found = TypeVar("Found")

@@ -18,7 +18,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.compiled_queries import CompiledQuery
+from database.compiled_queries import CompiledQuery
 from queries.models import OPEN_STATUSES, Batch, ServiceClock
 
 # A smaller step is not a jump. Deadlines are hours away.

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from accounts.compiled_queries import CompiledQuery, Given
+from database.compiled_queries import CompiledQuery, Given
 from queries.api_errors import ApiError
 from queries.models import IdempotencyKey
 

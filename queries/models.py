@@ -19,7 +19,7 @@ from ulid import ULID
 
 from accounts.models import ApiKey
 from chains.encoding import hex_data
-from queries.leases import Leased
+from database.leases import Leased
 from queries.properties import AccountField, HeaderField
 from queries.uint256 import Uint256Field
 

@@ -15,9 +15,9 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
-from accounts import row_locks
-from queries import bulk_writes, clock, webhooks
-from queries.chunks import chunks
+from database import bulk_writes, row_locks
+from database.chunks import chunks
+from queries import clock, webhooks
 from queries.models import (
     OPEN_STATUSES,
     Batch,

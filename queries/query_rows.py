@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-from accounts.compiled_queries import CompiledQuery, Given, GivenList
+from database.compiled_queries import CompiledQuery, Given, GivenList
 from queries.models import Batch, Block, Query, Step
 
 _QUERIES = CompiledQuery(

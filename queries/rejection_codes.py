@@ -1,6 +1,6 @@
 """Why batches are rejected: one stable word for each reason, for programs.
 
-`explorer.pages.rejection_advice` explains each code to people.
+`explorer.batch.rejection_advice` explains each code to people.
 """
 
 from dataclasses import dataclass

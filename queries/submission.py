@@ -23,15 +23,15 @@ from django.db.models import Count, F, FilteredRelation, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from accounts import row_locks
-from accounts.compiled_queries import CompiledQuery, Given, GivenList
 from accounts.models import ApiKey, User
 from accounts.user_limits import own_or
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from queries import batch_request, bulk_writes, idempotency, submission_rate, webhooks
+from database import bulk_writes, row_locks
+from database.chunks import chunks
+from database.compiled_queries import CompiledQuery, Given, GivenList
+from queries import batch_request, idempotency, submission_rate, webhooks
 from queries.batch_request import BatchRequest, Part
-from queries.chunks import chunks
 from queries.idempotency import Named
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id
 from queries.progress import deadline_from

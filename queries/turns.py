@@ -12,7 +12,7 @@ from datetime import timedelta
 from django.db.models import Count, QuerySet
 from django.db.models.functions import Now
 
-from queries.chunks import chunks
+from database.chunks import chunks
 from queries.models import Batch, Block, Query, Sender, open_queries
 
 # How far apart the blocks of one batch stand: a later batch of the same user waits for the first few at most.

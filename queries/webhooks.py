@@ -14,8 +14,9 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts import row_locks, sealing, throttle, webhook_secrets
+from accounts import sealing, throttle, webhook_secrets
 from config.error_answers import Refused
+from database import row_locks
 from queries import clock, webhook_targets
 from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
 

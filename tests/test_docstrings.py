@@ -15,6 +15,8 @@ PACKAGES = (
     "client",
     "config",
     "contracts",
+    "database",
+    "database",
     "demo",
     "devnet",
     "explorer",

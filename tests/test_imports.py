@@ -1,4 +1,4 @@
-"""Imports run one way: chains <- accounts <- queries <- proving <- api, explorer. The others are outsiders."""
+"""Imports run one way: chains <- database <- accounts <- queries <- proving <- api, explorer; others are outsiders."""
 
 import ast
 import re
@@ -17,6 +17,7 @@ ORDER = [
     "contracts",
     "chains",
     "config",
+    "database",
     "accounts",
     "queries",
     "proving",
@@ -31,11 +32,12 @@ MAY_IMPORT = {
     "chains": set(),
     # Settings, and the chains that they name; `config.urls` alone knows all applications.
     "config": {"chains"},
-    "accounts": {"chains", "config"},
-    "queries": {"chains", "config", "accounts"},
-    "proving": {"chains", "config", "accounts", "queries", "contracts"},
-    "api": {"chains", "config", "accounts", "queries", "proving"},
-    "explorer": {"chains", "config", "accounts", "queries", "proving"},
+    "database": {"chains", "config"},
+    "accounts": {"chains", "config", "database"},
+    "queries": {"chains", "config", "database", "accounts"},
+    "proving": {"chains", "config", "database", "accounts", "queries", "contracts"},
+    "api": {"chains", "config", "database", "accounts", "queries", "proving"},
+    "explorer": {"chains", "config", "database", "accounts", "queries", "proving"},
     # A process of its own, of another operator: nothing of the service is in it.
     "attesting": {"chains", "config"},
     # What the demo, tests and campaigns run. The service itself has no use for it.
@@ -76,7 +78,7 @@ def test_no_modules_import_each_other_in_a_circle():
         for name, path in names.items()
     }
     assert "config.gunicorn" in names
-    assert imported["proving.worker.worker"] >= {"proving.worker.doorbell", "proving.worker.routes"}
+    assert imported["proving.worker.worker"] >= {"proving.worker.notifier", "proving.worker.routes"}
     TopologicalSorter(imported).prepare()
 
 
@@ -135,11 +137,11 @@ def test_few_modules_can_spend_money():
         froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         if inside not in path.parents:
             assert not froms & {
-                f"proving.transactions.{one}" for one in ("sending", "signing", "replacement", "tending")
+                f"proving.transactions.{one}" for one in ("sending", "signing", "replacement", "transaction_monitor")
             }
         if inside not in path.parents and names & {"sending.submit_all", "signing.sign", "signing.broadcast"}:
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
-        if names & {"tending.tend", "tending.tend_for"}:
+        if names & {"transaction_monitor.monitor", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
     assert senders == {"reconcile/apply.py", "paths/upkeep.py", "registry/deploying.py", "registry/attester_change.py"}
     assert tenders == {

@@ -5,12 +5,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from config import node_waits
+from config import rpc_bulkhead
 
 
 @pytest.fixture(autouse=True)
 def as_before(monkeypatch):
-    monkeypatch.setattr(node_waits, "_most", node_waits._most)
+    monkeypatch.setattr(rpc_bulkhead, "_most", rpc_bulkhead._most)
 
 
 def taken(*chains: int) -> list[bool]:
@@ -19,9 +19,9 @@ def taken(*chains: int) -> list[bool]:
     with ExitStack() as held:
         for chain in chains:
             try:
-                held.enter_context(node_waits.waiting_for(chain))
+                held.enter_context(rpc_bulkhead.waiting_for(chain))
                 may.append(True)
-            except node_waits.Busy:
+            except rpc_bulkhead.Busy:
                 may.append(False)
     return may
 
@@ -35,35 +35,35 @@ def taken(*chains: int) -> list[bool]:
     ],
 )
 def test_half_of_the_threads_may_wait_and_one_chain_leaves_a_place(threads, chains, may):
-    node_waits.share(threads)
+    rpc_bulkhead.share(threads)
     assert taken(*chains) == may
     assert taken(*chains) == may, "all places are free again"
 
 
 def test_a_place_is_given_back_by_an_error():
-    node_waits.share(2)
-    with pytest.raises(ValueError, match="down"), node_waits.waiting_for(1):
+    rpc_bulkhead.share(2)
+    with pytest.raises(ValueError, match="down"), rpc_bulkhead.waiting_for(1):
         raise ValueError("down")
     assert taken(1) == [True]
 
 
 def test_who_is_patient_gets_the_place_that_becomes_free():
-    node_waits.share(2)
+    rpc_bulkhead.share(2)
     taken_here, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with node_waits.waiting_for(1):
+        with rpc_bulkhead.waiting_for(1):
             taken_here.set()
             release.wait(10)
 
     holder = threading.Thread(target=hold)
     holder.start()
     assert taken_here.wait(10)
-    with pytest.raises(node_waits.Busy), node_waits.waiting_for(1, patience_seconds=0.01):
+    with pytest.raises(rpc_bulkhead.Busy), rpc_bulkhead.waiting_for(1, patience_seconds=0.01):
         pass
     timer = threading.Timer(0.05, release.set)
     timer.start()
-    with node_waits.waiting_for(1, patience_seconds=10):
+    with rpc_bulkhead.waiting_for(1, patience_seconds=10):
         assert release.is_set()
     holder.join(10)
     timer.join(10)

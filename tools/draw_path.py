@@ -16,7 +16,7 @@ PROGRESS = "queries/progress.py"
 RECONCILE = "proving/reconcile/block.py"
 DECIDE = "proving/reconcile/decide.py"
 # Where batches, queries and steps are written, through `PROGRESS`.
-CALLERS = ("queries", "proving", "explorer")
+CALLERS = ("queries", "proving", "api", "explorer")
 
 # --- What the code says -----------------------------------------------------------------------------------------------
 

@@ -14,10 +14,9 @@ from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, reco
 from chains.header import Header
 from chains.packed import AccountToProve
 from chains.rpc import AccountProof, ProofRequest, SlotProof
-from proving.admission import trie_samples
 from proving.facts import AccountFact, Fact, SlotFact
-from proving.spending import workload
-from proving.spending.workload import Likely, Missing, Route
+from proving.gas_model import proof_gas, trie_samples
+from proving.gas_model.proof_gas import Likely, Missing, Route
 from queries.properties import AccountField
 
 _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
@@ -74,7 +73,7 @@ def estimated(case: Case) -> Likely:
         wanted += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
     tries = trie_samples.read(header, _served(case, trie_samples.wanted(header, wanted, wanted)))
     missing = [Missing(case.number, wanted, is_known=bool(case.before), header=header)]
-    return workload.estimate(missing, tries, Route()).gas
+    return proof_gas.estimate(missing, tries, Route()).gas
 
 
 def _served(case: Case, requests: Sequence[ProofRequest]) -> list[AccountProof]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from django.db import connection
 
-from accounts.compiled_queries import CompiledQuery, Given
+from database.compiled_queries import CompiledQuery, Given
 from queries.models import Batch
 
 pytestmark = pytest.mark.django_db

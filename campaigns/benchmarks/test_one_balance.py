@@ -16,7 +16,7 @@ from tests.service import ALICE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-SERVICE = ("accounts", "api", "chains", "config", "contracts", "explorer", "proving", "queries")
+SERVICE = ("accounts", "api", "chains", "config", "contracts", "database", "explorer", "proving", "queries")
 
 
 @contextmanager

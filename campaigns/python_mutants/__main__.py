@@ -18,7 +18,7 @@ from campaigns.python_mutants.generate import Mutant, generate
 from campaigns.python_mutants.trial import Verdict, copied, covering, judge, listed, table
 from devnet.devchain import PROJECT
 
-PACKAGES = ("accounts", "api", "attesting", "chains", "config", "explorer", "proving", "queries")
+PACKAGES = ("accounts", "api", "attesting", "chains", "config", "database", "explorer", "proving", "queries")
 
 
 def main() -> int:

@@ -12,15 +12,15 @@ from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q
 
-from accounts.compiled_queries import CompiledQuery, GivenList
 from chains.encoding import hex_data
 from chains.header import Header
+from database.chunks import by_size, chunks
+from database.compiled_queries import CompiledQuery, GivenList
+from explorer.batch import batch_page
 from explorer.bundles import BATCH_FORMAT, next_headers
-from explorer.pages import batch_page
 from proving import facts
 from proving.models import AccountProof, SlotProof
 from proving.registry import holding
-from queries.chunks import by_size, chunks
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.query_rows import from_number
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from chains.encoding import hex_data
+from explorer.batch import fact_display
 from explorer.bundles import FORMAT, next_headers
-from explorer.pages import shown_facts
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof
@@ -21,7 +21,7 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
     block = query.block
     if block is None or not block.header_rlp:
         return None
-    words = shown_facts.proven([query], None)[query.pk]
+    words = fact_display.proven([query], None)[query.pk]
     proof = AccountProof.objects.filter(block=block, address=query.address).first()
     if len(words) < len(facts.of(query)) or (query.address and proof is None):
         return None

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from chains.address_checksum import checksummed
-from explorer.pages.amounts import whole_units
+from explorer.formatting.amounts import whole_units
 from queries import account_names
 from queries.batch_request import AUTO, Fault, InvalidRequest, pointer, too_many
 from queries.models import BlockTag

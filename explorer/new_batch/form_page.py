@@ -12,6 +12,9 @@ from django.shortcuts import render
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.error_answers import Refused
+from explorer.batch import submitted_request
+from explorer.batch.code_snippets import submitting
+from explorer.batch.rejection_advice import Advice, advice
 from explorer.new_batch import pasted_rows
 from explorer.new_batch.asking import Estimated
 from explorer.new_batch.drafts import Draft, Row
@@ -19,9 +22,6 @@ from explorer.new_batch.forms import DraftForm, RowForm, destination, posted
 from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_estimate import MeantBlock
 from explorer.new_batch.shown_faults import ShownFaults, control
-from explorer.pages import submitted_request
-from explorer.pages.code_snippets import submitting
-from explorer.pages.rejection_advice import Advice, advice
 from queries.api_errors import status_of
 from queries.batch_request import InvalidRequest
 from queries.models import Batch

@@ -8,11 +8,11 @@ from django.utils import timezone
 
 from accounts.models import User
 from config.chain_names import ChainName, chain_name
-from explorer.pages.amounts import rounded
+from explorer.formatting.amounts import rounded
 from proving.batch_estimate import BatchEstimate, Reason
-from proving.spending import allowance
-from proving.spending.allowance import DailyAllowance
-from proving.spending.workload import Part
+from proving.budget import allowance
+from proving.budget.allowance import DailyAllowance
+from proving.gas_model.proof_gas import Part
 from queries.batch_request import BatchRequest
 
 _FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)

@@ -8,10 +8,10 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
-from explorer.pages.amounts import cost, in_millions, whole_units
-from explorer.pages.daily_charts import Chart
-from explorer.pages.query_cards import ShownStep
-from explorer.pages.shown_facts import ADDRESS_ENDS, WORD_ENDS, InShort
+from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
+from explorer.batch.query_cards import ShownStep
+from explorer.formatting.amounts import cost, in_millions, whole_units
+from explorer.lists.daily_charts import Chart
 
 register = template.Library()
 

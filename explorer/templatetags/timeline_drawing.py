@@ -13,7 +13,7 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from explorer.pages.timelines import Segment, Timeline
+from explorer.batch.timelines import Segment, Timeline
 from explorer.templatetags.explorer_values import html, span
 
 register = template.Library()

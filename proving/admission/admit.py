@@ -16,31 +16,31 @@ from operator import attrgetter
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from accounts import row_locks
 from accounts.models import User
 from chains import together
 from chains.chains_file import Chain
 from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
-from proving import connections, facts, heads, looks
+from database import bulk_writes, leases, row_locks
+from database.leases import Lease
+from proving import connections, facts, heads, job_runs
 from proving.admission import feasibility
 from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Feasibility, Inquiry, Wait
+from proving.budget import allowance, reservations
+from proving.budget.reservations import Reservation
 from proving.facts import Fact
-from proving.looks import Look
+from proving.gas_model.proof_gas import Estimate
+from proving.job_runs import JobRun
 from proving.registry import deployments
-from proving.spending import allowance, promised
-from proving.spending.promised import Promise
-from proving.spending.workload import Estimate
 from proving.transactions import signers
-from queries import bulk_writes, leases, progress, submission, turns
-from queries.leases import Lease
+from queries import progress, submission, turns
 from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, BatchStatus, Block, Query
 from queries.rejection_codes import Rejection, RejectionCode
 
 logger = logging.getLogger(__name__)
 
-_NOTHING = Promise(0, 0)
+_NOTHING = Reservation(0, 0)
 # What may be that of a stale node, or of one of another chain: no reason to reject a batch that is accepted already, or
 # that waits for a block.
 _BY_A_NODE = {
@@ -54,18 +54,18 @@ _BY_A_NODE = {
 
 @dataclass(frozen=True)
 class _Admission:
-    estimated: Promise
+    estimated: Reservation
     of_queries: Mapping[int, int] = field(default_factory=dict)
     """By a query's id: its part of that, or of what is to come, in gas."""
     blocks: Sequence[Block] = ()
     """With their headers as they were read: whoever works on a block first can ask for more at once."""
     ahead: Ahead | None = None
     """What is not admitted yet; None: all is."""
-    coming: Promise = _NOTHING
+    coming: Reservation = _NOTHING
     """What that is estimated at. The money must suffice for it too, or less would be proven than was paid for."""
 
     @property
-    def needed(self) -> Promise:
+    def needed(self) -> Reservation:
         return self.estimated + self.coming
 
     @property
@@ -78,11 +78,11 @@ def admit(batch_id: object) -> None:
     """Decide about the queries of a batch that are not admitted yet, or say what the decision waits for."""
     lease = leases.claim(Batch.objects.filter(status__in=OPEN_STATUSES), batch_id)
     if lease is not None:
-        with looks.look("batch", batch=lease.row.pk, chain=lease.row.destination_chain_id) as look:
-            _admit(lease, look)
+        with job_runs.job_run("batch", batch=lease.row.pk, chain=lease.row.destination_chain_id) as job_run:
+            _admit(lease, job_run)
 
 
-def _admit(lease: Lease[Batch], look: Look) -> None:
+def _admit(lease: Lease[Batch], job_run: JobRun) -> None:
     batch = lease.row
     try:
         waits: list[Wait] = []
@@ -95,7 +95,7 @@ def _admit(lease: Lease[Batch], look: Look) -> None:
                 continue
             goes_on = together.share_work("decided", _Decided(lease, source, decision), _record_all)
             if not goes_on:
-                look.outcome = "done"
+                job_run.outcome = "done"
                 return lease.give_back(None)
             if isinstance(decision, _Admission) and decision.ahead:
                 waits.append(decision.ahead.wait)
@@ -107,7 +107,7 @@ def _admit(lease: Lease[Batch], look: Look) -> None:
             waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits)),
             looked_at=Now(),
         )
-        look.outcome = "fails" if failing else "waits" if waits else "done"
+        job_run.outcome = "fails" if failing else "waits" if waits else "done"
     except leases.LeaseLost:
         return None
     except Exception:
@@ -179,7 +179,7 @@ def _record(decided: _Decided) -> bool:
 
 
 def _beyond(
-    limits: Callable[[User, Chain, Promise, Promise], Iterator[Rejection]], batch: Batch, needed: Promise
+    limits: Callable[[User, Chain, Reservation, Reservation], Iterator[Rejection]], batch: Batch, needed: Reservation
 ) -> Rejection | None:
     """Return the first of the `limits` from `allowance` that leaves no room. None holds for what others pay for."""
     if batch.pays_itself:
@@ -188,9 +188,9 @@ def _beyond(
     return next(limits(batch.user, destination, needed, _before(batch)), None)
 
 
-def _before(batch: Batch) -> Promise:
+def _before(batch: Batch) -> Reservation:
     """Return the estimate of what was admitted of the batch before."""
-    return Promise(batch.estimated_gas or 0, batch.estimated_wei or 0)
+    return Reservation(batch.estimated_gas or 0, batch.estimated_wei or 0)
 
 
 def _store_headers(blocks: Sequence[Block]) -> None:
@@ -289,7 +289,7 @@ def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, questions: _Questions) -
             continue
         if isinstance(number, Rejection):
             return number
-        # Before the batch is locked, as `accounts.row_locks` says.
+        # Before the batch is locked, as `database.row_locks` says.
         blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
         naming = Q(block_tag=named) if isinstance(named, str) else Q(timestamp=named)
         with lease.writing():
@@ -375,10 +375,10 @@ def _with_headers(questions: _Questions, counted: Counted) -> list[Block]:
     return fresh
 
 
-def _fee_too_low(batch: Batch, needed: Promise, costs: Cost, path_gas: int) -> Rejection | None:
+def _fee_too_low(batch: Batch, needed: Reservation, costs: Cost, path_gas: int) -> Rejection | None:
     destination = get_chains().chain(batch.destination_chain_id)
     if destination.test_network or batch.fee_is_estimate or batch.pays_itself:
         return None
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
-    before = Promise(batch.estimated_gas or 0, max(batch.estimated_wei or 0, promised.caused_by(batch)))
+    before = Reservation(batch.estimated_gas or 0, max(batch.estimated_wei or 0, reservations.caused_by(batch)))
     return allowance.fee_too_low(batch.fee, needed + before, path_gas=path_gas, data_wei=costs.data.wei)

@@ -19,17 +19,16 @@ from chains.rollups import DataCost
 from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Raised
 from chains.trie import InvalidProof
+from database.chunks import by_size, chunks
 from proving import facts, timestamps
-from proving.admission import trie_samples
+from proving.budget.reservations import Reservation
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.gas_model import proof_gas, trie_samples
+from proving.gas_model.proof_gas import Estimate, Likely, Missing, Route, Tries
 from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.paths.planning import TooFar
-from proving.spending import workload
-from proving.spending.promised import Promise
-from proving.spending.workload import Estimate, Likely, Missing, Route, Tries
-from queries.chunks import by_size, chunks
 from queries.models import BlockTag
 from queries.rejection_codes import Rejection, RejectionCode
 
@@ -243,7 +242,7 @@ def check(
         if counted.route.hops and tries.state is None:
             tries = sample_of_history(inquiry, counted.headers[counted.missing[0].number])
         if isinstance(fees, Fees):
-            required = Required(counted, workload.estimate(counted.missing, tries, counted.route), fees)
+            required = Required(counted, proof_gas.estimate(counted.missing, tries, counted.route), fees)
     return Feasibility([one for one in said if isinstance(one, Rejection | Ahead | Raised)], tries, required)
 
 
@@ -394,7 +393,7 @@ def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Est
     missing = [
         Missing(place, Asked.once(place, asking.values()).facts, is_known=False) for place, asking in enumerate(blocks)
     ]
-    return workload.estimate(missing, tries, Route())
+    return proof_gas.estimate(missing, tries, Route())
 
 
 # --- What it costs ----------------------------------------------------------------------------------------------------
@@ -411,8 +410,8 @@ class Cost:
     """Of the most, what a rollup takes for data."""
 
     @property
-    def bound(self) -> Promise:
-        return Promise(self.gas.bound, self.wei.bound)
+    def bound(self) -> Reservation:
+        return Reservation(self.gas.bound, self.wei.bound)
 
     def __add__(self, other: "Cost") -> "Cost":
         data = DataCost(self.data.gas + other.data.gas, self.data.wei + other.data.wei)

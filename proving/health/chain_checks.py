@@ -12,18 +12,17 @@ from typing import TypeVar
 
 from django.db.models.functions import Now
 
-from accounts import row_locks
 from chains import probe, together
 from chains.chains_file import Chain, SignerError
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
 from config.configured_chains import get_chains, get_rpc
+from database import leases, row_locks
+from database.leases import Lease
+from proving.budget import reservations
 from proving.health.problems import Problem
 from proving.models import ChainWatch
-from proving.spending import promised
-from queries import leases
 from queries.clock import Witness
-from queries.leases import Lease
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +121,7 @@ def _observe(lease: Lease[ChainWatch]) -> None:
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        spent = promised.by_signer(chain.id)
+        spent = reservations.by_signer(chain.id)
         found |= {
             "spent_in_day": sum(spent.values()),
             "spent_by_signer": {address: str(wei) for address, wei in spent.items()},

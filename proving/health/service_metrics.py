@@ -2,7 +2,7 @@
 
 It asks no chain: workers store what they see. Its statements are few and use indexes, and what they found is told
 again for some seconds, so that neither a scraper nor a stranger loads the database. Sums over all transactions are kept
-up to date where these become final (`proving.transactions.tending`).
+up to date where these become final (`proving.transactions.transaction_monitor`).
 """
 
 import threading
@@ -20,11 +20,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from config.configured_chains import get_chains
+from database.leases import Leased
 from proving.health import report
 from proving.health.problems import CODES
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, SigningStop, Transaction, TransactionState
 from proving.worker import heartbeats
-from queries.leases import Leased
 from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, Webhook, WebhookDelivery
 
 _Family = CounterMetricFamily | GaugeMetricFamily

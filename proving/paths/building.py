@@ -13,6 +13,7 @@ from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, ChainError, InvalidReply, NodeUnavailable, ProofRequest
 from chains.trie import InvalidProof, verify_account, verify_slot
 from config.configured_chains import get_chains
+from database import leases
 from proving import sources
 from proving.connections import OpenConnection
 from proving.models import SignedTransaction, Transaction, TransactionState
@@ -21,7 +22,6 @@ from proving.registry import deployments, packing
 from proving.registry.contract import Call
 from proving.sources import NotYet, Preparation, Start
 from proving.transactions import signing
-from queries import leases
 
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
 _CALL_BYTES = 500

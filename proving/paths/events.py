@@ -13,12 +13,12 @@ from chains import together
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import Log, RpcRefused
+from database.chunks import chunks
+from database.leases import Lease
 from proving.connections import OpenConnection
 from proving.heads import Heads
 from proving.models import FactsRegistry
 from proving.paths import checkpoints
-from queries.chunks import chunks
-from queries.leases import Lease
 
 _HEADER = keccak(text="HeaderAccumulated(uint256,bytes32)")
 _HASH = keccak(text="BlockHashProven(bytes32)")

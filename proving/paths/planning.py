@@ -17,14 +17,14 @@ from operator import attrgetter
 from chains import history
 from chains.header import Header
 from chains.rpc import RpcRefused
+from database.chunks import chunks
 from proving import sources
 from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely, Route
+from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS
 from proving.paths import checkpoints
 from proving.registry import deployments
 from proving.sources import NotYet, Start
-from proving.spending.estimates import HOP_GAS, WALKED_HEADER_GAS
-from proving.spending.workload import Likely, Route
-from queries.chunks import chunks
 from queries.models import PathUnit
 
 # Blocks whose hashes one hop makes known beside the one that it leads to.

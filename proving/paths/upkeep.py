@@ -11,14 +11,15 @@ from datetime import timedelta
 
 from django.db.models.functions import Now
 
-from accounts import row_locks
 from chains.header import Header
 from chains.rpc import NodeUnavailable, Reverted, RpcRefused
 from config.configured_chains import get_chains
-from proving import connections, heads, looks, sources
+from database import leases, row_locks
+from database.leases import Lease
+from proving import connections, heads, job_runs, sources
 from proving.connections import OpenConnection
 from proving.heads import poll_seconds
-from proving.looks import Look
+from proving.job_runs import JobRun
 from proving.models import FactsRegistry
 from proving.paths import building, checkpoints, events, planning
 from proving.paths.building import Leg
@@ -28,8 +29,6 @@ from proving.registry.contract import in_one_call
 from proving.sources import NotYet, Preparation
 from proving.transactions import sending
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
-from queries import leases
-from queries.leases import Lease
 
 logger = logging.getLogger(__name__)
 
@@ -82,11 +81,11 @@ def _under_lease(registry_id: object, duty: _Duty) -> bool:
         return False
     row = lease.row
     about = {"chain": row.destination_chain_id, "source": row.source_chain_id}
-    with looks.look("registry", **about) as look:
-        return _done_under(lease, duty, look)
+    with job_runs.job_run("registry", **about) as job_run:
+        return _done_under(lease, duty, job_run)
 
 
-def _done_under(lease: Lease[FactsRegistry], duty: _Duty, look: Look) -> bool:
+def _done_under(lease: Lease[FactsRegistry], duty: _Duty, job_run: JobRun) -> bool:
     row, attempts, is_kept = lease.row, 0, False
     try:
         done = duty(lease, connections.open_unless_paused(row.destination_chain_id, row.source_chain_id))
@@ -106,7 +105,7 @@ def _done_under(lease: Lease[FactsRegistry], duty: _Duty, look: Look) -> bool:
         raise
     FactsRegistry.objects.filter(pk=row.pk, lease_token=lease.token).update(waiting_for=sentence)
     lease.release(timedelta(seconds=seconds), attempts=attempts)
-    look.outcome = "fails" if attempts else "waits" if sentence else "done"
+    job_run.outcome = "fails" if attempts else "waits" if sentence else "done"
     return is_kept
 
 

@@ -17,18 +17,18 @@ from django.db.models import DateTimeField, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Least, Now
 
-from accounts import row_locks
 from chains import together
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
-from proving import connections, heads, looks
+from database import leases, row_locks
+from database.leases import Lease
+from proving import connections, heads, job_runs
 from proving.reconcile import apply, decide, observe, proofs
 from proving.reconcile.context import Context
 from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
 from proving.reconcile.observe import Observation
 from proving.registry.deployments import Unusable
-from queries import leases, progress, turns
-from queries.leases import Lease
+from queries import progress, turns
 from queries.models import Block
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def reconcile(block_id: object) -> None:
         return
     block = lease.row
     source, destination = block.source_chain_id, block.destination_chain_id
-    with looks.look("block", block=block.number, source=source, chain=destination) as look:
+    with job_runs.job_run("block", block=block.number, source=source, chain=destination) as job_run:
         try:
             end = _reconcile(lease)
         except leases.LeaseLost:
@@ -57,7 +57,7 @@ def reconcile(block_id: object) -> None:
         except Exception:
             _fail(lease, "An error of this service, which has been logged.")
             raise
-        look.outcome = _OUTCOMES[type(end)]
+        job_run.outcome = _OUTCOMES[type(end)]
         match end:
             case Requeue():
                 _release(lease, end.sentence, end.seconds, attempts=0, waits_for_path=end.for_path)

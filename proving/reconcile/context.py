@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 from chains.chains_file import Chain
 from chains.rpc import RpcClient
+from database.leases import Lease
 from proving.connections import OpenConnection
 from proving.facts import RegistryView
 from proving.heads import Heads, poll_seconds
 from proving.registry.deployments import Deployment
-from queries.leases import Lease
 from queries.models import Block
 
 

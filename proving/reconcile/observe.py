@@ -20,6 +20,7 @@ from chains import together
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import BlockIdentifier
+from database.chunks import chunks
 from proving import facts, heads, sources, timestamps
 from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
@@ -33,7 +34,6 @@ from proving.reconcile.proofs import ProofRefused
 from proving.registry import deployments
 from proving.sources import NotYet, Preparation
 from queries import clock
-from queries.chunks import chunks
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, StepStatus, open_queries
 
 # Queries that one reconcile observes: bounds its memory and its length.

@@ -14,8 +14,8 @@ from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_slot
+from database.chunks import by_size, chunks
 from proving.models import AccountProof, SlotProof
-from queries.chunks import by_size, chunks
 from queries.models import Block, Query, StepKind, open_queries
 
 logger = logging.getLogger(__name__)

@@ -12,10 +12,11 @@ from operator import attrgetter
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from accounts import row_locks
 from chains import together
 from chains.encoding import hex_data
 from chains.together import Raised
+from database import leases, row_locks
+from database.chunks import by_size, chunks
 from proving.models import AccountProof, SlotProof
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
@@ -31,8 +32,7 @@ from proving.reconcile.decide import (
     StoreProofs,
     TakeHeader,
 )
-from queries import leases, progress, submission
-from queries.chunks import by_size, chunks
+from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 
 # Queries whose rows are written in one database transaction: other writers get their turn in between.

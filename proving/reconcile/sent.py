@@ -8,11 +8,11 @@ from typing import TypeVar
 from django.db.models import Exists, Max, OuterRef
 
 from chains import together
+from database.chunks import chunks
 from proving import facts
 from proving.facts import Fact
 from proving.models import LIVE_STATES, Transaction, proves_facts
 from proving.registry.deployments import Deployment
-from queries.chunks import chunks
 from queries.models import Block, Query
 
 # Rows named in one statement, and read at a time.

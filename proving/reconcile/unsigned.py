@@ -18,6 +18,8 @@ from chains import rollups, together
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
+from database.chunks import chunks
+from database.leases import Lease
 from proving import connections
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
@@ -42,8 +44,6 @@ from proving.reconcile.observe import Observation
 from proving.registry.contract import revert_reason
 from proving.registry.deployments import Unusable
 from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent
-from queries.chunks import chunks
-from queries.leases import Lease
 from queries.models import PROVABLE_STEPS, Batch, Block, StepKind
 
 # In one answer, which is some megabytes then.

@@ -12,7 +12,7 @@ from proving import connections
 from proving.models import LIVE_STATES, Transaction
 from proving.registry import deployments
 from proving.registry.contract import call, revert_reason
-from proving.transactions import sending, tending
+from proving.transactions import sending, transaction_monitor
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
 
 _CONTRACT = "AttestedBlockHashSource"
@@ -73,10 +73,10 @@ def change(
 
 
 def _send(destination: int, intent: Intent, seconds: float) -> None:
-    """Send it, and wait until it is confirmed, tending the transactions in case no worker runs."""
+    """Send it, and wait until it is confirmed, following the transactions in case no worker runs."""
     chain = get_chains().chain(destination)
     sent: Transaction | None = None
-    for _ in tending.tend_for(chain, seconds):
+    for _ in transaction_monitor.monitor_for(chain, seconds):
         sent = sent or _submit(chain, intent)
         if sent is None:
             continue

@@ -11,15 +11,15 @@ from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
 from rlp import encode
 
-from accounts import row_locks
 from chains.chains_file import Chain, Connection
 from chains.rpc import Reverted
 from config.configured_chains import get_chains, get_rpc
+from database import row_locks
 from proving import sources
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction, TransactionState
 from proving.registry import deployments
 from proving.registry.contract import creation_code, revert_reason
-from proving.transactions import sending, signers, signing, tending
+from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
 from queries import progress
 from queries.models import OPEN_STATUSES, Block, Query, StepKind
@@ -169,11 +169,11 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
 
 
 def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[str], None]) -> None:
-    """Go on until the contracts are there, tending the transactions in case no worker runs."""
+    """Go on until the contracts are there, following the transactions in case no worker runs."""
     rpc = get_rpc(chain.id)
     live = Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES)
     why = ""
-    for _ in tending.tend_for(chain, seconds):
+    for _ in transaction_monitor.monitor_for(chain, seconds):
         if not row.address and rpc.code(row.block_hash_source):
             _create_registry(chain, row)
         elif not live.exists():

@@ -8,11 +8,11 @@ from dataclasses import replace
 from eth_utils.crypto import keccak
 
 from chains.packed import AccountToProve
+from database.chunks import chunks
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof
 from proving.registry.contract import Registry
 from proving.transactions.intents import Intent
-from queries.chunks import chunks
 from queries.models import Block
 
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216; both with room for the rest of it.

@@ -16,10 +16,10 @@ from chains.chains_file import Connection
 from chains.exchange_metrics import ATTESTER_ANSWERS, answer_label
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
 from proving.models import FactsRegistry
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
-from proving.spending.workload import Likely
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import Call
-from proving.spending.workload import Likely
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import Any
 
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
-from proving.spending.workload import Likely
 
 # `blockhash` serves so many where the chain has no history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256

@@ -8,9 +8,9 @@ from typing import Any
 
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Preparation, Start
-from proving.spending.workload import Likely
 
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from chains.chains_file import Chain
 from chains.rpc import Fees, RpcClient
-from proving.spending.limits import Limit
+from proving.budget.limits import Limit
 from proving.transactions.intents import NotPaid
 
 

@@ -8,8 +8,8 @@ from django.db.models import Q
 
 from chains.chains_file import Chain
 from chains.rpc import RpcClient
+from proving.budget import reservations
 from proving.models import Signer, TransactionState
-from proving.spending import promised
 from proving.transactions.fees import MarketFees
 from proving.transactions.replacement import RISE_PERCENT
 
@@ -68,7 +68,7 @@ def of(chain: Chain, signer: Signer, balance: Balance) -> Funds:
     """Count the funds, in the database transaction that promises some of them: no other may promise the same."""
     unpaid = signer.transactions.filter(Q(state=TransactionState.PENDING) | Q(pk__in=balance.pending))
     costs = sum(tx.cost for tx in unpaid.defer("data").prefetch_related("versions"))
-    left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - promised.on_chain(chain.id)
+    left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - reservations.on_chain(chain.id)
     cap = chain.max_fee_per_gas * 100 // RISE_PERCENT
     return Funds(cap, balance.wei, balance.wei - costs, left)
 

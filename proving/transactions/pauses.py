@@ -11,7 +11,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts import row_locks
+from database import row_locks
 from proving.models import ConnectionPause, FactsRegistry, Signer, Transaction
 from queries.models import Query
 

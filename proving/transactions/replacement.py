@@ -10,6 +10,9 @@ from django.utils import timezone
 from chains import rollups
 from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, Reverted, RpcClient
+from database.leases import Lease
+from proving.budget import cost_allocation, limits, reservations
+from proving.budget.limits import Limit, Rest
 from proving.models import (
     CANCELLATION_GAS,
     FactsRegistry,
@@ -18,8 +21,6 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.spending import limits, promised, shares
-from proving.spending.limits import Limit, Rest
 from proving.transactions import signers
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Refused
@@ -27,7 +28,6 @@ from proving.transactions.pauses import why_signer_paused
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from proving.transactions.stop_switch import why_stopped
-from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,9 @@ def _replace(
         if cancel_with is None:
             limit = min(market_limit, _most_for_replacement(chain, tx, rest))
         else:
-            limit = _most_for_cancellation(chain, cancel_with, promised.on_chain(chain.id) - tx.reserved + tx.data_fee)
+            limit = _most_for_cancellation(
+                chain, cancel_with, reservations.on_chain(chain.id) - tx.reserved + tx.data_fee
+            )
         highest = min(limit, max(market.max_fee_per_gas, required.max_fee_per_gas, priority))
         if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
             return newest
@@ -168,7 +170,7 @@ def _replace(
             return newest
         # What is raised is what was found dearer; a cancellation carries none of it.
         Transaction.objects.filter(pk=tx.pk).update(data_fee=tx.data_fee, expected_data_fee=tx.expected_data_fee)
-        shares.divide(Transaction.objects.defer("data").get(pk=tx.pk))
+        cost_allocation.divide(Transaction.objects.defer("data").get(pk=tx.pk))
         show(tx, version.hash)
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted: cancelled", newest.hash)
@@ -183,7 +185,7 @@ def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int, now: da
     market = market_fees(rpc).offer
     gas = _cancellation_gas(rpc, signer)
     with signers.locked(chain), lease.writing():
-        limit = _most_for_cancellation(chain, gas, promised.on_chain(chain.id))
+        limit = _most_for_cancellation(chain, gas, reservations.on_chain(chain.id))
         if limit < market.max_priority_fee_per_gas or signer.transactions.filter(nonce=nonce).exists():
             return
         tx = Transaction.objects.create(
@@ -232,7 +234,7 @@ def _most_for_replacement(chain: Chain, tx: Transaction, rest: Rest) -> int:
 
 
 def _limits(chain: Chain, tx: Transaction, rest: Rest) -> list[Limit]:
-    (bounds,) = limits.for_each(chain, {tx: shares.weights_of(tx)}, rest)
+    (bounds,) = limits.for_each(chain, {tx: cost_allocation.weights_of(tx)}, rest)
     return bounds
 
 
@@ -240,5 +242,5 @@ def _left_today(chain: Chain, tx: Transaction) -> int:
     """Return what the chain's cap and its daily limit leave, in wei per gas."""
     if chain.daily_limit_wei is None:
         return chain.max_fee_per_gas
-    others = promised.on_chain(chain.id) - tx.reserved
+    others = reservations.on_chain(chain.id) - tx.reserved
     return min(chain.max_fee_per_gas, max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)

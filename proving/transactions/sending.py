@@ -1,8 +1,8 @@
 """Sends transactions so that each nonce is used once and none is left open, whenever the process is killed.
 
-A transaction is signed and stored in one database transaction, and broadcast after it. From then on `tending` follows
-it. What tasks that run side by side send at the same time is simulated and broadcast together, and what is small goes
-in one transaction.
+A transaction is signed and stored in one database transaction, and broadcast after it. From then on the transaction
+monitor follows it. What tasks that run side by side send at the same time is simulated and broadcast together, and what
+is small goes in one transaction.
 """
 
 import itertools
@@ -17,14 +17,18 @@ from typing import cast
 from django.db import OperationalError, transaction
 from django.db.models.functions import Coalesce, Least, Now
 
-from accounts import row_locks
 from accounts.models import User
 from chains import rollups, together
 from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
+from database import row_locks
+from database.chunks import chunks
 from proving import heads
+from proving.budget import cost_allocation, limits
+from proving.budget.limits import Rest
+from proving.gas_model.remaining_work import RemainingWork
 from proving.models import (
     LIVE_STATES,
     Share,
@@ -35,9 +39,6 @@ from proving.models import (
     proves_facts,
 )
 from proving.registry.contract import in_one_call
-from proving.spending import limits, shares
-from proving.spending.estimates import Undone
-from proving.spending.limits import Rest
 from proving.transactions import funds, pauses, pending_limits, signers
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
@@ -58,7 +59,6 @@ from proving.transactions.signers import Pending
 from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
-from queries.chunks import chunks
 from queries.models import Batch
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def submit_all(chain: Chain, order: Order) -> Sent | Unsent:
     """Simulate, sign, store and broadcast with consecutive nonces.
 
     Raises `chains.rpc.Reverted` when a simulation reverts, `NodeUnavailable`, `RpcRefused`. After a return, or a kill
-    at any later moment, `tending` takes care of the transactions.
+    at any later moment, the transaction monitor takes care of them.
     """
     outcome = together.share_work(("send", chain.id), order, partial(_submit_each, chain))
     return cast("Sent | Unsent", outcome)
@@ -271,7 +271,7 @@ class _Sending:
             outcomes |= self._store_parcel(parcel)
         if ready:
             self._show_notices(min((one.simulated[0].costs for one in ready.values()), key=attrgetter("gas_limit")))
-        # After all that writes blocks, as `accounts.row_locks` says.
+        # After all that writes blocks, as `database.row_locks` says.
         shown = {version: list(version.transaction.queries.values_list("pk", flat=True)) for version in self.versions}
         progress.lock_batches({pk for queries in shown.values() for pk in queries})
         for version, queries in shown.items():
@@ -384,7 +384,9 @@ class _Sending:
 
     def _short(self, lack: Lack, one: _Ready) -> _InsufficientFunds:
         # What the others ask for may be cheaper.
-        return _InsufficientFunds(lack.sentence, shares.largest(one.simulated[0].intent.queries), lack.is_signers)
+        return _InsufficientFunds(
+            lack.sentence, cost_allocation.largest(one.simulated[0].intent.queries), lack.is_signers
+        )
 
     def _under_way(self, several: Mapping[int, _Ready]) -> set[int]:
         """Return the places of orders of which a stored transaction does something already.
@@ -466,7 +468,7 @@ class _Sending:
         if paused := pauses.why_not_for(stored[0]):
             return Refused(paused)
         # Reading what each query takes is what takes long here.
-        weights = {tx: shares.weights_of(tx) for tx in stored}
+        weights = {tx: cost_allocation.weights_of(tx) for tx in stored}
         for tx, bounds in zip(stored, limits.for_each(self._chain, weights, rest), strict=True):
             over = limits.why_over_budget(self._chain, tx, weights[tx])
             most = NotPaid(*over) if over else most_for_gas(self._chain, bounds, fees)
@@ -480,7 +482,7 @@ class _Sending:
                 return version
             signed.append(version)
             # The next one's limits count it.
-            shares.divide(tx, weights[tx])
+            cost_allocation.divide(tx, weights[tx])
         return signed
 
 
@@ -517,7 +519,7 @@ def _shared(several: Sequence[_Ready]) -> _Ready:
         continued=frozenset(pk for part in parts for pk in part.intent.continued),
     )
     costs = Costs(sum(part.costs.gas_limit for part in parts), sum(part.costs.data_fee for part in parts))
-    rest: dict[str, Undone] = {}
+    rest: dict[str, RemainingWork] = {}
     for one in several:
         for batch, work in one.rest.items():
             # Each counts what the others prove as still to do.
@@ -530,7 +532,7 @@ def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:
     stored = signer.transactions.order_by("-nonce").values_list("nonce", flat=True)
     last = stored.exclude(state=TransactionState.DISPLACED).first()
     first = max(nonce, 0 if last is None else last + 1)
-    # Of those that were left behind a gap (`tending`).
+    # Of those that were left behind a gap (`transaction_monitor`).
     taken = set(stored.filter(nonce__gte=first))
     return (free for free in itertools.count(first) if free not in taken)
 

@@ -4,7 +4,7 @@ import logging
 
 from django.db import transaction
 
-from accounts import row_locks
+from database import row_locks
 from proving.models import Signer, SigningStop
 
 logger = logging.getLogger(__name__)

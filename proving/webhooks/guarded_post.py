@@ -30,7 +30,7 @@ from queries.webhook_targets import Address
 TOTAL_SECONDS = 10.0
 """For everything: the name, the connection, TLS, the request and the answer's header."""
 
-# As many as `proving.webhooks.couriers` has threads: none waits for another.
+# As many as `proving.worker.webhook_dispatcher` has threads: none waits for another.
 MOST_LOOK_UPS = 32
 # Of a name with many addresses, those that are tried.
 _MOST_TRIED = 4

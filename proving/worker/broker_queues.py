@@ -51,7 +51,7 @@ app.conf.update(
     accept_content=["json"],
     task_ignore_result=True,
     task_default_delivery_mode="transient",
-    # Nobody who can write to the broker can do more than ring.
+    # Nobody who can write to the broker can do more than notify.
     worker_enable_remote_control=False,
     worker_send_task_events=False,
     # The broker is waited for, as long as it takes, at the start as well.
@@ -70,6 +70,6 @@ def connect() -> Connection:
     return connection
 
 
-def ring(route: Route, producer: Producer) -> None:
+def notify(route: Route, producer: Producer) -> None:
     """Send the message, once."""
     app.send_task(PROVE, (route.kind, route.lane), queue=route.queue, producer=producer, retry=False)

@@ -34,7 +34,7 @@ from django.conf import settings
 
 from proving.worker import routes
 from proving.worker.broker_queues import PROVE, app
-from proving.worker.doorbell import doorbell
+from proving.worker.notifier import notifier
 from proving.worker.routes import Route
 from proving.worker.worker import Worker, obstacle
 
@@ -65,7 +65,7 @@ class Sweep(bootsteps.StartStopStep):
         consumed = [route for route in routes.every() if route.queue in parent.app.amqp.queues.consume_from]
         if settings.METRICS_PORT:
             metrics_server.serve(settings.METRICS_PORT)
-        Sweep.worker = Worker(threads=parent.concurrency, routes=consumed, doorbell=doorbell)
+        Sweep.worker = Worker(threads=parent.concurrency, routes=consumed, notifier=notifier)
         self._thread = threading.Thread(target=self._run, name="sweep")
         self._thread.start()
 

@@ -23,16 +23,17 @@ from django.db.models import Count, Func, IntegerField, QuerySet, Sum, Window
 from django.db.models.functions import Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
+from database import leases
 from proving import pruning
 from proving.admission import admit
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
-from proving.transactions import tending
-from proving.webhooks import delivering
+from proving.transactions import transaction_monitor
+from proving.webhooks import delivery
 from proving.worker import routes
 from proving.worker.routes import Route
-from queries import leases, progress
+from queries import progress
 from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Webhook
 from queries.rejection_codes import RejectionCode
 
@@ -190,7 +191,7 @@ def _of_user(queues: Mapping[Queue, Iterator[Task]], turns: Turns) -> Iterator[T
 
 def _for_all(poll: Poll) -> Iterator[Iterator[Task]]:
     kinds: list[tuple[str, tuple[int, ...], QuerySet[Any], Callable[[Any], None]]] = [
-        (route.kind, route.lane, route.rows(), _tend if route.kind == "signer" else upkeep.look_after)
+        (route.kind, route.lane, route.rows(), _monitor if route.kind == "signer" else upkeep.look_after)
         for route in poll.routes_of("signer", "registry")
     ]
     if not poll.is_answer:
@@ -242,7 +243,7 @@ def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:
     first = of_all.filter(user=user).annotate(place=place).filter(place__lte=MOST_OF_A_RECEIVER)
     found = first.order_by("place", "due_at").values_list("pk", "receiver")
     for key, receiver in found[:_PER_POLL]:
-        yield Task("webhook", key, (), delivering.deliver, user, receiver=receiver)
+        yield Task("webhook", key, (), delivery.deliver, user, receiver=receiver)
 
 
 def recover(*, all_postponed: bool = False) -> None:
@@ -266,6 +267,6 @@ def reject_overdue(now: datetime) -> None:
         )
 
 
-def _tend(key: object) -> None:
+def _monitor(key: object) -> None:
     assert isinstance(key, int)
-    tending.tend(key)
+    transaction_monitor.monitor(key)

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 
-from accounts.compiled_queries import CompiledQuery
+from database.compiled_queries import CompiledQuery
 from proving.models import WorkerHeartbeat
 
 # A worker that has been silent for so long is taken for dead.

@@ -9,8 +9,8 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from config.configured_chains import get_chains
+from database.leases import Leased
 from proving.models import FactsRegistry, Signer
-from queries.leases import Leased
 from queries.models import OPEN_STATUSES, Batch, Block, Webhook
 
 _QUEUES = {

@@ -21,22 +21,22 @@ from django.db import Error as DatabaseError
 from django.db import connection, connections, transaction
 from django.db.models.functions import Now
 
-from accounts import row_locks
 from chains import together
 from chains.chains_file import ChainsError, SignerError
 from chains.exchange_metrics import exchanges
 from chains.together import Raised
 from config.configured_chains import get_chains
+from database import row_locks
 from proving import pruning
 from proving.health import attester_checks, chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
-from proving.worker.couriers import Couriers
-from proving.worker.doorbell import Doorbell
 from proving.worker.due import Poll, Task, Turns, due, due_webhooks, recover, reject_overdue
 from proving.worker.groups import Group, Groups
 from proving.worker.heartbeats import SILENCE, was_clock_set_back
+from proving.worker.notifier import Notifier
 from proving.worker.routes import WEBHOOKS, Route
+from proving.worker.webhook_dispatcher import WebhookDispatcher
 from queries import schema, storage
 from queries.clock import Clock
 
@@ -81,21 +81,21 @@ def obstacle() -> str:
 
 
 class Worker:
-    """Works on these routes; None: on all. With a doorbell it rings it for what its work has made due."""
+    """Works on these routes; None: on all. With a notifier it tells of what its work has made due."""
 
     def __init__(
-        self, *, threads: int = 4, routes: Collection[Route] | None = None, doorbell: Doorbell | None = None
+        self, *, threads: int = 4, routes: Collection[Route] | None = None, notifier: Notifier | None = None
     ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
         self._routes = routes
-        self._doorbell = doorbell
-        # With a doorbell, several threads take up work.
+        self._notifier = notifier
+        # With a notifier, several threads take up work.
         self._taking = threading.Lock()
         self._in_hand = Groups(threads)
-        self._couriers = Couriers(self._go_on_with_webhooks)
+        self._dispatcher = WebhookDispatcher(self._go_on_with_webhooks)
         self._turns = Turns()
         # Of its own: chains whose nodes hang hold up no work.
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="watcher")
@@ -123,11 +123,11 @@ class Worker:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
                 self._stopping.wait(_BEAT_SECONDS)
-            self._wake.wait(_SWEEP_SECONDS if self._is_rung else _POLL_SECONDS)
+            self._wake.wait(_SWEEP_SECONDS if self._is_notified else _POLL_SECONDS)
             self._wake.clear()
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand.tasks))
         wait(self._in_hand.running)
-        self._couriers.stop()
+        self._dispatcher.stop()
         self._pool.shutdown(wait=True)
         self._watcher.shutdown(wait=True)
         # On a full disk it is left behind, and falls silent.
@@ -136,7 +136,7 @@ class Worker:
         connections.close_all()
 
     def answer(self, route: Route) -> None:
-        """Take up what is due on the route, as one group, and do it in this thread. Rings for what is left."""
+        """Take up what is due on the route, as one group, and do it in this thread. Notifies of what is left."""
         try:
             self._answer(route)
         except DatabaseError:
@@ -145,12 +145,12 @@ class Worker:
             connections.close_all()
 
     def _answer(self, route: Route) -> None:
-        assert self._doorbell is not None
+        assert self._notifier is not None
         seconds = route.due_in()
         if seconds is None or self._stopping.is_set():
             return
         if seconds > 0:
-            self._doorbell.ring(route, seconds)
+            self._notifier.notify(route, seconds)
             return
         with self._taking:
             if route == WEBHOOKS:
@@ -158,38 +158,38 @@ class Worker:
                 return
             group, is_more_due = self._take_up_one(route)
         if is_more_due:
-            self._doorbell.ring(route, _REST_SECONDS if group else _AGAIN_SECONDS)
+            self._notifier.notify(route, _REST_SECONDS if group else _AGAIN_SECONDS)
         if group:
             assert group.running is not None
             try:
                 _do(group.tasks)
             finally:
                 group.running.set_result(None)
-            self._ring_for_what_follows(group)
+            self._notify_what_follows(group)
 
     @property
-    def _is_rung(self) -> bool:
+    def _is_notified(self) -> bool:
         """Return whether the broker's messages say when something is due."""
-        return self._doorbell is not None and not self._doorbell.problem
+        return self._notifier is not None and not self._notifier.problem
 
-    def _ring_for_what_follows(self, group: Group) -> None:
+    def _notify_what_follows(self, group: Group) -> None:
         first = group.tasks[0]
         if first.lane:
-            self._ring_for(Route(first.kind, first.lane).affected())
+            self._notify(Route(first.kind, first.lane).affected())
 
     def _go_on_with_webhooks(self) -> None:
-        """Go on with webhooks. Called in a courier's thread, when it has done one."""
-        if self._doorbell:
-            self._ring_for([WEBHOOKS])
-        if not self._is_rung:
+        """Go on with webhooks. Called in a thread of the dispatcher, when it has delivered one."""
+        if self._notifier:
+            self._notify([WEBHOOKS])
+        if not self._is_notified:
             self._wake.set()
 
-    def _ring_for(self, routes: Collection[Route]) -> None:
-        assert self._doorbell is not None
+    def _notify(self, routes: Collection[Route]) -> None:
+        assert self._notifier is not None
         try:
             for route in routes:
                 if (seconds := route.due_in()) is not None:
-                    self._doorbell.ring(route, seconds)
+                    self._notifier.notify(route, seconds)
         except DatabaseError:
             logger.exception("the database does not answer; a sweep will find what is due")
 
@@ -213,9 +213,9 @@ class Worker:
         if clock_problem:
             logger.error("%s", clock_problem)
         said = {"beat_at": Now(), "clock_problem": clock_problem, "exchanges": exchanges()}
-        if self._doorbell:
-            said["broker_problem"] = self._doorbell.problem
-            self._doorbell.check()
+        if self._notifier:
+            said["broker_problem"] = self._notifier.problem
+            self._notifier.check()
         with transaction.atomic():
             WorkerHeartbeat.objects.update_or_create(
                 worker=self.name, defaults=said, create_defaults=said | {"started_at": Now()}
@@ -242,9 +242,9 @@ class Worker:
 
     def _take_up_webhooks(self) -> None:
         """Take up webhooks while there is room. What is left is taken up when one of those in hand has ended."""
-        poll = Poll(self._couriers.has_room, time.monotonic() + _MOST_POLL_SECONDS)
+        poll = Poll(self._dispatcher.has_room, time.monotonic() + _MOST_POLL_SECONDS)
         for task in due_webhooks(self._turns, poll):
-            if self._couriers.take(task):
+            if self._dispatcher.take(task):
                 self._turns.note(task.user, task.queue)
 
     def _take_up_one(self, route: Route) -> tuple[Group | None, bool]:
@@ -287,16 +287,16 @@ class Worker:
 
     def _start(self, group: Group) -> Future[None]:
         running = self._pool.submit(self._work_on, group)
-        if not self._is_rung:
+        if not self._is_notified:
             # What it has made due is taken up at once.
             running.add_done_callback(lambda _: self._wake.set())
         return running
 
     def _work_on(self, group: Group) -> None:
         _do(group.tasks)
-        if self._doorbell:
+        if self._notifier:
             try:
-                self._ring_for_what_follows(group)
+                self._notify_what_follows(group)
             finally:
                 connections.close_all()
 

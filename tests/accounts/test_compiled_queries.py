@@ -6,9 +6,9 @@ import pytest
 from django.db.models.functions import Now
 from django.db.models.lookups import IsNull
 
-from accounts.compiled_queries import CompiledQuery, Given, GivenList
 from accounts.models import ThrottleCount
 from campaigns.attacks.skewed import skewed_now
+from database.compiled_queries import CompiledQuery, Given, GivenList
 from queries.models import Batch
 from tests.accounts.wallets import ALICE
 from tests.service import a_key, request, submit

@@ -15,7 +15,7 @@ from siwe import EIP6492_MAGIC_SUFFIX  # type: ignore[import-untyped]
 from accounts import contract_wallets, sign_in
 from accounts.sign_in import SignInError, finish, start
 from chains.encoding import hex_data
-from config import node_waits
+from config import rpc_bulkhead
 from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
 from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node
@@ -234,7 +234,7 @@ def test_slow_nodes_of_a_chain_leave_places_to_another_s(devchain, wallet, confi
 
 
 def test_a_busy_service_says_when_to_come_back(client: Client, wallet, monkeypatch):
-    monkeypatch.setattr(node_waits, "_most", 0)
+    monkeypatch.setattr(rpc_bulkhead, "_most", 0)
     message = start(wallet, 31337, "")
     signed = {"message": message, "signature": sign(message, ALICE)}
     answer = client.post("/sign-in/verify", signed, content_type="application/json")

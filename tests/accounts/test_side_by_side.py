@@ -7,9 +7,10 @@ import psycopg
 import pytest
 from django.db import connections, transaction
 
-from accounts import key_use, keys, row_locks, sign_in, throttle
+from accounts import key_use, keys, sign_in, throttle
 from accounts.keys import KeyRefused
 from accounts.models import ApiKey, KeyUse, SignInNonce, User
+from database import row_locks
 from tests.databases import same_database
 from tests.service import ALICE, BOB, CHARLIE, a_key
 from tests.side_by_side import meet

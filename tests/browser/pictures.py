@@ -16,7 +16,7 @@ from accounts import keys
 from accounts.models import User
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from explorer.pages import batch_list
+from explorer.lists import batch_list
 from queries.models import Batch
 from tests.browser import installations, states
 from tests.browser.conftest import Stage, axe_violations, compressed, overflows

@@ -8,7 +8,7 @@ import kombu
 import pytest
 
 from devnet.servers import RabbitMQ
-from proving.worker import doorbell
+from proving.worker import notifier
 from tests.cluster.conftest import QUEUES, Machines
 
 pytestmark = pytest.mark.skipif(
@@ -49,7 +49,7 @@ def test_two_workers_hear_of_work_by_messages_and_do_everything_once(machines):
 def test_a_few_messages_wait_while_no_worker_takes_any(machines):
     machines.submit(40)
     machines.until(lambda: queued(machines, "batches.31337") > 0, "a message")
-    assert queued(machines, "batches.31337") <= doorbell._MOST_QUEUED + 1
+    assert queued(machines, "batches.31337") <= notifier._MOST_QUEUED + 1
     machines.cluster.start_worker("worker-1")
     machines.until_all_are_done()
 

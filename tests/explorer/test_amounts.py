@@ -2,7 +2,7 @@
 
 import pytest
 
-from explorer.pages.amounts import cost, rounded
+from explorer.formatting.amounts import cost, rounded
 
 ETH = 10**18
 

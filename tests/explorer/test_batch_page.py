@@ -16,7 +16,7 @@ from eth_utils.crypto import keccak
 from accounts import keys
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
-from explorer.pages import rejection_advice, shown_transactions
+from explorer.batch import rejection_advice, transaction_display
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, Sender, Step, StepKind
@@ -409,7 +409,7 @@ def test_a_transaction_tells_its_nonce_its_price_and_which_versions_it_replaced(
 
 
 def test_of_many_queries_the_newest_transactions_of_the_batch_are_shown(monkeypatch):
-    monkeypatch.setattr(shown_transactions, "MOST_SHOWN", 2)
+    monkeypatch.setattr(transaction_display, "MOST_SHOWN", 2)
     batch, other = a_batch(*many_accounts(11)), a_batch(block=13)
     for number, of in ((1, batch), (2, batch), (3, batch), (4, other)):
         tx = send(of, tx_hash=word(number))

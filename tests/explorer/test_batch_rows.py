@@ -5,8 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
-from explorer.pages import batch_list, batch_rows
-from explorer.pages.batch_rows import BatchRow
+from explorer.lists import batch_list, batch_rows
+from explorer.lists.batch_rows import BatchRow
 from queries import progress
 from queries.models import Batch, StepKind
 from queries.rejection_codes import RejectionCode

@@ -330,7 +330,7 @@ def test_while_nobody_asks_them_the_page_says_when_somebody_did(service, atteste
 
 @pytest.mark.parametrize("path", ["/chains", "/chains.json"])
 def test_caches_keep_it_for_some_seconds_and_learn_that_nothing_has_changed(no_node, path, monkeypatch):
-    monkeypatch.setattr("explorer.pages.chain_views.time.time", lambda: 1_000_000.0)
+    monkeypatch.setattr("explorer.lists.chain_views.time.time", lambda: 1_000_000.0)
     first = Client().get(path)
     assert first.headers["Cache-Control"] == "max-age=15, public"
     known = {"if-none-match": first.headers["ETag"]}
@@ -342,7 +342,7 @@ def test_caches_keep_it_for_some_seconds_and_learn_that_nothing_has_changed(no_n
 
 
 def test_what_one_user_or_theme_sees_is_no_others(no_node, monkeypatch):
-    monkeypatch.setattr("explorer.pages.chain_views.time.time", lambda: 1_000_000.0)
+    monkeypatch.setattr("explorer.lists.chain_views.time.time", lambda: 1_000_000.0)
     plain, dark, alice = Client(), Client(), Client()
     dark.cookies["theme"] = "dark"
     alice.force_login(User.objects.for_address(ALICE))
@@ -353,7 +353,7 @@ def test_what_one_user_or_theme_sees_is_no_others(no_node, monkeypatch):
 
 
 def test_who_signs_in_anew_is_not_told_that_nothing_has_changed(no_node, monkeypatch):
-    monkeypatch.setattr("explorer.pages.chain_views.time.time", lambda: 1_000_000.0)
+    monkeypatch.setattr("explorer.lists.chain_views.time.time", lambda: 1_000_000.0)
     alice = Client()
     alice.force_login(User.objects.for_address(ALICE))
     alice.cookies["csrftoken"] = "a" * 32
@@ -366,7 +366,7 @@ def test_who_signs_in_anew_is_not_told_that_nothing_has_changed(no_node, monkeyp
 def test_its_ages_are_made_anew_each_minute(no_node, monkeypatch):
     etags = set()
     for now in (1_000_000.0, 1_000_061.0):
-        monkeypatch.setattr("explorer.pages.chain_views.time.time", lambda now=now: now)
+        monkeypatch.setattr("explorer.lists.chain_views.time.time", lambda now=now: now)
         etags.add(Client().get("/chains").headers["ETag"])
     assert len(etags) == 2
 

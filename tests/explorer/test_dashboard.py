@@ -9,11 +9,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from accounts.compiled_queries import CompiledQuery
 from accounts.models import ApiKey, User
 from config.configured_chains import forget_chains
-from explorer.pages import daily_charts, daily_history
-from explorer.pages.daily_history import Day, History
+from database.compiled_queries import CompiledQuery
+from explorer.lists import daily_charts, daily_history
+from explorer.lists.daily_history import Day, History
 from proving.models import Share
 from queries import progress
 from queries.models import Batch, BatchStatus

@@ -9,9 +9,9 @@ import pytest
 
 from chains.chains_file import Chains
 from config.configured_chains import get_chains
+from explorer.formatting.amounts import whole_units
 from explorer.new_batch import drafts, pasted_rows, shown_faults
 from explorer.new_batch.drafts import Draft, Row
-from explorer.pages.amounts import whole_units
 from queries import batch_request
 from queries.batch_request import Fault, InvalidRequest
 from tests.explorer.batches import connect_source

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from explorer.pages import facts_csv
+from explorer.batch import facts_csv
 from queries import progress
 from queries.models import Batch, Block, Query, StepKind
 from queries.rejection_codes import RejectionCode

@@ -2,8 +2,8 @@
 
 import pytest
 
-from explorer.pages import batch_page
-from explorer.pages.query_paging import Wanted
+from explorer.batch import batch_page
+from explorer.batch.query_paging import Wanted
 from proving.models import AccountProof
 from queries import progress
 from queries.models import Batch, StepKind

@@ -229,7 +229,7 @@ def test_spend_is_told_by_user_and_of_today_alone():
 
 
 def test_no_more_is_added_up_than_is_said(monkeypatch):
-    monkeypatch.setattr("explorer.pages.operator_page._MOST_SHARES", 1)
+    monkeypatch.setattr("explorer.operator.operator_page._MOST_SHARES", 1)
     for number in (20, 21):
         tx = send(batch := a_batch(block=number), tx_hash=f"0x{number:064x}")
         Share.objects.create(transaction=tx, batch=batch, gas=100_000, wei=ETHER, weight=1)
@@ -263,7 +263,7 @@ def test_it_says_where_more_deliveries_may_have_been_given_up_than_it_lists(monk
     attempt = webhooks.Attempt(timezone.now(), None, "The receiver can't be reached.", 0.5)
     webhooks.note(batch.webhook.deliveries.earliest("pk"), attempt, ends_as=DeliveryStatus.FAILED, pause=MINUTE)
     assert ">1 delivery of webhooks failed for good within a day." in page()
-    monkeypatch.setattr("explorer.pages.operator_page._MOST_ROWS", 1)
+    monkeypatch.setattr("explorer.operator.operator_page._MOST_ROWS", 1)
     assert ">At least 1 delivery of webhooks failed for good within a day." in page()
 
 

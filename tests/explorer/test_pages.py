@@ -136,7 +136,7 @@ def test_an_error_of_ours_gets_a_page_that_tells_nothing_of_it(monkeypatch, capl
     def fail(*_arguments, **_more):
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr("explorer.pages.batch_page.read", fail)
+    monkeypatch.setattr("explorer.batch.batch_page.read", fail)
     response = Client(raise_request_exception=False).get("/explorer/query/x")
     assert response.status_code == 500
     assert "Something went wrong here" in response.text

@@ -109,7 +109,7 @@ def test_while_one_reads_the_others_are_told_to_try_again(monkeypatch):
         meanwhile.append(read(batch, htmx=True).text)
         raise NodeUnavailable("The node is down.")
 
-    monkeypatch.setattr("explorer.pages.read_from_chain.get_page_rpc", read_meanwhile)
+    monkeypatch.setattr("explorer.batch.read_from_chain.get_page_rpc", read_meanwhile)
     assert "The node is down." in read(batch).text
     assert len(meanwhile) == 1
     assert "Somebody else is reading a chain just now; try again in a moment." in meanwhile[0]
@@ -154,7 +154,7 @@ def test_the_page_that_shows_a_reading_refreshes_itself_from_the_query_s_own_add
 
 @pytest.mark.parametrize("parameters", ["", "?slots=51"])
 def test_going_to_the_address_of_a_reading_again_leads_to_the_query(monkeypatch, parameters):
-    monkeypatch.setattr("explorer.pages.read_from_chain.read_now", None)  # A GET reads no chain.
+    monkeypatch.setattr("explorer.batch.read_from_chain.read_now", None)  # A GET reads no chain.
     batch = a_batch()
     finish(batch)
     response = Client().get(f"{path(batch)}/1/read{parameters}")

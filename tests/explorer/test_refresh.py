@@ -13,8 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from explorer.pages import changes
-from explorer.pages.query_paging import Wanted
+from explorer.batch import changes
+from explorer.batch.query_paging import Wanted
 from proving.models import FactsRegistry, Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
@@ -140,7 +140,7 @@ WRITTEN_ONCE = {
     "queries_block": {"header_rlp"},
     "queries_query": {"block_tag", "fields", "name", "slots", "source_chain_id", "timestamp"},
 }
-# By it the browser counts down by itself (`explorer.pages.expectations`).
+# By it the browser counts down by itself (`explorer.batch.expectations`).
 OF_TIME_ALONE = {"proving_chainhead": {"seen_at"}}
 
 

@@ -15,7 +15,8 @@ from accounts import keys
 from chains.encoding import hex_data
 from config.configured_chains import get_rpc
 from devnet.devchain import PROJECT, DevChain
-from explorer.pages import code_snippets, first_query, submitted_request
+from explorer.batch import code_snippets, submitted_request
+from explorer.lists import first_query
 from proving import facts
 from proving.models import ChainHead
 from proving.registry import deployments

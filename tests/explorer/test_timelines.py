@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from explorer.pages import shown_transactions, timelines
-from explorer.pages.timelines import Lane, Segment, Timeline
+from explorer.batch import timelines, transaction_display
+from explorer.batch.timelines import Lane, Segment, Timeline
 from explorer.templatetags.timeline_drawing import drawn
 from proving.models import Share, Transaction
 from queries import progress
@@ -194,7 +194,7 @@ def test_blocks_of_two_chains_with_the_same_number_have_a_lane_each(tmp_path):
 
 
 def test_of_many_transactions_it_says_how_many_there_are(monkeypatch):
-    monkeypatch.setattr(shown_transactions, "MOST_SHOWN", 2)
+    monkeypatch.setattr(transaction_display, "MOST_SHOWN", 2)
     batch = a_batch(*many_accounts(11))
     accept(batch)
     for number in range(3):

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 from chains.node_pool import NodePool
-from queries.leases import Lease
+from database.leases import Lease
 from tests.campaign_shares import share
 
 

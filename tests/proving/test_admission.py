@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from accounts import keys
 from config.configured_chains import forget_chains
+from database.leases import Lease
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
 from proving.worker.due import reject_overdue
-from queries.leases import Lease
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, lying_node
 from tests.service import ALICE, BOB, SIGNER, a_key, accept_all, request, submit, waiting, work, work_until_done

@@ -10,11 +10,11 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from proving.webhooks import delivering
-from proving.worker import couriers, groups, worker
-from proving.worker.doorbell import Doorbell
+from proving.webhooks import delivery
+from proving.worker import groups, webhook_dispatcher, worker
 from proving.worker.due import Task, due
 from proving.worker.groups import Group
+from proving.worker.notifier import Notifier
 from proving.worker.routes import WEBHOOKS, Route, every
 from proving.worker.worker import Worker
 from queries import progress
@@ -28,28 +28,28 @@ BATCHES = Route("batch", (31337,))
 BLOCKS = Route("block", (31337, 31337))
 
 
-class Noting(Doorbell):
+class Noting(Notifier):
     """Notes what it is asked to ring, and when."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rung: dict[Route, float] = {}
+        self.told: dict[Route, float] = {}
 
-    def ring(self, route: Route, seconds: float = 0) -> None:
-        self.rung[route] = seconds
+    def notify(self, route: Route, seconds: float = 0) -> None:
+        self.told[route] = seconds
 
 
 @pytest.fixture
-def bell() -> Noting:
+def notifier() -> Noting:
     return Noting()
 
 
 @pytest.fixture
-def answering(unreachable_chain, monkeypatch, bell) -> Iterator[Worker]:
-    """A worker with a doorbell, which notes what it would do."""
+def answering(unreachable_chain, monkeypatch, notifier) -> Iterator[Worker]:
+    """A worker with a notifier, which notes what it would do."""
     monkeypatch.setattr(connections, "close_all", lambda: None)
     monkeypatch.setattr(worker, "_do", lambda _: None)
-    answering = Worker(threads=4, doorbell=bell)
+    answering = Worker(threads=4, notifier=notifier)
     yield answering
     answering._pool.shutdown()
     answering._watcher.shutdown()
@@ -68,41 +68,41 @@ def batches(count: int) -> list[Batch]:
     return [submit(key, request(ALICE, block=number + 1)) for number in range(count)]
 
 
-def test_where_nothing_is_due_it_takes_one_statement(answering, bell, done):
+def test_where_nothing_is_due_it_takes_one_statement(answering, notifier, done):
     with CaptureQueriesContext(connection) as statements:
         answering.answer(BATCHES)
     assert len(statements) == 1
     assert not done
-    assert not bell.rung
+    assert not notifier.told
 
 
-def test_what_is_due_later_is_rung_then(answering, bell, done):
+def test_what_is_due_later_is_told_then(answering, notifier, done):
     batches(1)
     Batch.objects.update(due_at=timezone.now() + timedelta(seconds=20))
     with CaptureQueriesContext(connection) as statements:
         answering.answer(BATCHES)
     assert len(statements) == 1
     assert not done
-    assert 15 < bell.rung[BATCHES] <= 20
+    assert 15 < notifier.told[BATCHES] <= 20
 
 
-def test_one_group_is_taken_up_and_the_rest_rung_for(answering, bell, done, monkeypatch):
+def test_one_group_is_taken_up_and_the_rest_told_of(answering, notifier, done, monkeypatch):
     monkeypatch.setattr(groups, "_MOST_TOGETHER", 3)
     submitted = batches(5)
     answering.answer(BATCHES)
     assert [len(keys) for keys in done] == [3]
-    assert BATCHES in bell.rung
+    assert BATCHES in notifier.told
     answering.answer(BATCHES)
     assert len(done) == 2
     assert {key for keys in done for key in keys} <= {batch.pk for batch in submitted}
 
 
-def test_where_all_was_taken_up_nobody_is_rung_for_the_rest(answering, bell, done, monkeypatch):
+def test_where_all_was_taken_up_nobody_is_told_of_the_rest(answering, notifier, done, monkeypatch):
     batches(2)
-    monkeypatch.setattr(answering, "_ring_for_what_follows", lambda _: None)
+    monkeypatch.setattr(answering, "_notify_what_follows", lambda _: None)
     answering.answer(BATCHES)
     assert [len(keys) for keys in done] == [2]
-    assert not bell.rung
+    assert not notifier.told
 
 
 def test_what_belongs_to_no_route_is_left_to_the_sweeps(answering, done):
@@ -113,7 +113,7 @@ def test_what_belongs_to_no_route_is_left_to_the_sweeps(answering, done):
     assert [task.kind for task in due() if task.kind == "pruning"] == ["pruning"]
 
 
-def test_what_its_work_has_made_due_is_rung(answering, bell, monkeypatch):
+def test_what_its_work_has_made_due_is_told(answering, notifier, monkeypatch):
     batches(1)
 
     def admit(_: object) -> None:
@@ -122,11 +122,11 @@ def test_what_its_work_has_made_due_is_rung(answering, bell, monkeypatch):
 
     monkeypatch.setattr(worker, "_do", admit)
     answering.answer(BATCHES)
-    assert bell.rung == {BLOCKS: 0}
+    assert notifier.told == {BLOCKS: 0}
 
 
 def test_a_chain_that_hangs_leaves_threads_to_others_also_where_messages_bring_the_work(
-    answering, bell, done, monkeypatch
+    answering, notifier, done, monkeypatch
 ):
     monkeypatch.setattr(groups, "_asked_by_all", frozenset)
     batches(3)
@@ -134,7 +134,7 @@ def test_a_chain_that_hangs_leaves_threads_to_others_also_where_messages_bring_t
     answering._in_hand.all = [Group([task], running=Future()) for task in hanging]
     answering.answer(BATCHES)
     assert not done
-    assert bell.rung == {BATCHES: worker._AGAIN_SECONDS}
+    assert notifier.told == {BATCHES: worker._AGAIN_SECONDS}
 
 
 def test_what_a_broken_poll_has_left_is_begun_by_whoever_comes_next(answering, done):
@@ -154,22 +154,22 @@ def test_stopping_it_takes_up_nothing(answering, done):
     assert not done
 
 
-def test_webhooks_are_taken_up_by_couriers_and_the_rest_when_they_have_ended(answering, bell, monkeypatch):
+def test_webhooks_are_taken_up_by_the_dispatcher_and_the_rest_when_they_have_ended(answering, notifier, monkeypatch):
     is_over = threading.Event()
     delivered: list[object] = []
-    monkeypatch.setattr(delivering, "deliver", lambda key, **_: delivered.append(is_over.wait(20) and key))
-    monkeypatch.setattr(answering._couriers, "_at_end", lambda: answering._doorbell.ring(WEBHOOKS))
+    monkeypatch.setattr(delivery, "deliver", lambda key, **_: delivered.append(is_over.wait(20) and key))
+    monkeypatch.setattr(answering._dispatcher, "_at_end", lambda: answering._notifier.notify(WEBHOOKS))
     told = {"webhook": {"url": "https://hooks.example.org"}}
     for block in (1, 2):
         batch = submit(a_key(BOB, str(block)), {**request(ALICE, block=block), **told})
         progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="X.", retryable=True)
-    monkeypatch.setattr(couriers, "_MOST_OF_A_USER", 1)
+    monkeypatch.setattr(webhook_dispatcher, "_MOST_OF_A_USER", 1)
     answering.answer(WEBHOOKS)
-    assert not bell.rung
+    assert not notifier.told
     is_over.set()
-    answering._couriers.stop()
+    answering._dispatcher.stop()
     assert len(delivered) == 1
-    assert bell.rung == {WEBHOOKS: 0}
+    assert notifier.told == {WEBHOOKS: 0}
     assert not answering._in_hand.tasks
 
 

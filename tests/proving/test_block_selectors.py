@@ -10,8 +10,8 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.admission import admit as admission
 from proving.admission.admit import admit
+from proving.budget.reservations import Reservation
 from proving.models import Transaction
-from proving.spending.promised import Promise
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import ask, error, lying_node
 from tests.proving.money import mine_at
@@ -162,11 +162,11 @@ def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
     assert (batch.waiting_for, batch.due_at) == ("", None)
 
 
-def estimate_of(costly: DevChain, *heights: int) -> Promise:
+def estimate_of(costly: DevChain, *heights: int) -> Reservation:
     """Return what acceptance reckons for Alice at blocks of these heights above the head."""
     blocks = {f"block_{costly.head() + above}": [ALICE] for above in heights}
     with pytest.MonkeyPatch.context() as patch:
-        reckoned: list[Promise] = []
+        reckoned: list[Reservation] = []
         patch.setattr(admission, "_fee_too_low", lambda _, needed, *__: reckoned.append(needed))
         admit(submitted(a_key(BOB), fee=10**18, **blocks).pk)
     Batch.objects.all().delete()

@@ -10,17 +10,18 @@ from campaigns.benchmarks import estimates
 from campaigns.benchmarks.estimates import Result
 from campaigns.benchmarks.gas import Lab, generated
 from chains.trie_path import End, TriePath, path_of
-from config import node_waits
+from config import rpc_bulkhead
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import DevChain
 from proving import batch_estimate
 from proving.admission.admit import admit
+from proving.budget import allowance
+from proving.budget.reservations import Reservation
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.gas_model import proof_gas, trie_shapes
+from proving.gas_model.proof_gas import Missing, Route, Tries
 from proving.models import Transaction
 from proving.registry.deploying import deploy
-from proving.spending import allowance, trie_shapes, workload
-from proving.spending.promised import Promise
-from proving.spending.workload import Missing, Route, Tries
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 from tests.contracts import tries
@@ -72,7 +73,7 @@ def test_what_is_not_known_is_taken_for_mainnets_largest():
             AccountFact(ALICE, AccountField.BALANCE),
             *(SlotFact(ALICE, hex(slot)) for slot in range(slots)),
         ]
-        assert workload.estimate([Missing(1, wanted, is_known=False)], Tries(), Route()).gas.bound >= gas
+        assert proof_gas.estimate([Missing(1, wanted, is_known=False)], Tries(), Route()).gas.bound >= gas
 
 
 def test_three_hundred_balances_of_mainnet_fit_a_days_budget():
@@ -241,7 +242,7 @@ def test_it_waits_for_nobody_for_long(service, client, key, settings, monkeypatc
         answer = estimate(client, key, body, status=503)
         assert (answer["code"], "within -1 s" in answer["error"]) == ("chain_unavailable", True)
     with monkeypatch.context() as patch:
-        patch.setattr(node_waits, "_most", 0)
+        patch.setattr(rpc_bulkhead, "_most", 0)
         patch.setattr(batch_estimate, "_PATIENCE_SECONDS", 0)
         assert estimate(client, key, body, status=503)["code"] == "busy"
     service.stop()
@@ -304,8 +305,8 @@ def test_what_never_fits_is_told_before_a_fee_that_is_too_low(costly, key, setti
 
 def test_source_chains_that_fit_one_by_one_and_never_together_are_too_large(costly, key, settings):
     settings.DAILY_GAS_BUDGET = 1000
-    half, chain = Promise(600, 1), get_chains().chain(31337)
-    assert not list(allowance.exceeded(key.user, chain, half, Promise(0, 0)))
+    half, chain = Reservation(600, 1), get_chains().chain(31337)
+    assert not list(allowance.exceeded(key.user, chain, half, Reservation(0, 0)))
     (rejection,) = allowance.exceeded(key.user, chain, half, half)
     assert (rejection.code, rejection.retryable) == ("too_large_for_budget", False)
     assert "1200 gas" in rejection.reason
@@ -321,7 +322,7 @@ def test_queries_have_parts_that_come_to_no_more_than_the_whole():
         AccountFact(BOB, AccountField.NONCE),
     ]
     of_header: list[Fact] = [HeaderFact(HeaderField.GAS_LIMIT), TimeFact(5)]
-    (shares,) = workload.estimate([Missing(1, [*facts, *of_header], is_known=False)], Tries(), Route()).shares
+    (shares,) = proof_gas.estimate([Missing(1, [*facts, *of_header], is_known=False)], Tries(), Route()).shares
     parts = shares.divided({1: facts[:2], 2: facts, 3: of_header, 4: facts})
     whole = sum(shares.parts.values())
     assert whole - 4 <= sum(parts.values()) <= whole
@@ -330,13 +331,13 @@ def test_queries_have_parts_that_come_to_no_more_than_the_whole():
 
 
 def test_a_route_costs_its_transactions_and_what_the_block_hash_source_takes():
-    def gas(route: Route) -> workload.Likely:
-        return workload.estimate([], Tries(), route).gas
+    def gas(route: Route) -> proof_gas.Likely:
+        return proof_gas.estimate([], Tries(), route).gas
 
     alone = gas(Route(paths=1, hops=1))
     # Two transactions for the same load; a margin of a twentieth, and at the most what is signed for.
     assert gas(Route(paths=2, hops=1)).expected - alone.expected == 21_000 * 1.05
-    fed = gas(Route(paths=1, hops=1, start_gas=workload.Likely(100_000, 300_000)))
+    fed = gas(Route(paths=1, hops=1, start_gas=proof_gas.Likely(100_000, 300_000)))
     assert fed.expected - alone.expected == 105_000
     assert fed.bound - alone.bound == 300_000
 

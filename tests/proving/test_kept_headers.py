@@ -11,12 +11,12 @@ from chains import packed
 from chains.encoding import hex_data
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_rpc
+from database import leases
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.paths import upkeep
 from proving.transactions import stop_switch
 from proving.worker.due import due
-from queries import leases
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy_on
 from tests.factories import a_worker, until

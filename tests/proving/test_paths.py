@@ -13,13 +13,13 @@ from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import ACCOUNTS, DevChain
 from proving import connections
 from proving.admission.admit import admit
+from proving.gas_model.remaining_work import RIDER_GAS
 from proving.models import Signer, Transaction, TransactionState
 from proving.paths import building, rotation
 from proving.reconcile import decide
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
-from proving.spending.estimates import RIDER_GAS
-from proving.transactions.tending import tend
+from proving.transactions.transaction_monitor import monitor
 from proving.worker.due import due
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
@@ -459,7 +459,7 @@ def test_a_node_that_lags_has_no_path_paid_twice(old, key, monkeypatch):
     before = old.head()
     work()
     for signer in Signer.objects.all():
-        tend(signer.pk)
+        monitor(signer.pk)
     assert extending()[0].succeeded
     exchange = NodePool._exchange
 

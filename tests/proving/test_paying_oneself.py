@@ -13,11 +13,12 @@ from eth_utils.crypto import keccak
 
 from chains.header import Header
 from chains.rpc import NodeUnavailable, Reverted, RpcClient
-from config import node_waits
+from config import rpc_bulkhead
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
-from explorer.pages import amounts
+from explorer.formatting import amounts
 from proving.admission.admit import admit
+from proving.budget import cost_allocation, reservations
 from proving.models import Transaction
 from proving.paths import building, upkeep
 from proving.paths import events as registry_events
@@ -25,7 +26,6 @@ from proving.reconcile import observe, unsigned
 from proving.reconcile.unsigned import Left
 from proving.registry.contract import in_one_call
 from proving.registry.deploying import DeploymentError, deploy
-from proving.spending import promised, shares
 from proving.transactions.fees import market_fees
 from proving.worker.due import reject_overdue
 from queries import turns
@@ -453,7 +453,7 @@ def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
         admit(batch.pk)
         assert fresh(batch).status == BatchStatus.ACCEPTED
         assert (batch.estimated_gas or 0) > 0
-        assert promised.to_user(batch.user_id, [31337]) == promised.Promise(0, 0)
+        assert reservations.to_user(batch.user_id, [31337]) == reservations.Reservation(0, 0)
         send_until_done(costly, batch)
 
 
@@ -484,8 +484,8 @@ def test_nothing_is_ever_shared_with_who_pays_oneself(service, key):
     tx = Transaction.objects.exclude(to="").get()
     tx.shares.all().delete()
     Batch.objects.update(sender="self")
-    with pytest.raises(shares.NotOurs):
-        shares.weights_of(tx)
+    with pytest.raises(cost_allocation.NotOurs):
+        cost_allocation.weights_of(tx)
 
 
 def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key, monkeypatch):
@@ -582,7 +582,7 @@ def test_it_is_503_while_the_chain_can_not_be_asked_or_others_ask(service, key, 
     work()
     work()
     with monkeypatch.context() as patch:
-        patch.setattr(node_waits, "_most", 0)
+        patch.setattr(rpc_bulkhead, "_most", 0)
         answer = get(batch)
         assert (answer.status_code, answer.json()["code"], "Retry-After" in answer) == (503, "busy", True)
     with monkeypatch.context() as patch:

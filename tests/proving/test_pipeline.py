@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_chains, get_rpc
+from database import leases
 from proving import connections, heads
 from proving.admission.admit import admit
 from proving.models import AccountProof, Transaction
@@ -24,7 +25,6 @@ from proving.reconcile.block import reconcile
 from proving.reconcile.context import Context
 from proving.reconcile.decide import Reject
 from proving.worker.due import due
-from queries import leases
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from queries.properties import AccountField

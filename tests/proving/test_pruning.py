@@ -12,10 +12,11 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import AccountEvent, EventKind, KeyUse, SignInNonce, ThrottleCount, User
+from database import leases
 from proving import pruning
 from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
 from proving.worker.due import due
-from queries import leases, progress
+from queries import progress
 from queries.models import Batch, BatchStatus, Block, Pruning, Query, ServiceClock, Step, StepKind
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import a_batch, accept, batch_at, deployed, finish, page, path, settle

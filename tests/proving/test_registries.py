@@ -17,13 +17,13 @@ from eth_utils.crypto import keccak
 from chains.encoding import hex_data
 from chains.rpc import RpcClient
 from config.configured_chains import forget_chains
+from database import leases
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.paths import upkeep
 from proving.registry import deployments
 from proving.registry.deploying import deploy
-from proving.transactions import tending
-from queries import leases
+from proving.transactions import transaction_monitor
 from queries.models import BatchStatus, Block, Query, StepKind
 from queries.properties import AccountField
 from tests.contracts.deployed import Deployed
@@ -279,9 +279,9 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     # It wasn't broadcast yet, for all that is known.
     service.rpc("anvil_dropAllTransactions")
     SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
-    tending.tend(Signer.objects.get().pk)
+    transaction_monitor.monitor(Signer.objects.get().pk)
     service.mine()
-    tending.tend(Signer.objects.get().pk)
+    transaction_monitor.monitor(Signer.objects.get().pk)
     tx.refresh_from_db()
     assert tx.versions.get(hash=tx.hash).is_cancellation
     assert tx.succeeded is False

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from campaigns.benchmarks.distant_node import DistantNode
 from config.configured_chains import forget_chains
+from database import leases
 from devnet.devchain import DevChain
 from proving import heads
 from proving.admission.admit import admit
@@ -22,7 +23,7 @@ from proving.reconcile import observe
 from proving.reconcile.block import _release
 from proving.registry import packing
 from proving.registry.deploying import deploy
-from queries import leases, progress
+from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField
 from tests.factories import until

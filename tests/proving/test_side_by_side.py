@@ -17,25 +17,25 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
-from accounts import row_locks
 from accounts.models import User
 from attesting import attest
 from attesting.models import SignedBlock
 from chains.chains_file import Chain
 from chains.rpc import Receipt
 from config.configured_chains import get_chains, get_rpc
+from database import leases, row_locks
+from database.leases import Lease
 from devnet.devchain import PROJECT
 from proving import pruning
 from proving.admission import admit
+from proving.budget import cost_allocation, limits
+from proving.budget.reservations import Reservation
+from proving.gas_model.remaining_work import RemainingWork
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import block as reconcile
-from proving.spending import limits, shares
-from proving.spending.estimates import Undone
-from proving.spending.promised import Promise
-from proving.transactions import pauses, sending, signers, stop_switch, tending
+from proving.transactions import pauses, sending, signers, stop_switch, transaction_monitor
 from proving.transactions.fees import OfferedFees
-from queries import leases, progress, submission_rate
-from queries.leases import Lease
+from queries import progress, submission_rate
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from queries.submission import TooMuch
 from tests.databases import same_database
@@ -182,7 +182,7 @@ def test_two_batches_are_not_promised_the_same_rest_of_a_budget(costly, settings
     settings.DAILY_GAS_BUDGET = 1_000_000
     batches = [a_batch(block=block, fee=10**18) for block in (1, 2)]
     decided = [
-        admit._Decided(claimed(Batch, batch.pk), 31337, admit._Admission(Promise(600_000, 1))) for batch in batches
+        admit._Decided(claimed(Batch, batch.pk), 31337, admit._Admission(Reservation(600_000, 1))) for batch in batches
     ]
     met = meet(lambda: admit._record_all(decided[:1]), lambda: admit._record_all(decided[1:]))
     assert (met.first, met.second, met.waited) == ([True], [False], True)
@@ -237,7 +237,7 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back():
             signer.due_at = timezone.now()
             signer.save(update_fields=["due_at"])
 
-    met = meet(store, lambda: tending._release(chain, lease))
+    met = meet(store, lambda: transaction_monitor._release(chain, lease))
     assert met.waited
     first.refresh_from_db()
     assert first.due_at is not None
@@ -250,7 +250,7 @@ def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
     SignedTransaction.objects.create(
         transaction=tx, hash=f"0x{tx.pk:064x}", raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
     )
-    shares.divide(tx)
+    cost_allocation.divide(tx)
     return tx
 
 
@@ -263,7 +263,7 @@ def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions
     def confirm(tx: Transaction) -> None:
         lease = claimed(Signer, tx.signer_id)
         receipt = Receipt(bytes.fromhex(tx.newest.hash[2:]), 5, b"\5" * 32, 1, 40_000, 1, None, tx.signer.address, 0)
-        tending._note_mined(get_rpc(31337), lease, tx, receipt, heads)
+        transaction_monitor._note_mined(get_rpc(31337), lease, tx, receipt, heads)
 
     met = meet(partial(confirm, sent[0]), partial(confirm, sent[1]))
     assert met.waited
@@ -278,7 +278,7 @@ def test_what_a_user_may_use_in_a_day_is_not_used_twice_on_two_chains(costly, se
     accept(batch)
     signer, _ = two_signers()
     offer = OfferedFees(1, 1)
-    ready: Any = [SimpleNamespace(rest={batch.pk: Undone()})]
+    ready: Any = [SimpleNamespace(rest={batch.pk: RemainingWork()})]
 
     def send_some(nonce: int) -> bool:
         """Store a transaction if the budget has room. Return whether it had."""
@@ -327,7 +327,7 @@ def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not():
     assert (met.first, met.waited) == (1, False)
     AccountProof.objects.update(nodes=["0xab"])
     lease = claimed(Batch, met.second.pk)
-    accepting: Any = [SimpleNamespace(lease=lease, source=31337, decision=admit._Admission(Promise(1, 1)))]
+    accepting: Any = [SimpleNamespace(lease=lease, source=31337, decision=admit._Admission(Reservation(1, 1)))]
 
     def accepted() -> None:
         with transaction.atomic():

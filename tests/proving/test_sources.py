@@ -20,7 +20,7 @@ from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.transactions import sending, stop_switch
 from proving.transactions.intents import UnderWay
-from proving.transactions.tending import tend
+from proving.transactions.transaction_monitor import monitor
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, registry
@@ -315,7 +315,7 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(ch
         change_attesters(HERE, THERE, others, 1, signatures, seconds=0.5)
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(minutes=5))
     for signer in Signer.objects.all():
-        tend(signer.pk)
+        monitor(signer.pk)
     waiting_one = Transaction.objects.latest("pk")
     assert waiting_one.versions.count() > 1
     # What they sign meanwhile waits for it: another signer could send that first.

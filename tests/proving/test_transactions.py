@@ -8,12 +8,13 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains, get_chains
+from database import leases
 from devnet.devchain import DevChain
 from proving.health import report
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
-from proving.transactions import sending, tending
+from proving.transactions import sending, transaction_monitor
 from proving.transactions.intents import Intent, Order, Sent, UnderWay
-from queries import leases, progress
+from queries import progress
 from queries.models import BatchStatus
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, between, error, lying_node, result
@@ -57,12 +58,12 @@ def sent_hashes(chain: DevChain) -> set[str]:
 
 
 def test_it_is_stored_before_it_is_broadcast(mempool, batch, monkeypatch):
-    def look(rpc, raw, *, to_all):
+    def job_run(rpc, raw, *, to_all):
         assert SignedTransaction.objects.filter(raw=raw, broadcast_at=None).exists()
         assert not to_all
         raise KeyboardInterrupt  # killed right here
 
-    monkeypatch.setattr("chains.rpc.RpcClient.send_raw", look)
+    monkeypatch.setattr("chains.rpc.RpcClient.send_raw", job_run)
     with pytest.raises(KeyboardInterrupt):
         work()
     monkeypatch.undo()
@@ -347,7 +348,7 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
 def let_all_be_final(chain: DevChain) -> None:
     """So that nobody asks for nonces but who sends."""
     chain.mine(70)
-    tending.tend(Signer.objects.get().pk)
+    transaction_monitor.monitor(Signer.objects.get().pk)
     assert Signer.objects.get().due_at is None
 
 

@@ -16,7 +16,7 @@ from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
 from proving.reconcile.block import reconcile
-from proving.transactions import pending_limits, tending
+from proving.transactions import pending_limits, transaction_monitor
 from proving.worker import groups, worker
 from proving.worker.due import Poll, Task, Turns, due, round_robin
 from proving.worker.groups import Group, Groups
@@ -579,7 +579,7 @@ def test_users_take_turns_with_paths_too(short_windows):
     assert [path.leads_to_id for path in paths] == [blocks[first]]
     short_windows.mine()
     for signer in Signer.objects.all():
-        tending.tend(signer.pk)
+        transaction_monitor.monitor(signer.pk)
     # Many of the first user's blocks are reconciled before the other's one is due again.
     later = timezone.now() + timedelta(hours=1)
     Block.objects.filter(number=third).update(due_at=later, queue_at=later)

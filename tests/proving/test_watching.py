@@ -15,13 +15,13 @@ from campaigns.attacks.skewed import skewed_now
 from chains import bounded_http
 from chains.bounded_http import Post
 from config.configured_chains import forget_chains
+from database import leases
 from devnet.devchain import DevChain
 from proving.health import chain_checks
 from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
 from proving.transactions.replacement import _is_past
 from proving.worker.due import due, recover
 from proving.worker.worker import Worker
-from queries import leases
 from queries.models import Batch, BatchStatus, Block, ServiceClock, StorageCheck
 from tests.disks import full_disk
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source

@@ -22,14 +22,15 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from accounts import webhook_secrets
 from accounts.models import User
 from chains.bounded_http import Failed
+from database import leases
 from proving import pruning
 from proving.health.service_metrics import ServiceMetrics
-from proving.webhooks import delivering, guarded_post
-from proving.webhooks.delivering import deliver
+from proving.webhooks import delivery, guarded_post
+from proving.webhooks.delivery import deliver
 from proving.webhooks.guarded_post import Post, look_up, post
-from proving.worker.couriers import Couriers
 from proving.worker.due import MOST_OF_A_RECEIVER, due_webhooks
-from queries import leases, progress, webhooks
+from proving.worker.webhook_dispatcher import WebhookDispatcher
+from queries import progress, webhooks
 from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDelivery
 from queries.webhook_targets import Address
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
@@ -171,7 +172,7 @@ def test_after_a_day_it_is_given_up_and_the_next_is_told():
 
 def test_pauses_add_up_to_no_more_attempts_in_a_day_than_are_kept():
     pauses = [
-        leases.backoff(n, first=delivering._FIRST_PAUSE, longest=delivering._LONGEST_PAUSE) * (1 - delivering._SPREAD)
+        leases.backoff(n, first=delivery._FIRST_PAUSE, longest=delivery._LONGEST_PAUSE) * (1 - delivery._SPREAD)
         for n in range(webhooks.MAX_ATTEMPTS_KEPT)
     ]
     assert sum(pauses, timedelta()) > webhooks.RETRIED
@@ -324,26 +325,26 @@ def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch):
         assert of_batch == [row.message_id for row in rows(batch)]
 
 
-def test_a_user_has_some_of_the_couriers_at_a_time(monkeypatch):
+def test_a_user_has_some_of_the_threads_at_a_time(monkeypatch):
     is_over, begun = threading.Event(), []
 
     def hang(key: object, **_: object) -> None:
         begun.append(key)
         is_over.wait(SECONDS)
 
-    monkeypatch.setattr(delivering, "deliver", hang)
+    monkeypatch.setattr(delivery, "deliver", hang)
     for block in range(12):
         done(f"http://127.0.0.{block + 1}:9/", block=block, events=["DONE"])
     done("http://127.0.0.1:9/", user=BOB, block=30, events=["DONE"])
-    couriers = Couriers(at_end=lambda: None)
-    taken = [task for task in due_webhooks() if couriers.take(task)]
+    dispatcher = WebhookDispatcher(at_end=lambda: None)
+    taken = [task for task in due_webhooks() if dispatcher.take(task)]
     # None twice.
-    assert not any(couriers.take(task) for task in taken)
+    assert not any(dispatcher.take(task) for task in taken)
     by_user = [sum(task.user == user.pk for task in taken) for user in User.objects.order_by("pk")]
     is_over.set()
-    couriers.stop()
+    dispatcher.stop()
     assert by_user == [8, 1]
-    assert couriers._in_hand == set()
+    assert dispatcher._in_hand == set()
 
 
 def test_what_is_due_is_told_by_receivers_in_turn(hook):
@@ -579,20 +580,20 @@ def test_a_name_server_that_hangs_is_not_waited_for_but_its_thread_is_counted(mo
     batch = done("http://hangs.example:9/", events=["DONE"])
     monkeypatch.setattr(socket, "getaddrinfo", hang)
     monkeypatch.setattr(guarded_post, "TOTAL_SECONDS", 0.2)
-    noted = delivering._note
+    noted = delivery._note
 
     def note(*args: Any) -> None:
         noted(*args)
         is_noted.set()
 
-    monkeypatch.setattr(delivering, "_note", note)
-    couriers = Couriers(at_end=lambda: None)
-    assert [couriers.take(task) for task in due_webhooks()] == [True]
+    monkeypatch.setattr(delivery, "_note", note)
+    dispatcher = WebhookDispatcher(at_end=lambda: None)
+    assert [dispatcher.take(task) for task in due_webhooks()] == [True]
     assert is_noted.wait(SECONDS)
-    assert len(couriers._in_hand) == 1
+    assert len(dispatcher._in_hand) == 1
     is_over.set()
-    couriers.stop()
-    assert couriers._in_hand == set()
+    dispatcher.stop()
+    assert dispatcher._in_hand == set()
     assert outcomes(batch) == ["The receiver did not answer within 0.2 seconds."]
 
 

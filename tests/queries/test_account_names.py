@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chains import ens
-from config import node_waits
+from config import rpc_bulkhead
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from queries.models import Batch, Query
@@ -170,8 +170,8 @@ def test_a_gateway_that_is_not_allowed_is_unsupported(post, names, resolving):
 
 
 def test_names_leave_threads_to_others(post, names, resolving, monkeypatch, key):
-    monkeypatch.setattr(node_waits, "_most", 1)
-    with node_waits.waiting_for(31337):
+    monkeypatch.setattr(rpc_bulkhead, "_most", 1)
+    with rpc_bulkhead.waiting_for(31337):
         response = post(at_blocks(block_1=["alice.eth"]))
     assert (response.status_code, response.json()["code"], response.headers["Retry-After"]) == (503, "busy", "5")
     assert post(at_blocks(block_1=["alice.eth"])).status_code == 200

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queries import bulk_writes
+from database import bulk_writes
 from queries.models import HEADER_COLUMNS, Block
 
 pytestmark = pytest.mark.django_db

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queries.chunks import by_size
+from database.chunks import by_size
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from campaigns.attacks.skewed import skewed_now
+from database import leases
 from proving.models import ChainWatch
 from proving.worker.worker import Worker
-from queries import leases, progress
+from queries import progress
 from queries.clock import Clock, Witness
 from queries.models import Batch, Block, ServiceClock
 from tests.explorer.batches import a_batch, accept

@@ -6,8 +6,8 @@ import pytest
 from django.conf import settings
 from django.db.models.functions import Now
 
-from queries import leases
-from queries.leases import Lease, LeaseLost
+from database import leases
+from database.leases import Lease, LeaseLost
 from queries.models import Block
 
 pytestmark = pytest.mark.django_db

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from queries import leases, progress
+from database import leases
+from queries import progress
 from queries.models import Batch, Block, Step, StepKind, Wait
 from tests.explorer.batches import a_batch, accept, complete, finish, queries_of
 

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from accounts import sealing
-from explorer.pages import submitted_request
+from explorer.batch import submitted_request
 from queries import webhooks
 from queries.models import Batch, Webhook
 from tests.databases import all_that_is_stored

@@ -10,8 +10,8 @@ from chains.packed import HASHED_HEADER_FIELDS
 from explorer.bundles import BATCH_FORMAT, FORMAT, batch_verifying, verifying
 from explorer.bundles.batch_verifying import VerifiedBatch
 from explorer.bundles.verifying import Verified, VerifiedTime
-from explorer.pages import utc_times
-from explorer.pages.amounts import whole_units
+from explorer.formatting import utc_times
+from explorer.formatting.amounts import whole_units
 from proving import facts
 from proving.facts import HeaderFact
 from queries.properties import HeaderField

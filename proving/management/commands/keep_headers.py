@@ -8,7 +8,7 @@ from chains.chains_file import SignerError
 from config.configured_chains import get_chains
 from proving.models import FactsRegistry
 from proving.paths import upkeep
-from proving.transactions import tending
+from proving.transactions import transaction_monitor
 
 
 class Command(BaseCommand):
@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
     def _keep(self, row: FactsRegistry, seconds: float) -> None:
         chain = get_chains().chain(row.destination_chain_id)
-        if self._is_kept(row) or any(self._is_kept(row) for _ in tending.tend_for(chain, seconds)):
+        if self._is_kept(row) or any(self._is_kept(row) for _ in transaction_monitor.monitor_for(chain, seconds)):
             self.stdout.write(f"{row}: kept.")
         else:
             raise CommandError(f"{row}: {row.waiting_for or 'A worker has it.'}")

@@ -1,0 +1,311 @@
+"""Leases: exactly one worker at a time works on a row, and another worker takes up the rows of a killed one.
+
+A worker claims a row by a conditional update that sets a fresh token and an expiry. It writes its results only inside
+`Lease.writing()`, a transaction that raises `LeaseLost` if the row has another token by now. So a worker that was
+paused for too long can't overwrite what its successor wrote. The transaction locks the row, and on SQLite the whole
+database (`config.settings.database` says how), so no RPC call belongs inside.
+
+The database's clock decides what is due and which leases have expired: all workers share it, whatever their own clocks
+show.
+
+Written by hand, because rows are the queue, with a broker as well: what it says is only where to look.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from operator import itemgetter
+from typing import Any, Generic, TypeVar
+
+from django.conf import settings
+from django.db import OperationalError, models, transaction
+from django.db.models import DateTimeField, F, Q, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, Least, Now
+
+from chains import together
+from chains.together import Outcome, Raised
+from database import row_locks
+
+logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Nothing is postponed for longer. A row with a later time was written while a clock was ahead.
+LONGEST = timedelta(minutes=10)
+# SQLite's clock has a resolution of a millisecond.
+_TICK = timedelta(milliseconds=1)
+
+
+class Leased(models.Model):
+    """A row that workers work on: when it is due, and which worker has it."""
+
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # null: nothing to do
+    attempts = models.PositiveIntegerField(default=0)  # failures in a row
+    failing_since = models.DateTimeField(null=True, blank=True)  # the first of them
+    lease_token = models.CharField(max_length=32, blank=True)
+    leased_until = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+LeasedRow = TypeVar("LeasedRow", bound=Leased)
+
+
+class LeaseLost(Exception):
+    """Another worker has taken over the row; nothing was written."""
+
+
+@dataclass(eq=False)
+class Lease(Generic[LeasedRow]):
+    row: LeasedRow
+    token: str
+    was_due_at: datetime | None
+    """When it was due as it was claimed. At another time: somebody has made it due since."""
+    extended_at: float
+    """When it was claimed or extended, as `time.monotonic` tells."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Return whether most of it is left: nobody else can have the row, and extending it would gain little."""
+        return time.monotonic() - self.extended_at < settings.LEASE_SECONDS / 10
+
+    @contextmanager
+    def writing(self) -> Iterator[LeasedRow]:
+        """Open a database transaction with the row as it is now. Extends the lease. Raises `LeaseLost`."""
+        with writing_all([self]) as held:
+            if not held:
+                raise LeaseLost
+            yield self.row
+
+    def write(self, change: Callable[[], Result]) -> Result:
+        """Do it inside of `writing`, and again where the database has ended that because of others."""
+
+        def whole() -> Result:
+            with self.writing():
+                return change()
+
+        return row_locks.retried(whole)
+
+    def extend(self) -> None:
+        """Keep the row while long work goes on. Raises `LeaseLost`."""
+        if self.is_fresh:
+            return
+        together.share_work(("extend", type(self.row)), self, _extend_all)
+
+    def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
+        """Release the lease as `release` does, in one database transaction with what the tasks beside give back."""
+        release = partial(self.release, due, attempts=attempts, **also)
+        together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
+
+    def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
+        """Give the row back, as `release_all`."""
+        release_all([self], due, attempts=attempts, **also)
+
+
+def release_all(
+    leases: "Sequence[Lease[LeasedRow]]",
+    due: "timedelta | datetime | Combinable | None",
+    *,
+    attempts: int = 0,
+    **also: object,
+) -> None:
+    """Give the rows, of one model, back with these columns `also`.
+
+    They are due after a pause, or at a time of the database's clock. A lost lease is no error here: another worker has
+    the row.
+    """
+    failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
+    due_at = Now() + due if isinstance(due, timedelta) else due
+    if due_at is not None:
+        due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
+    _held(leases).update(
+        due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None, **also
+    )
+
+
+@contextmanager
+def writing_all(
+    leases: "Sequence[Lease[LeasedRow]]", *, lock_first: Callable[[], None] = lambda: None
+) -> Iterator[list[Lease[LeasedRow]]]:
+    """Open a database transaction with those of the leases (of rows of one model) that are not lost.
+
+    Their rows are as they are now. Extends the leases. Where it is rolled back, the rows are as they were. What comes
+    before them in the order of `database.row_locks` is to be locked by `lock_first`.
+    """
+    by_pk = {lease.row.pk: lease for lease in leases}
+    before = [lease.row for lease in leases]
+    began = time.monotonic()
+    try:
+        with transaction.atomic():
+            lock_first()
+            held: list[Lease[LeasedRow]] = []
+            for row in _held(leases).order_by("pk").select_for_update(no_key=True):
+                lease = by_pk[row.pk]
+                if row.lease_token == lease.token:
+                    lease.row = row
+                    held.append(lease)
+            stale = [lease for lease in held if not lease.is_fresh]
+            if stale:
+                _held(stale).update(leased_until=_expiry())
+            yield held
+    except BaseException:
+        for lease, row in zip(leases, before, strict=True):
+            lease.row = row
+        raise
+    for lease in stale:
+        lease.extended_at = began
+
+
+def write_together(
+    items: "Sequence[Item]",
+    lease_of: "Callable[[Item], Lease[Any]]",
+    write: "Callable[[Sequence[Item]], Sequence[Result]]",
+    *,
+    lock_first: "Callable[[Sequence[Item]], None]" = lambda _: None,
+) -> "list[Outcome[Result]]":
+    """Write what each of these tasks has decided, in one database transaction, and return what `write` returns of each.
+
+    `lock_first` is as that of `writing_all`, and `write` may be called again where the database asks for that. Those
+    whose leases are lost raise `LeaseLost`. Where something fails, each is written by itself: the fault of one must not
+    be the others' for ever.
+    """
+
+    def write_all() -> "tuple[list[Lease[Any]], Iterator[Result]]":
+        with writing_all([lease_of(item) for item in items], lock_first=partial(lock_first, items)) as held:
+            return held, iter(write([item for item in items if lease_of(item) in held]))
+
+    try:
+        held, results = row_locks.retried(write_all)
+    except OperationalError:
+        # The database's trouble, not that of one of them.
+        raise
+    except Exception as error:  # noqa: BLE001 (whose it is gets it)
+        if len(items) == 1:
+            return [Raised(error)]
+        logger.warning("writing %d tasks by themselves: together they failed with %s", len(items), error)
+        return [write_together([item], lease_of, write, lock_first=lock_first)[0] for item in items]
+    return [next(results) if lease_of(item) in held else Raised(LeaseLost()) for item in items]
+
+
+def _run_all(writes: "Sequence[tuple[Any, Callable[[], None]]]") -> Sequence[None]:
+    with transaction.atomic():
+        # By primary key, as `database.row_locks` says.
+        for _, write in sorted(writes, key=itemgetter(0)):
+            write()
+    return [None] * len(writes)
+
+
+def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":
+    held, began = _held(leases), time.monotonic()
+    if row_locks.update(held, leased_until=_expiry()) == len(leases):
+        for lease in leases:
+            lease.extended_at = began
+        return [None] * len(leases)
+    tokens = dict(held.values_list("pk", "lease_token"))
+    return [None if tokens.get(lease.row.pk) == lease.token else Raised(LeaseLost()) for lease in leases]
+
+
+def _held(leases: "Sequence[Lease[LeasedRow]]") -> "models.QuerySet[LeasedRow]":
+    """Return the rows of those leases that are not lost."""
+    rows = type(leases[0].row)._default_manager
+    return rows.filter(pk__in=[lease.row.pk for lease in leases], lease_token__in={lease.token for lease in leases})
+
+
+def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | None:
+    """Lease the row `pk` of `rows`. None if another worker has it, or if it is no longer among `rows`."""
+    key = ("claim", rows.model, str(rows.query.where))
+    return together.share_work(key, pk, partial(_claim_all, rows))
+
+
+def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Sequence[Lease[LeasedRow] | None]":
+    """Lease the free rows with one token for all of them: it tells them from what others have claimed."""
+    token, began = secrets.token_hex(16), time.monotonic()
+    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
+    # What somebody writes just now is claimed at the next poll.
+    if not row_locks.update_free(free, lease_token=token, leased_until=_expiry()):
+        return [None] * len(pks)
+    claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
+    # Who asks for the same row twice has it once.
+    return [Lease(claimed[pk], token, claimed.pop(pk).due_at, began) if pk in claimed else None for pk in pks]
+
+
+def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:
+    """Return primary keys of the rows that are due and free, the longest due first."""
+    return list(due_and_free(rows).order_by(order).values_list("pk", flat=True)[:limit])
+
+
+def due_of_each(several: "Sequence[models.QuerySet[Any]]", limit: int) -> list[list[object]]:
+    """Return what `due` does of each of these, by one statement; `limit` is that of all together."""
+    found: list[list[object]] = [[] for _ in several]
+    free = [
+        _marked(due_and_free(rows), place).values_list("place", "pk", "due_at") for place, rows in enumerate(several)
+    ]
+    for place, pk, _ in _all_of(free).order_by("due_at")[:limit]:
+        found[place].append(pk)
+    return found
+
+
+def due_and_free(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
+    return rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
+
+
+def parties(several: "Sequence[tuple[models.QuerySet[Any], str]]") -> list[list[Any]]:
+    """Return the distinct values of a column in the rows that are or will be due, of each, by one statement."""
+    found: list[list[Any]] = [[] for _ in several]
+    waiting = [
+        _marked(rows.filter(due_at__isnull=False), place).values_list("place", column).distinct()
+        for place, (rows, column) in enumerate(several)
+    ]
+    for place, value in _all_of(waiting):
+        found[place].append(value)
+    return found
+
+
+def _marked(rows: "models.QuerySet[Any]", place: int) -> "models.QuerySet[Any]":
+    marked: models.QuerySet[Any] = rows.order_by().annotate(place=Value(place))
+    return marked
+
+
+def _all_of(several: "Sequence[models.QuerySet[Any]]") -> "models.QuerySet[Any]":
+    first, *others = several
+    every: models.QuerySet[Any] = first.union(*others, all=True) if others else first
+    return every
+
+
+def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
+    """Leave out rows that failed and are not due again yet, for callers that take other rows before they are due."""
+    return rows.exclude(attempts__gt=0, due_at__gt=Now())
+
+
+def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:
+    """Return how long to wait after this many failures in a row. It doubles from `first` to `longest`, in seconds."""
+    return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
+
+
+def recover(rows: "models.QuerySet[LeasedRow]", *, all_postponed: bool = False, **also: object) -> None:
+    """Make rows due, with these columns `also`, and free that were postponed too far while a clock was ahead.
+
+    Where it was ahead by less than the longest pause, no row tells by itself: then it is to be `all_postponed`.
+    """
+    lease = timedelta(seconds=settings.LEASE_SECONDS)
+    latest_due = Now() if all_postponed else Now() + LONGEST + lease
+    for latest, change in (
+        (Q(due_at__gt=latest_due), {"due_at": Now(), **also}),
+        (Q(leased_until__gt=Now() + 2 * lease), {"leased_until": None}),
+    ):
+        put_off = rows.filter(latest)
+        # An update takes the write lock even if it changes nothing.
+        if put_off.exists():
+            row_locks.update_free(put_off, **change)
+
+
+def _expiry() -> Combinable:
+    return Now() + timedelta(seconds=settings.LEASE_SECONDS)

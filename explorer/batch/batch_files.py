@@ -1,0 +1,137 @@
+"""The endpoints of a batch's files, for everybody who has its link: its page as JSON, its request, and its proofs."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.cache import never_cache
+from ninja import Router
+from ninja.decorators import decorate_view
+from ninja.params import functions
+from pydantic import BaseModel, WithJsonSchema
+
+from accounts.client_address import client_address
+from explorer import missing
+from explorer.batch import batch_page, batch_page_json, submitted_request
+from explorer.batch.query_paging import Wanted
+from explorer.bundles import batch_writing, writing
+from explorer.bundles.bundle_schemas import BatchProofBundle, ProofBundle
+from proving import batch_waits
+from queries import heavy_reads
+from queries.api_endpoint import READ, errors
+from queries.api_errors import ApiError
+from queries.batch_request import BatchRequest
+from queries.models import Batch
+
+router = Router(tags=["Explorer"])
+
+# Of a query. Longer than any that there is.
+_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+# What is no number is told like a number that no query has.
+NumberFrom1 = Annotated[str, WithJsonSchema({"type": "integer", "minimum": 1})]
+
+_FROM = functions.Query(
+    None, alias="from", description="The number of the first query to show: `following` of the answer before."
+)
+
+
+def _file(
+    path: str, url_name: str, answer: type[BaseModel], *statuses: int, summary: str
+) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
+    """Register the endpoint of a file. It answers what isn't there with a page to people, and with JSON to programs."""
+
+    def register(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+        @wraps(view)
+        def negotiated(request: HttpRequest, internalId: str, **given: Any) -> HttpResponseBase:
+            try:
+                return view(request, internalId, **given)
+            except ApiError as error:
+                return missing.not_here(request, internalId, error, as_json=missing.prefers_json(request))
+
+        return router.api_operation(
+            READ,
+            f"/explorer/query/{{internalId}}{path}",
+            operation_id=view.__name__,
+            summary=summary,
+            response={200: answer, **errors(404, 429, *statuses)},
+            by_alias=True,
+            url_name=url_name,
+        )(decorate_view(never_cache)(negotiated))
+
+    return register
+
+
+@_file(".json", "batch_json", batch_page_json.BatchPage, summary="A batch's page, with all details of 50 queries.")
+def get_batch_page(
+    request: HttpRequest,
+    internalId: str,
+    first: NumberFrom1 | None = _FROM,
+) -> HttpResponse:
+    found = missing.batch(internalId)
+    heavy_reads.count_page(client_address(request), found)
+    counts = batch_waits.count(found)
+    page = batch_page.of(found, counts, Wanted(first=first or "", always_whole=True))
+    return JsonResponse(batch_page_json.told(found, counts, page))
+
+
+@_file(
+    "/request.json", "request_json", BatchRequest, summary="What was submitted, without what only its sender may see."
+)
+def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse:
+    found = missing.batch(internalId)
+    heavy_reads.count_request(client_address(request), found)
+    return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
+
+
+@_file(
+    "/{number}/bundle.json",
+    "bundle",
+    ProofBundle,
+    410,
+    summary="The proof of a query's facts, to be checked without this service.",
+)
+def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponse:
+    found, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
+    heavy_reads.count_bundle(client_address(request), row)
+    content = writing.build(found, row)
+    # The mark comes before anything is removed, so it is looked at last.
+    found.proofs_pruned_at = Batch.objects.filter(pk=found.pk).values_list("proofs_pruned_at", flat=True).first()
+    if found.proofs_pruned_at:
+        raise ApiError(410, "proofs_pruned", found.why_no_proofs)
+    if content is None:
+        raise ApiError(404, "no_proof", "The proof of this query is not kept here.")
+    return _download(submitted_request.as_text(content), f"proof-{found.pk}-{number}.json")
+
+
+@_file(
+    "/bundle.json",
+    "batch_bundle",
+    BatchProofBundle,
+    410,
+    summary="The proof of all facts of a batch that is done, to be checked without this service.",
+)
+def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpResponseBase:
+    # It comes in parts: it may have tens of megabytes.
+    found = missing.finished_batch(internalId)
+    if found.proofs_pruned_at:
+        raise ApiError(410, "proofs_pruned", found.why_no_proofs)
+    heavy_reads.count_batch_bundle(client_address(request), found)
+    if not batch_writing.is_there(found):
+        raise ApiError(404, "no_proof", "The proofs of this batch are not kept here.")
+    return StreamingHttpResponse(
+        batch_writing.parts(found),
+        content_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="proof-{found.pk}.json"'},
+    )
+
+
+def _download(text: str, name: str) -> HttpResponse:
+    return HttpResponse(
+        text + "\n",
+        content_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )

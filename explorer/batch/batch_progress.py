@@ -1,0 +1,94 @@
+"""How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what went back."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate
+from typing import Annotated
+
+from config.chain_names import ChainName
+from config.json_objects import PAGE_ONLY, JsonObject
+from explorer.batch import expectations
+from explorer.batch.expectations import Expected
+from explorer.batch.query_cards import HEADER_STEPS, STEP_MEANINGS
+from proving import batch_waits
+from proving.batch_waits import AtStep, Counts, ShownWait
+from proving.models import FactsRegistry, Signer
+from proving.worker import heartbeats
+from queries.models import OPEN_STATUSES, Batch, StepKind
+
+
+@dataclass(frozen=True)
+class StepCount(JsonObject):
+    """How many of the batch's queries have completed a step."""
+
+    kind: str
+    meaning: Annotated[str, PAGE_ONLY]
+    completed: int
+    total: int  # queries that have this step
+
+
+@dataclass(frozen=True)
+class Progress:
+    step_counts: tuple[StepCount, ...]
+    waits: tuple[ShownWait, ...]
+    expected: tuple[Expected, ...]
+    no_worker: bool
+    notices: tuple[str, ...]  # about the destination's signers and the facts registries
+    went_back_at: datetime | None
+    went_back_because: str
+
+    @property
+    def steps_completed(self) -> int:
+        return sum(count.completed for count in self.step_counts)
+
+    @property
+    def steps_total(self) -> int:
+        return sum(count.total for count in self.step_counts)
+
+
+def read(
+    batch: Batch,
+    destination: ChainName,
+    counts: Counts,
+    registries: Iterable[FactsRegistry],
+    *,
+    can_change: bool,
+) -> Progress:
+    """Read how far the batch is.
+
+    `registries` hold its facts. A page that can't change any more has no notices: it would keep them.
+    """
+    at_step, headers_at_step = counts.at_step, counts.headers_at_step
+    return Progress(
+        step_counts=tuple(_step_counts(at_step, headers_at_step)),
+        waits=batch_waits.waits(batch, counts),
+        expected=expectations.of_batch(batch, at_step) if batch.status in OPEN_STATUSES else (),
+        no_worker=can_change and not heartbeats.is_running(),
+        notices=_notices(destination.id, registries) if can_change else (),
+        went_back_at=batch.went_back_at,
+        went_back_because=batch.went_back_because,
+    )
+
+
+def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount]:
+    """Yield how many queries have completed each step, and how many have it.
+
+    `headers_at_step` counts those queries of `at_step` that are about a header, which have fewer steps.
+    """
+    open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
+    total = sum(at_step.values())
+    headers = sum(headers_at_step.values())
+    for kind, not_past in zip(StepKind, open_or_before, strict=True):
+        if kind in HEADER_STEPS:
+            yield StepCount(kind, STEP_MEANINGS[kind], total - not_past, total)
+        elif total > headers:
+            completed = total - not_past - headers_at_step.get(None, 0)
+            yield StepCount(kind, STEP_MEANINGS[kind], completed, total - headers)
+
+
+def _notices(chain_id: int, registries: Iterable[FactsRegistry]) -> tuple[str, ...]:
+    of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="").order_by("pk")
+    # Some are about all of them.
+    once = dict.fromkeys(of_signers.values_list("notice", flat=True))
+    return (*once, *(row.notice for row in registries if row.notice))

@@ -1,0 +1,134 @@
+"""Facts as pages show them: the word, what it means, and the calls that read it.
+
+The number of statements does not grow with the number of queries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from chains.address_checksum import checksummed
+from chains.encoding import hex_data
+from chains.packed import HASHED_HEADER_FIELDS
+from config.json_objects import PAGE_ONLY, JsonObject
+from explorer.batch.code_snippets import Snippet
+from explorer.formatting.amounts import rounded, whole_units
+from explorer.formatting.utc_times import utc
+from proving import facts
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from queries.models import Query
+from queries.properties import AccountField, HeaderField
+
+# How many slots of one account are on one page.
+SLOTS_PAGE = 50
+# Characters of long values: 0x7099…79C8, 0xb15fd088…74143c.
+ADDRESS_ENDS, WORD_ENDS = (6, 4), (10, 6)
+# A number of more digits is shown as a word, by its ends.
+_MOST_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class Meaning:
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class InShort:
+    """What a fact is, in a title or a table: a text, or a long value that is shown by its ends."""
+
+    text: str
+    unit: str = ""
+    ends: tuple[int, int] | None = None  # so many characters of a long one are shown, from its start and its end
+
+
+@dataclass(frozen=True)
+class Value(JsonObject):
+    """A proven fact: its word, as the registry returns it. Pages add what the word means, and how to read it."""
+
+    field: str  # name of the property; SLOT, BLOCK_AT_TIMESTAMP
+    number: int | None  # of a property, as the registry numbers it
+    slot: str  # of a slot, 0x and 64 hexadecimal digits
+    word: str
+    note: Annotated[str, PAGE_ONLY]  # what the word is, if its name suggests something else
+    meanings: Annotated[tuple[Meaning, ...], PAGE_ONLY]
+    registry: str
+    snippets: Annotated[tuple[Snippet, ...], PAGE_ONLY]  # only for the first of the slots or of a header's properties
+
+    @property
+    def label(self) -> str:
+        return label(self.field, self.slot)
+
+    @property
+    def in_short(self) -> InShort:
+        number, word = int(self.word, 16), InShort(self.word, ends=WORD_ENDS)
+        match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
+            case [("decimal", text)]:
+                return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else word
+            case [("address", text)]:
+                return InShort(text, ends=ADDRESS_ENDS)
+            case [("UTC", text)]:
+                return InShort(text, "UTC")
+            case [(_, _)] if self.field == HeaderField.BASE_FEE_PER_GAS.name:
+                return InShort(rounded(number, decimals=9), "gwei")
+            case [(currency, _)]:
+                return InShort(rounded(number), currency)
+        return word
+
+    @property
+    def copied(self) -> str:
+        """The name of the button that copies the word."""
+        return f"the word of {self.label}"
+
+
+def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
+    """Return the facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
+    slots = set(shown_slots(query, first_slot)[:most_slots] if first_slot is not None else query.slots)
+    return [fact for fact in facts.of(query) if not isinstance(fact, SlotFact) or fact.slot in slots]
+
+
+def shown_slots(query: Query, first_slot: int | None) -> Sequence[str]:
+    found: list[str] = query.slots if first_slot is None else query.slots[first_slot - 1 : first_slot - 1 + SLOTS_PAGE]
+    return found
+
+
+def proven(
+    queries: Sequence[Query], first_slot: int | None, most_slots: int = SLOTS_PAGE
+) -> dict[int, dict[Fact, bytes]]:
+    """Return, by the query's id, the 32-byte words of its shown facts, as far as their proofs are stored."""
+    return facts.proven_for({query: shown(query, first_slot, most_slots) for query in queries})
+
+
+# --- What words mean --------------------------------------------------------------------------------------------------
+
+
+def label(field: str, slot: str) -> str:
+    return f"slot {int(slot, 16):#x}" if slot else field
+
+
+def note(fact: Fact) -> str:
+    if isinstance(fact, HeaderFact) and fact.field in HASHED_HEADER_FIELDS:
+        return "keccak-256 of its bytes, which don't fit one word"
+    if isinstance(fact, TimeFact):
+        when = utc(fact.timestamp)
+        return f"the latest block at {f'{when} UTC, ' if when else ''}{fact.timestamp} s"
+    return ""
+
+
+def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
+    """Return what a fact's word means, in the forms that people look for.
+
+    The word of a root or a hash needs no other.
+    """
+    number = int.from_bytes(word)
+    plain = (Meaning("decimal", str(number)), Meaning("hex", hex(number)))
+    match fact:
+        case AccountFact(field=AccountField.BALANCE):
+            return (Meaning(currency, whole_units(number)), Meaning("wei, decimal", str(number)), plain[1])
+        case HeaderFact(field=HeaderField.COINBASE):
+            return (Meaning("address", str(checksummed(hex_data(word[12:])))),)
+        case HeaderFact(field=HeaderField.TIMESTAMP) if when := utc(number):
+            return (Meaning("UTC", when), Meaning("seconds, decimal", str(number)), plain[1])
+        case HeaderFact(field=HeaderField.BASE_FEE_PER_GAS):
+            return (Meaning("wei, decimal", str(number)), plain[1])
+    return plain if facts.is_number(fact) else ()

@@ -1,0 +1,69 @@
+"""The facts of a batch as a table for spreadsheets: one line for each fact, in the order of the request."""
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import count
+
+from chains.encoding import hex_data
+from explorer.batch import fact_display
+from proving import facts
+from proving.facts import Fact, SlotFact
+from queries.models import Batch, BatchStatus, Query
+from queries.query_rows import from_number
+
+COLUMNS = (
+    *("query", "source_chain_id", "destination_chain_id", "block", "block_hash", "account", "name", "property", "slot"),
+    *("state", "value", "word"),
+)
+# So many queries are read at once.
+_CHUNK = 500
+# A spreadsheet takes a cell that begins so for a formula.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def lines(batch: Batch) -> Iterator[str]:
+    """Yield CSV (RFC 4180), with a header.
+
+    Numbers are decimal, amounts are in wei; the word is as the registry returns it.
+
+    A fact that is not proven yet, or not any more, has neither value nor word.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(COLUMNS)
+    for first in count(1, _CHUNK):
+        queries = from_number(batch, first, _CHUNK)
+        if not queries:
+            break
+        words = fact_display.proven([query for query in queries if facts.may_be_told(batch, query)], None)
+        for query in queries:
+            for fact in facts.of(query):
+                writer.writerow(map(_harmless, _cells(batch, query, fact, words.get(query.pk, {}).get(fact))))
+        yield out.getvalue()
+        out.seek(0)
+        out.truncate()
+
+
+def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[str]:
+    block = query.block
+    is_header = isinstance(fact, facts.HeaderFact | facts.TimeFact)
+    unproven = "rejected" if batch.status == BatchStatus.REJECTED else "open"
+    return [
+        str(query.position + 1),
+        str(query.source_chain_id),
+        str(batch.destination_chain_id),
+        str(block.number) if block else "",
+        block.hash if block else "",
+        "" if is_header else query.address,
+        "" if is_header else query.name,
+        facts.name(fact),
+        fact.slot if isinstance(fact, SlotFact) else "",
+        unproven if word is None else "proven",
+        str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else "",
+        hex_data(word) if word is not None else "",
+    ]
+
+
+def _harmless(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(_FORMULAS) else cell

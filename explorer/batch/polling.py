@@ -1,0 +1,35 @@
+"""How often the page of a batch asks for news, and when it stops."""
+
+from django.utils import timezone
+
+from database.compiled_queries import CompiledQuery, Given
+from proving import batch_waits
+from proving.models import WATCHED_STATES
+from queries import poll_interval
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
+
+# For a closed batch, while a reorg or a pending transaction can still change it.
+_NOT_FINAL_SECONDS = 10
+
+
+def poll_seconds(batch: Batch) -> int | None:
+    """Return how often the page asks. None: nothing can change any more, so it stops asking."""
+    if batch.status in OPEN_STATUSES:
+        return poll_interval.poll_seconds(timezone.now() - batch.created_at)
+    return _NOT_FINAL_SECONDS if _can_change(batch) else None
+
+
+# From the batch to its blocks: others may have any number of due ones.
+_DUE = CompiledQuery(
+    lambda: Query.objects.filter(batch=Given("batch"), block__due_at__isnull=False).order_by().values_list("pk")[:1]
+)
+
+
+def _can_change(batch: Batch) -> bool:
+    """Return whether a closed batch may still change.
+
+    A reorg takes it back from DONE, and a pending transaction adds its cost.
+    """
+    if batch.status == BatchStatus.DONE and _DUE.first(batch=batch.pk):
+        return True
+    return bool(batch_waits.transactions(batch, WATCHED_STATES))

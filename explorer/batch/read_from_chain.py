@@ -1,0 +1,107 @@
+"""Reads the facts of a query from the chain now. No other page asks a chain."""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from accounts import throttle
+from chains.chains_file import UnknownChain
+from chains.encoding import hex_data
+from chains.rpc import NodeUnavailable, RpcRefused
+from config import rpc_bulkhead
+from config.chain_names import ChainName, chain_name
+from config.configured_chains import get_page_rpc
+from explorer.batch import fact_display
+from explorer.batch.fact_display import Meaning
+from proving import facts
+from proving.facts import SlotFact
+from proving.registry import holding
+from proving.registry.contract import Registry
+from queries.models import Batch, Query
+
+
+@dataclass(frozen=True)
+class ReadFact:
+    field: str
+    slot: str  # of a slot
+    word: str  # empty: the registry does not hold the fact
+    meanings: tuple[Meaning, ...]
+    as_proven: bool
+
+    @property
+    def label(self) -> str:
+        return fact_display.label(self.field, self.slot)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the registry answered. `problem` is a sentence instead of an answer."""
+
+    number: int  # of the query
+    problem: str = ""
+    chain: ChainName | None = None
+    block: int = 0
+    facts: tuple[ReadFact, ...] = ()
+    slot_count: int = 0  # of the query
+    first_slot: int = 1  # of those that were read
+    last_slot: int = 0
+
+    @property
+    def is_partial(self) -> bool:
+        return self.last_slot - self.first_slot + 1 < self.slot_count
+
+    @property
+    def as_proven(self) -> bool:
+        return all(fact.as_proven for fact in self.facts)
+
+
+def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
+    """Ask the destination's registry, at the newest block, for one page of slots from `first_slot` on.
+
+    If somebody else is reading, the answer is to try again.
+    """
+    try:
+        with rpc_bulkhead.waiting_for(batch.destination_chain_id):
+            return _read(batch, query, first_slot)
+    except rpc_bulkhead.Busy:
+        return Reading(query.position + 1, "Somebody else is reading a chain just now; try again in a moment.")
+
+
+def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
+    number = query.position + 1
+    chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
+    row = holding.of_batch(batch, holding.registries(chain.id, [source.id])).get(source.id)
+    proven = fact_display.proven([query], first_slot)[query.pk]
+    if row is None or query.block is None or not proven:
+        return Reading(number, "There is no longer a facts registry to read this from.")
+    try:
+        rpc = get_page_rpc(chain.id)
+        head = rpc.head().number
+        view = facts.read(rpc, Registry(row.address), query.block.number, proven, at=head)
+    except UnknownChain:
+        return Reading(number, f"Chain {chain.id} is no longer configured here.")
+    except (NodeUnavailable, RpcRefused) as error:
+        return Reading(number, f"The chain could not be read. {error} Try again in a moment.")
+    return Reading(
+        number,
+        chain=chain,
+        block=head,
+        facts=tuple(
+            ReadFact(
+                facts.name(fact),
+                fact.slot if isinstance(fact, SlotFact) else "",
+                hex_data(word) if word is not None else "",
+                fact_display.meanings(fact, word, source.currency) if word is not None else (),
+                word == proven[fact],
+            )
+            for fact, word in view.facts.items()
+        ),
+        slot_count=len(query.slots),
+        first_slot=first_slot,
+        last_slot=first_slot - 1 + len(fact_display.shown_slots(query, first_slot)),
+    )
+
+
+def count(client_address: str) -> int:
+    """Count one reading by this client and return 0; or return how many seconds it has to wait."""
+    return throttle.take("chain reads", client_address, settings.MAX_READS_PER_MINUTE)

@@ -1,0 +1,100 @@
+"""What is left to be sent for a batch that pays itself, asked of the chains for a page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from chains import rollups, together
+from chains.chains_file import UnknownChain
+from chains.encoding import hex_data
+from chains.rpc import NodeUnavailable, RpcRefused
+from config import rpc_bulkhead
+from config.chain_names import ChainName, chain_name
+from config.configured_chains import get_page_rpc
+from explorer.formatting.amounts import cost
+from proving.reconcile import unsigned
+from proving.reconcile.unsigned import TooSlow, Unsigned
+from proving.transactions.fees import market_fees
+from queries.models import Batch, BatchStatus
+
+# Longer calldata is told by its length.
+_MOST_SHOWN_BYTES = 10_000
+
+
+@dataclass(frozen=True)
+class ShownUnsigned:
+    what: str
+    to: str
+    gas: int
+    size: int  # of the calldata, in bytes
+    data: str
+
+    @property
+    def is_shown(self) -> bool:
+        return self.size <= _MOST_SHOWN_BYTES
+
+
+@dataclass(frozen=True)
+class LeftToSend:
+    """`problem` is a sentence instead of an answer."""
+
+    problem: str = ""
+    chain: ChainName | None = None
+    transactions: tuple[ShownUnsigned, ...] = ()
+    waits: tuple[str, ...] = ()
+    is_complete: bool = True
+    block: int | None = None  # of the chain, that was looked at
+    wei: int = 0  # that all cost at the most, at the price of this moment
+
+    @property
+    def gas(self) -> int:
+        return sum(tx.gas for tx in self.transactions)
+
+    def as_json(self) -> Mapping[str, Any]:
+        """Return it for the script that sends them. Numbers that a wallet is given are as JSON-RPC writes them."""
+        chain = self.chain
+        return {
+            "chain": chain and {"id": hex(chain.id), "name": chain.name, "currency": chain.currency},
+            "block": self.block,
+            "isComplete": self.is_complete,
+            "waits": self.waits,
+            "transactions": [
+                {"to": tx.to, "data": tx.data, "value": "0x0", "gas": hex(tx.gas), "what": tx.what}
+                for tx in self.transactions
+            ],
+            "gas": self.gas,
+            "cost": cost(self.wei),
+        }
+
+
+def read(batch: Batch) -> LeftToSend:
+    """Read what is left to send of a batch. Nothing is left of a batch that is DONE.
+
+    If too many others are asking, the answer is to try again.
+    """
+    chain = chain_name(batch.destination_chain_id)
+    if batch.status == BatchStatus.DONE:
+        return LeftToSend(chain=chain)
+    try:
+        with rpc_bulkhead.waiting_for(chain.id):
+            left = unsigned.left_of(batch)
+            wei = _most_wei(chain.id, left.transactions)
+    except rpc_bulkhead.Busy:
+        return LeftToSend("Somebody else is asking the chains just now; try again in a moment.")
+    except UnknownChain:
+        return LeftToSend(f"Chain {chain.id} is no longer configured here.")
+    except (NodeUnavailable, RpcRefused, TooSlow) as error:
+        return LeftToSend(f"The chain could not be read. {error} Try again in a moment.")
+    shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in left.transactions]
+    return LeftToSend("", chain, tuple(shown), tuple(left.waits), left.is_complete, left.block, wei)
+
+
+def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:
+    """Return what the transactions cost at most, in wei. Raises `UnknownChain`, `NodeUnavailable`, `RpcRefused`."""
+    if not transactions:
+        return 0
+    rpc = get_page_rpc(chain_id)
+    price = market_fees(rpc).base_and_tip
+    beside = together.each(partial(rollups.data_cost, rpc, len(tx.data), tx.gas) for tx in transactions)
+    return sum(tx.gas * price + data.wei for tx, data in zip(transactions, beside, strict=True))

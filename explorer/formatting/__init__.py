@@ -1,0 +1,1 @@
+"""How values are written, wherever they are shown."""

@@ -1,0 +1,1 @@
+"""Lists of batches and of chains, the home page and the dashboard."""

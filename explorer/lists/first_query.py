@@ -1,0 +1,57 @@
+"""A newcomer's first query: a request that works as it stands."""
+
+from django.conf import settings
+
+from accounts.models import User
+from chains.chains_file import Connection
+from config.configured_chains import get_chains
+from explorer.batch.code_snippets import submitting
+from proving.models import ChainHead, FactsRegistry
+
+# So far below the head, a reorg is unlikely to reach it.
+_BLOCKS_BELOW_HEAD = 2
+
+
+def command(user: User | None) -> str | None:
+    """Return a shell command that asks for one balance. None if no chains are connected.
+
+    The account is the user's own, else a facts registry on the source chain, which surely exists. The reader fills in
+    what is not known here, such as the head of a chain that no worker has looked at, and the fee where gas has a price.
+    """
+    connection = next(iter(get_chains().connections), None)
+    if connection is None:
+        return None
+    destination = get_chains().chain(connection.destination_id)
+    if not destination.all_signers:
+        pays = '"sender": "self"'
+    else:
+        pays = f'"fee": "{"0" if destination.test_network else "<fee in wei>"}"'
+    address = user.address if user else _registry_on_source(connection) or "<address>"
+    recent = _recent_block(connection)
+    block = "<number>" if recent is None else recent
+    # Formatted by hand, because it is read more often than sent.
+    body = f"""{{
+  "destinationChainId": "{connection.destination_id}",
+  {pays},
+  "data": {{"{connection.source_id}": {{"block:{block}": {{"accounts": {{
+    "{address}": {{"props": ["BALANCE"]}}
+  }}}}}}}}
+}}"""
+    return submitting(settings.BASE_URL, body)
+
+
+def _recent_block(connection: Connection) -> int | None:
+    """Return a recent block that the destination can know soon.
+
+    Only a chain itself knows its blocks that are not final.
+    """
+    head = ChainHead.objects.filter(pk=connection.source_id).first()
+    if head is None:
+        return None
+    return max(head.number - _BLOCKS_BELOW_HEAD, 0) if connection.block_hash_source == "native" else head.final
+
+
+def _registry_on_source(connection: Connection) -> str | None:
+    """Return the address of a facts registry on the connection's source, if there is one."""
+    rows = FactsRegistry.in_use.filter(destination_chain_id=connection.source_id, deployed_at__isnull=False)
+    return rows.values_list("address", flat=True).first()

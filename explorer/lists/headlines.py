@@ -1,0 +1,106 @@
+"""The title of a batch's page: the answer, where one fact was asked for, else how much of it is proven."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from config.chain_names import ChainName
+from explorer.batch.fact_display import ADDRESS_ENDS, InShort, Value
+from explorer.batch.query_cards import ShownQuery
+from explorer.formatting.utc_times import utc
+from proving.batch_waits import Counts
+from queries.models import BlockTag
+from queries.properties import AccountField
+
+_PROPERTIES = {
+    AccountField.NONCE.name: "Nonce",
+    AccountField.BALANCE.name: "Balance",
+    AccountField.STORAGE_ROOT.name: "Storage root",
+    AccountField.CODE_HASH.name: "Code hash",
+}
+_TAGGED = {BlockTag.LATEST: "the newest block", BlockTag.FINALIZED: "the newest final block"}
+# A slot with a longer number is only said to be one.
+_MOST_OF_SLOT = 12
+
+
+@dataclass(frozen=True)
+class Headline:
+    """`about`, of an account if there is one, `where`: and the answer, or how much is proven."""
+
+    about: str
+    address: str = ""  # empty: it is about none, or about several
+    where: str = ""
+    answer: InShort | None = None
+    state: str = ""  # instead of one answer
+
+    @property
+    def text(self) -> str:
+        """In one line, with long values by their ends."""
+        parts = [self.about, *([f"of {_by_its(ADDRESS_ENDS, self.address)}"] if self.address else []), self.where]
+        said = " ".join(part for part in parts if part)
+        if self.answer:
+            value = _by_its(self.answer.ends, self.answer.text) if self.answer.ends else self.answer.text
+            return f"{said}: {value} {self.answer.unit}".strip()
+        return f"{said}: {self.state}" if self.state else said
+
+
+@dataclass(frozen=True)
+class AskedQuery:
+    """What a title needs of a query."""
+
+    address: str | None  # None: it is about the header
+    source: ChainName
+    selector: str  # by which the request named the block
+    timestamp: int | None  # unix seconds, where the block was named by a time
+    block_number: int | None  # None: not found yet
+    fields: Sequence[str]
+    slots: Sequence[str]  # the first of them at least
+    slot_count: int
+    values: Sequence[Value]  # once all its steps are completed
+
+    @property
+    def time(self) -> str:
+        """The time that names the block, in UTC; empty beyond the calendar's years."""
+        return utc(self.timestamp) if self.timestamp is not None else ""
+
+
+def of_query(query: ShownQuery | AskedQuery, *, names_chain: bool = True) -> Headline:
+    asked = len(query.fields) + query.slot_count
+    chain = f" of {query.source.in_words}" if names_chain else ""
+    where = f"{'at' if query.address else 'of the header of'} {block_in_words(query)}{chain}"
+    if asked != 1:
+        what = f"{asked:,} {'facts' if query.address else 'properties'}"
+        return Headline(what, query.address or "", where, state="all proven" if query.values else "")
+    answers = [value for value in query.values if value.number is not None or value.slot]
+    answer = answers[0].in_short if answers else None
+    return Headline(_one(query), query.address or "", where, answer)
+
+
+def of_batch(total: int, counts: Counts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
+    """Return the headline of a batch of several queries. `total` is their number."""
+    names = [source.in_words for source in sources]
+    chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
+    for_whom = destination.in_words
+    where = f"about {chains}" + ("" if names == [for_whom] else f", for {for_whom}")
+    done = counts.at_step.get(None, 0)
+    return Headline(f"{total:,} queries", "", where, state="all proven" if done == total else f"{done:,} proven")
+
+
+def _one(query: ShownQuery | AskedQuery) -> str:
+    if query.fields:
+        return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.address else query.fields[0]
+    slot = f"{int(query.slots[0], 16):#x}"
+    return f"Slot {slot}" if len(slot) <= _MOST_OF_SLOT else "A slot"
+
+
+def block_in_words(query: ShownQuery | AskedQuery) -> str:
+    """Return the block that the query is about, a phrase."""
+    if query.timestamp is not None:
+        return f"the block at {query.time} UTC" if query.time else "the block at a time"
+    if query.block_number is not None:
+        return f"block {query.block_number}"
+    return _TAGGED.get(BlockTag(query.selector), "a block") if query.selector in BlockTag.values else "a block"
+
+
+def _by_its(ends: tuple[int, int], value: str) -> str:
+    start, end = ends
+    return f"{value[:start]}…{value[-end:]}"

@@ -1,0 +1,62 @@
+"""What is answered where a batch, or a proof of it, isn't there: a page to people, JSON to programs."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+
+from config.error_answers import error_answer
+from explorer.batch import batch_page
+from proving import facts
+from queries.api_errors import ApiError
+from queries.models import Batch, BatchStatus, Query
+
+
+def batch(internal_id: str) -> Batch:
+    """Return a batch. Raises `ApiError`: not_found."""
+    found = batch_page.find(internal_id)
+    if found is None:
+        raise ApiError(404, "not_found", "No query found")
+    return found
+
+
+def completed_query(internal_id: str, number: int) -> tuple[Batch, Query]:
+    """Return a batch, and one of its queries that is completed. Raises `ApiError`: not_found, not_done, rejected."""
+    found = batch(internal_id)
+    row = found.queries.filter(position=number - 1).select_related("block").first()
+    if row is None:
+        raise ApiError(404, "not_found", "No query found")
+    if found.status == BatchStatus.REJECTED:
+        raise ApiError(404, "rejected", "The batch was rejected.")
+    if not facts.may_be_told(found, row):
+        raise ApiError(404, "not_done", "The query is not completed yet.")
+    return found, row
+
+
+def finished_batch(internal_id: str) -> Batch:
+    """Return a batch that is DONE. Raises `ApiError`, as `completed_query`."""
+    found = batch(internal_id)
+    if found.status == BatchStatus.REJECTED:
+        raise ApiError(404, "rejected", "The batch was rejected.")
+    if found.status != BatchStatus.DONE:
+        raise ApiError(404, "not_done", "Not all queries of the batch are completed yet.")
+    return found
+
+
+def prefers_json(request: HttpRequest) -> bool:
+    """Return whether a client that asks for a JSON file does not prefer a page."""
+    return request.get_preferred_type(["application/json", "text/html"]) != "text/html"
+
+
+def unknown_batch(request: HttpRequest, internal_id: str, *, as_json: bool) -> HttpResponse:
+    return not_here(request, internal_id, ApiError(404, "not_found", "No query found"), as_json=as_json)
+
+
+def not_here(request: HttpRequest, internal_id: str, error: ApiError, *, as_json: bool) -> HttpResponse:
+    if as_json:
+        response: HttpResponse = error_answer(error.status, error.code, error.sentence)
+    else:
+        page = "explorer/unknown_batch.html" if error.code == "not_found" else "explorer/not_here.html"
+        context = {"internal_id": internal_id, "sentence": error.sentence}
+        response = render(request, page, context, status=error.status)
+    patch_vary_headers(response, ["Accept"])
+    return response

@@ -1,0 +1,316 @@
+"""The views: pages for anyone with the link, and lists of a user's own batches.
+
+They write only throttle counts, and that a webhook's delivery is to be sent again.
+"""
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    JsonResponse,
+)
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_safe
+from django_htmx.middleware import HtmxDetails
+
+from accounts.client_address import client_address
+from accounts.key_views import keys_as_json
+from accounts.models import User
+from accounts.signed_in import signed_in
+from config.chain_names import chain_name
+from config.configured_chains import get_chains
+from config.error_answers import Refused, error_answer, wants_json
+from database.compiled_queries import CompiledQuery, Given
+from explorer import missing
+from explorer.batch import (
+    batch_page,
+    changes,
+    delivery_display,
+    facts_csv,
+    read_from_chain,
+    submitted_request,
+    unsigned_transactions,
+)
+from explorer.batch.batch_page import BatchPage
+from explorer.batch.code_snippets import submitting
+from explorer.batch.query_paging import Filters, Wanted, first_of_page
+from explorer.batch.read_from_chain import Reading
+from explorer.batch.unsigned_transactions import LeftToSend
+from explorer.lists import batch_list, finished_example, first_query
+from explorer.lists import dashboard as dashboards
+from proving import sources
+from queries import heavy_reads, webhooks
+from queries.api_errors import ApiError
+from queries.models import OPEN_STATUSES, Batch, BatchStatus
+
+# The request of a larger batch is only offered as a file.
+_MOST_SHOWN_QUERIES = 50
+_MOST_SHOWN_CHARACTERS = 20_000
+# On the home page.
+_MOST_CONNECTIONS = 12
+_TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
+
+
+class HtmxRequest(HttpRequest):
+    """A request that went through `HtmxMiddleware`."""
+
+    htmx: HtmxDetails
+
+
+def _user(request: HttpRequest) -> User | None:
+    return request.user if isinstance(request.user, User) else None
+
+
+@never_cache
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    user = _user(request)
+    connections = [
+        {
+            "source": chain_name(connection.source_id),
+            "destination": chain_name(connection.destination_id),
+            "trust": sources.of(connection).trust(connection),
+        }
+        for connection in get_chains().connections
+    ]
+    context = {
+        "command": first_query.command(user),
+        "connections": connections[:_MOST_CONNECTIONS],
+        "more_connections": len(connections) - _MOST_CONNECTIONS,
+        "example": finished_example.of(user),
+    }
+    return render(request, "explorer/home.html", context)
+
+
+@require_GET
+@signed_in
+def dashboard(request: HttpRequest, user: User) -> HttpResponse:
+    """Show the user's newest batches, budget and days. Programs get the user's keys, as from `/keys`."""
+    if wants_json(request):
+        return keys_as_json(user)
+    return render(request, "explorer/dashboard.html", {"dashboard": dashboards.read(user)})
+
+
+# --- Lists ------------------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@require_safe
+def batches(request: HttpRequest) -> HttpResponse:
+    """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
+    filters = batch_list.Filters.of(request.GET)
+    wanted = batch_list.batch_id(filters.search)
+    if wanted and Batch.objects.filter(pk=wanted).exists():
+        return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
+    user = _user(request)
+    everybody = settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
+    may_list = everybody or user is not None
+    listed = batch_list.read(filters, user=None if everybody else user) if may_list else None
+    context = {
+        "filters": filters,
+        "everybody": everybody,
+        "public": settings.PUBLIC_BATCH_LIST,
+        "may_list": may_list,
+        "list": listed,
+        "statuses": BatchStatus.values,
+        "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
+        "command": None if listed and listed.days else first_query.command(user),
+    }
+    return render(request, "explorer/batches.html", context)
+
+
+# --- One batch --------------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@require_safe
+def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
+    """Show one batch. `from` is the number of the first query to show; others are hidden by `Filters`."""
+    return _batch_page(request, internal_id, Wanted(request.GET.get("from", ""), Filters.of(request.GET)))
+
+
+@never_cache
+@require_safe
+def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
+    """Show one query of a batch, with one page of its slots, beginning with the number `slots`."""
+    return _batch_page(request, internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
+
+
+def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read: Reading | None = None) -> HttpResponse:
+    """Show a batch. For htmx, only the part that changes, or 204 if htmx has the same `version`.
+
+    Not 304, because htmx 2 would swap the empty body into the page.
+    """
+    known = request.GET.get("version") if request.htmx else None
+    version = changes.version(internal_id, wanted)
+    if known is not None and known == version:
+        return _unchanged()
+    page = batch_page.read(internal_id, wanted)
+    if page is None:
+        return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
+    version = version or page.version
+    if known == version:
+        return _unchanged()
+    if request.htmx:
+        context = {"batch": page, "version": version, "is_own": _is_own(request, page)}
+        response = render(request, "explorer/_batch.html", context)
+    else:
+        context = {
+            "batch": page,
+            "version": version,
+            "reading": read,
+            "is_own": _is_own(request, page),
+            **_request(page),
+            **_webhook(request, page),
+            "base_url": settings.BASE_URL,
+        }
+        response = render(request, "explorer/batch.html", context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+def _is_own(request: HttpRequest, page: BatchPage) -> bool:
+    """Return whether the reader has submitted it, and so may fill a form in from it."""
+    user = _user(request)
+    return user is not None and Batch.objects.filter(pk=page.header.id, user=user).exists()
+
+
+def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:
+    """Return what the page shows of the webhook, for the batch's owner alone."""
+    webhook = delivery_display.read(page.header.id, _user(request))
+    return {"webhook": webhook, "internal_id": page.header.id, "is_live": page.poll_seconds is not None}
+
+
+def _unchanged() -> HttpResponse:
+    response = HttpResponse(status=204)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+_REQUEST = CompiledQuery(lambda: Batch.objects.only("request").filter(pk=Given("batch")))
+
+
+def _request(page: BatchPage) -> dict[str, str]:
+    """Return the submitted JSON and a command that submits it again, unless they are too long to read."""
+    if page.queries.total > _MOST_SHOWN_QUERIES:
+        return {}
+    found = _REQUEST.first(batch=page.header.id)
+    if found is None:  # deleted meanwhile
+        return {}
+    # A query may name thousands of slots.
+    if len(found.request) > _MOST_SHOWN_CHARACTERS:
+        return {}
+    text = submitted_request.as_text(submitted_request.public_request(found))
+    return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
+
+
+@signed_in
+@require_safe
+def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
+    """Tell htmx what the webhook of the user's batch was told."""
+    webhook = delivery_display.read(internal_id, user)
+    if webhook is None:
+        raise Http404
+    context = {"webhook": webhook, "internal_id": internal_id, "is_live": True}
+    return render(request, "explorer/_deliveries.html", context)
+
+
+@signed_in
+@require_http_methods(["GET", "HEAD", "POST"])
+def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: str) -> HttpResponse:
+    """Have a delivery of the user's sent again. A GET leads to the batch's page."""
+    back = HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]) + "#deliveries")
+    if request.method != "POST":
+        return back
+    try:
+        if not webhooks.send_again(user.pk, delivery_id):
+            raise Http404
+        messages.success(request, "The delivery is sent again, now.")
+    except Refused as refused:
+        messages.error(request, refused.sentence)
+    return back
+
+
+@never_cache
+@require_safe
+@heavy_reads.answering_429
+def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
+    """Return all facts of a batch, for spreadsheets."""
+    found = batch_page.find(internal_id)
+    if found is None:
+        return missing.unknown_batch(request, internal_id, as_json=missing.prefers_json(request))
+    heavy_reads.count_facts(client_address(request), found)
+    return HttpResponse(
+        "".join(facts_csv.lines(found)),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="facts-{found.pk}.csv"'},
+    )
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
+    """Read a query's facts from the registry now, with the slots that the page shows.
+
+    Without JavaScript this becomes the page's address, so a GET leads to the query's page.
+    """
+    if request.method != "POST":
+        slots = request.GET.get("slots", "")
+        parameters = f"?slots={slots}" if slots.isascii() and slots.isdigit() else ""
+        return HttpResponseRedirect(reverse("explorer:query", args=[internal_id, number]) + parameters)
+    try:
+        found, row = missing.completed_query(internal_id, number)
+    except ApiError as error:
+        return missing.not_here(request, internal_id, error, as_json=wants_json(request))
+    slots = request.GET.get("slots", "")
+    retry_after = read_from_chain.count(client_address(request))
+    if not retry_after:
+        read, status = read_from_chain.read_now(found, row, first_of_page(slots, len(row.slots))), 200
+    else:
+        read, status = Reading(number, _TOO_OFTEN), 429
+    if request.htmx:
+        # htmx does not swap in answers with the status of an error.
+        return render(request, "explorer/_reading.html", {"reading": read})
+    response = _batch_page(request, internal_id, Wanted(only=number, slots=slots), read=read)
+    response.status_code = status
+    if retry_after:
+        response.headers["Retry-After"] = str(retry_after)
+    return response
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
+    """Show what is left to be sent for a batch that pays itself, as the chains have it now. A GET leads to its page."""
+    found = batch_page.find(internal_id)
+    if found is None:
+        return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
+    if wants_json(request) and request.method == "POST":
+        return _transactions_as_json(request, found)
+    if request.method != "POST" or not found.pays_itself or found.status not in OPEN_STATUSES:
+        return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
+    retry_after = read_from_chain.count(client_address(request))
+    left = LeftToSend(_TOO_OFTEN) if retry_after else unsigned_transactions.read(found)
+    context = {"internal_id": internal_id, "left": left}
+    response = render(request, "explorer/left_to_send.html", context, status=429 if retry_after else 200)
+    if retry_after:
+        response.headers["Retry-After"] = str(retry_after)
+    return response
+
+
+def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
+    """Return what is left to be sent for static/js/send.js, which has a wallet send it."""
+    if not found.pays_itself:
+        return error_answer(409, "paid_by_operator", "The service sends the transactions of this batch.")
+    if found.status == BatchStatus.REJECTED:
+        return error_answer(409, "already_finished", f"The batch was rejected: {found.rejection_reason}")
+    if retry_after := read_from_chain.count(client_address(request)):
+        return error_answer(429, "too_many_requests", _TOO_OFTEN, retry_after=retry_after)
+    left = unsigned_transactions.read(found)
+    return error_answer(503, "chain_unavailable", left.problem) if left.problem else JsonResponse(left.as_json())

@@ -1,0 +1,157 @@
+"""Who pays which part: each batch's share of what the transactions cost that are for it."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from django.db.models import Exists, OuterRef, prefetch_related_objects
+
+from database.chunks import chunks
+from proving.gas_model import remaining_work
+from proving.gas_model.remaining_work import RIDER_GAS
+from proving.models import Share, SignedTransaction, Transaction, TransactionState
+from queries.models import Batch, Query, Sender
+
+# Of a transaction whose cost its batches show as spent.
+_SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
+_PER_STATEMENT = 500
+
+
+class NotOurs(Exception):
+    """A batch pays itself, and nothing may be sent for it here. That this is asked for is a defect."""
+
+
+class Costs(NamedTuple):
+    """What a transaction costs its batches, or can still cost them, and what counts against limits, in gas and wei."""
+
+    gas: int
+    wei: int
+    reserved_gas: int
+    reserved_wei: int
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """Return what batches show once it is confirmed: gas and wei."""
+        return self.gas, self.wei
+
+
+def costs(tx: Transaction) -> Costs:
+    """Return what `divide` divides. Its versions must be stored, or prefetched as they are."""
+    return Costs(tx.gas, tx.cost, tx.reserved_gas, tx.reserved)
+
+
+def is_spent(tx: Transaction) -> bool:
+    """Return whether its batches show what it costs as spent."""
+    return tx.state in _SPENT_STATES
+
+
+def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
+    """Divide what a transaction costs, or can still cost, among its batches, by `weights_of` it.
+
+    Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
+    whenever the transaction's versions or state have changed; after another state, `show_spent` too.
+    """
+    prefetch_related_objects([tx], "versions")
+    weights, cost = weights_of(tx) if weights is None else weights, costs(tx)
+    portions = {batch: cost.gas * weight // weights.total() for batch, weight in weights.items()}
+    shares = [
+        Share(
+            transaction=tx,
+            batch_id=batch,
+            gas=portion,
+            wei=cost.wei * portion // cost.gas if cost.gas else 0,
+            reserved_gas=cost.reserved_gas * weights[batch] // weights.total(),
+            reserved_wei=cost.reserved_wei * weights[batch] // weights.total(),
+            weight=weights[batch],
+        )
+        for batch, portion in portions.items()
+    ]
+    # Weights stay as they were first.
+    Share.objects.bulk_create(
+        shares,
+        update_conflicts=True,
+        unique_fields=["transaction", "batch"],
+        update_fields=["gas", "wei", "reserved_gas", "reserved_wei"],
+    )
+
+
+def show_spent(tx: Transaction) -> None:
+    """Show on a transaction's batches, which the caller has locked, what they have spent.
+
+    The lock matters: several signers may send for one batch, and what each adds up must hold what the others have.
+    """
+    for chunk in chunks(sorted(tx.shares.values_list("batch", flat=True)), _PER_STATEMENT):
+        _show_spent(chunk)
+
+
+def _show_spent(batches: Sequence[str]) -> None:
+    """Write what these batches have spent.
+
+    What a cancellation takes above a batch's fee is the operator's: it frees the nonce for all that wait.
+    """
+    version = SignedTransaction.objects.filter(
+        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
+    )
+    shares = Share.objects.filter(batch__in=batches, transaction__state__in=_SPENT_STATES)
+    gas: Counter[str] = Counter()
+    wei: Counter[str] = Counter()
+    cancelled: Counter[str] = Counter()
+    for batch, *part, is_cancelled in shares.annotate(is_cancelled=Exists(version)).values_list(
+        "batch", "gas", "wei", "is_cancelled"
+    ):
+        gas[batch] += part[0]
+        wei[batch] += part[1]
+        cancelled[batch] += part[1] if is_cancelled else 0
+    changed: list[Batch] = []
+    for row in Batch.objects.filter(pk__in=batches).only("fee", "gas_used", "spent"):
+        above = max(0, min(cancelled[row.pk], wei[row.pk] - row.fee))
+        spent = gas[row.pk], wei[row.pk] - above
+        if (row.gas_used, row.spent) != spent:
+            row.gas_used, row.spent = spent
+            changed.append(row)
+    if changed:
+        Batch.objects.bulk_update(changed, ["gas_used", "spent"])
+
+
+def weights_of(tx: Transaction) -> Counter[str]:
+    """Return, by batch, which part of the gas limit it causes, as decided when the transaction was first shared."""
+    stored = Counter(dict(tx.shares.values_list("batch", "weight")))
+    return stored or _portions_of(tx)
+
+
+def _portions_of(tx: Transaction) -> Counter[str]:
+    """Return how much of a transaction's gas limit each of its batches causes.
+
+    By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
+    before: so who asks for little pays little, whoever else asks for much. But who rides along with a path to another
+    block pays for what that adds, and not for the path. Raises `NotOurs`.
+    """
+    portions: Counter[str] = Counter()
+    asking = list(tx.queries.all())
+    main = [query for query in asking if tx.leads_to_id in {None, query.block_id}]
+    riders = [query for query in asking if tx.leads_to_id not in {None, query.block_id}] if main else []
+    at_block = Counter(query.block_id for query in riders)
+    each = min(RIDER_GAS, tx.gas_limit // (1 + len(at_block)))
+    for query in riders:
+        portions[query.batch_id] += each // at_block[query.block_id]
+    rest = tx.gas_limit - portions.total()
+    weights: Counter[str] = Counter()
+    for query in main or asking:
+        weights[query.batch_id] += remaining_work.gas_of(query)
+    paying = {query.batch_id for query in asking}
+    for batch, estimate, sender in Batch.objects.filter(pk__in=paying).values_list("pk", "estimated_gas", "sender"):
+        if sender == Sender.SELF:
+            raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which pays itself.")
+        if batch in weights:
+            weights[batch] = max(1, min(weights[batch], estimate or 0))
+    for batch, weight in weights.items():
+        portions[batch] += rest * weight // weights.total()
+    return portions
+
+
+def largest(queries: Collection[int]) -> frozenset[str]:
+    """Return, of the batches of these queries, the one that would take most by itself; none where there is none."""
+    weights: Counter[str] = Counter()
+    for query in Query.objects.filter(pk__in=queries):
+        weights[query.batch_id] += remaining_work.gas_of(query)
+    return frozenset(batch for batch, _ in weights.most_common(1))

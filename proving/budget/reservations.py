@@ -1,0 +1,145 @@
+"""What counts against the limits: what was spent in the last 24 hours, and what may still be.
+
+What is pending counts as the most that it can cost. When something is signed, so does all that isn't final: until then
+a node may lie about what it has cost.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Prefetch, Q, QuerySet, Sum, Value
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
+from queries import clock
+from queries.models import OPEN_STATUSES, Batch, Sender
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What is spent, or may still be."""
+
+    gas: int
+    wei: int
+
+    def __add__(self, other: "Reservation") -> "Reservation":
+        return Reservation(self.gas + other.gas, self.wei + other.wei)
+
+
+def to_user(user_id: int, destinations: list[int]) -> Reservation:
+    """Add up what the user's batches cause on these destinations.
+
+    That is what they have caused in the last 24 hours, whatever became of them, and what the open ones are still
+    expected to cause.
+    """
+    batches = Batch.objects.filter(user=user_id, destination_chain_id__in=destinations)
+    # What pays itself is never sent for here.
+    open_ones = batches.filter(status__in=OPEN_STATUSES, sender=Sender.OPERATOR).exclude(estimated_gas=None)
+    in_a_day = Share.objects.filter(recent("transaction__"), batch__in=batches).annotate(of_open=Value(value=False))
+    of_open_ones = Share.objects.filter(batch__in=open_ones).annotate(of_open=Value(value=True))
+    columns = ("batch", "gas", "wei", "of_open")
+    gas, wei = 0, 0
+    caused: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    # By one statement, and before the estimates: what is sent or mined meanwhile must not be missing from both. Not by
+    # an OR, for which PostgreSQL reads everybody's.
+    both = in_a_day.values_list(*columns).union(of_open_ones.values_list(*columns), all=True)
+    for batch, share_gas, share_wei, is_of_open in both:
+        if is_of_open:
+            caused[batch].append((share_gas, share_wei))
+        else:
+            gas, wei = gas + share_gas, wei + share_wei
+    for batch, estimated_gas, estimated_wei in open_ones.values_list("pk", "estimated_gas", "estimated_wei"):
+        gas += max(0, (estimated_gas or 0) - sum(of_share[0] for of_share in caused[batch]))
+        wei += max(0, (estimated_wei or 0) - sum(of_share[1] for of_share in caused[batch]))
+    return Reservation(gas, wei)
+
+
+def on_chain(chain_id: int) -> int:
+    """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by what is pending."""
+    return sum(by_signer(chain_id).values())
+
+
+def by_signer(chain_id: int) -> Mapping[str, int]:
+    """Divide what `on_chain` returns by the signers' addresses."""
+    sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id).select_related("signer")
+    versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
+    wei: dict[str, int] = defaultdict(int)
+    for tx in sent.defer("data").prefetch_related(versions):
+        wei[tx.signer.address] += tx.reserved
+    return wei
+
+
+@dataclass(frozen=True)
+class Caused:
+    """What batches of one user on one destination have caused in the last 24 hours, the pending at its most."""
+
+    user_id: int
+    address: str  # of the user
+    chain_id: int
+    gas: int
+    wei: int
+    batches: int
+
+
+def by_user(most: int) -> tuple[list[Caused], bool]:
+    """Return what users have caused, the dearest first; and whether that is all.
+
+    At most `most` shares are added up, the newest ones.
+    """
+    columns = ("batch__user_id", "batch__user__address", "batch__destination_chain_id", "batch_id", "gas", "wei")
+    since = _day_began()
+    # By an index each: an OR would read all transactions that there are.
+    in_a_day = Share.objects.filter(transaction__spent_at__gt=since).order_by("-transaction__spent_at")
+    still_pending = Share.objects.filter(
+        transaction__signer__in=Signer.objects.values("pk"),
+        transaction__state=TransactionState.PENDING,
+        transaction__spent_at__lte=since,
+    )
+    rows = [row for shares in (in_a_day, still_pending) for row in shares.values_list(*columns)[: most + 1]]
+    of: dict[tuple[int, str, int], list[tuple[str, int, int]]] = defaultdict(list)
+    for user_id, address, chain_id, *share in rows[:most]:
+        of[user_id, address, chain_id].append((share[0], share[1], share[2]))
+    caused = [
+        Caused(*key, sum(gas for _, gas, _ in parts), sum(wei for *_, wei in parts), len({one[0] for one in parts}))
+        for key, parts in of.items()
+    ]
+    return sorted(caused, key=lambda one: one.wei, reverse=True), len(rows) <= most
+
+
+def recent(prefix: str = "") -> Q:
+    """Select what is spent in the last 24 hours, or pending.
+
+    `prefix` leads to the transaction, and ends in `__`.
+    """
+    in_a_day = Q(**{f"{prefix}spent_at__gt": _day_began()})
+    return in_a_day | Q(**{f"{prefix}state": TransactionState.PENDING})
+
+
+def _day_began() -> datetime:
+    return (clock.last_read() or timezone.now()) - _DAY
+
+
+def sum_wei(shares: QuerySet[Share]) -> int:
+    """Add up these shares, in wei."""
+    # Databases don't add up 256 bits.
+    return sum(shares.values_list("wei", flat=True))
+
+
+def sum_reserved_wei(shares: QuerySet[Share]) -> int:
+    """Return the wei that count of these shares against their users' limits. Older versions have reserved nothing."""
+    return sum(max(row) for row in shares.values_list("wei", "reserved_wei"))
+
+
+def sum_reserved_gas(shares: QuerySet[Share]) -> int:
+    """Return the gas that counts of these shares against their users' budgets."""
+    return shares.aggregate(total=Sum(Greatest("gas", "reserved_gas")))["total"] or 0
+
+
+def caused_by(batch: Batch) -> int:
+    """Return the wei that a batch has spent, and that its pending transactions can cost."""
+    return sum_wei(Share.objects.filter(batch=batch))

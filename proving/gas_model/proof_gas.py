@@ -1,0 +1,490 @@
+"""What proving takes in gas: of what a registry lacks at some blocks of a source chain, told by the shape of its tries.
+
+A transaction pays 21,000, and the more of two: 16 for each byte of calldata and its execution, or 40 for each byte
+(EIP-7623). Of mainnet's proofs the bytes come out dearer, of a development chain's the execution.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache, cached_property
+from operator import attrgetter
+
+from chains import history
+from chains.header import Header
+from chains.packed import IMPLIED_HEADER_FIELDS
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
+from proving.gas_model import trie_shapes
+from proving.gas_model.trie_shapes import Nodes, Shape
+from proving.registry import packing
+from queries.properties import AccountField, HeaderField
+
+_TRANSACTION = 21_000
+_GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
+
+# What the registry executes for each, in gas: by least squares of what generated proofs took, within 2 % of each. A
+# header, of which storing the state root is a part; the number of a block whose header it knows; fields of a header; an
+# account or a slot, without the nodes that lead to it; and each word that is stored of an account, or of zeros.
+_HEADER, _ROOT, _NUMBER, _TIME = 36_000, 20_000, 3_800, 65_000
+_FIELDS, _FIELD, _ZERO_FIELD = 3_600, 23_000, 1_500
+_ACCOUNT, _ABSENT_ACCOUNT, _WORD = 6_500, 3_000, 22_400
+_SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = 27_800, 4_100, 22_200
+_FULL_BRANCH, _BRANCH, _CHILD, _OTHER_LEAF = 1_560, 2_120, 240, 3_260
+# A hash that is proven by a slot, or by the last header of a walk; a header that is walked; a call beside others.
+_BLOCK_HASH, _WALKED_HEADER, _CALL = 29_000, 2_700, -2_000
+
+# What each takes of packed calldata, in bytes, without hashes and numbers.
+_NUMBER_BYTES, _FIELDS_BYTES, _TIME_BYTES, _CALL_BYTES = 6, 5, 60, 55
+_ACCOUNT_BYTES, _ABSENT_BYTES, _STORAGE_BYTES, _SLOT_BYTES = 23, 22, 1, 5
+_OTHER_LEAF_BYTES, _HASH_BYTES = 100, 32
+
+# What is not known is taken for the largest of mainnet: its headers, its accounts, the slots of its largest contracts.
+_HEADER_BYTES, _LEAF_BYTES = 650, 80
+_DEEP_STATE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9, 2)
+_DEEP_STORAGE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9)
+
+# What several blocks share a transaction within (`proving.transactions.sending`, `proving.worker.groups`).
+_SHARED_GAS, _SHARED_BYTES, _SHARED_BLOCKS = 6_000_000, 80_000, 64
+# Hops and headers of one transaction (`proving.paths.building`).
+_MOST_HOPS, _MOST_HEADERS = 40, 250
+
+# Signed is 15 % more than a node estimates, which is up to 4 % more than is used.
+_SIGNED = 1.2
+# By which what is expected is above what most would come to.
+_MARGIN = 1.05
+
+
+class Part(Enum):
+    HEADERS = "headers"
+    HEADER_FIELDS = "headerFields"
+    ACCOUNTS = "accounts"
+    SLOTS = "slots"
+    TIMES = "times"
+    PATHS = "paths"
+
+
+@dataclass(frozen=True)
+class Likely:
+    """An amount of gas or bytes."""
+
+    expected: int = 0
+    bound: int = 0  # it is never more
+
+    def __add__(self, other: "Likely") -> "Likely":
+        return Likely(self.expected + other.expected, self.bound + other.bound)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a part of a transaction takes."""
+
+    size: float = 0.0  # of calldata, in bytes
+    execution: float = 0.0  # in gas
+    zeros: float = 0.0  # of the bytes, as far as that is known: they cost a quarter
+
+    def __add__(self, other: "Load") -> "Load":
+        return Load(self.size + other.size, self.execution + other.execution, self.zeros + other.zeros)
+
+    def __mul__(self, times: float) -> "Load":
+        return Load(self.size * times, self.execution * times, self.zeros * times)
+
+    @property
+    def is_mostly_bytes(self) -> bool:
+        return self.gas(by_bytes=True) > self.gas(by_bytes=False)
+
+    def gas(self, *, by_bytes: bool) -> float:
+        size = self.size - self.zeros * 3 / 4
+        return size * _LEAST_GAS_OF_A_BYTE if by_bytes else size * _GAS_OF_A_BYTE + self.execution
+
+    @property
+    def most_gas(self) -> float:
+        """Return the most gas, whatever else is in the transaction."""
+        return max(self.gas(by_bytes=True), self.gas(by_bytes=False))
+
+
+# --- What is known of the tries ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Of an account."""
+
+    shape: Shape
+    value_size: float = _HASH_BYTES  # of a slot that is not zero, in bytes
+
+
+@dataclass(frozen=True)
+class Tries:
+    """Of a source chain, as the proofs of some accounts tell. What they don't tell is taken for mainnet's largest."""
+
+    state: Shape | None = None
+    leaf_size: float = _LEAF_BYTES  # nonce, balance and hashes of an account, in bytes
+    storages: Mapping[str, Storage] = field(default_factory=dict)  # by address, of some
+
+
+class _Known(ABC):
+    """Tell what tries are taken for."""
+
+    def __init__(self, state: Shape, leaf_size: float) -> None:
+        self.state, self.leaf_size = state, leaf_size
+        # Thousands of blocks are asked for as many accounts each.
+        self.state_nodes = cache(state.nodes)
+
+    @abstractmethod
+    def storage(self, address: str) -> Storage: ...
+
+
+class _Expected(_Known):
+    """On average."""
+
+    def __init__(self, tries: Tries) -> None:
+        super().__init__(tries.state or _DEEP_STATE, tries.leaf_size)
+        self._storages = tries.storages
+        self._others = max(tries.storages.values(), key=lambda one: len(one.shape.levels), default=_DEEP)
+
+    def storage(self, address: str) -> Storage:
+        return self._storages.get(address, self._others)
+
+
+class _Bound(_Known):
+    """So that nothing comes out dearer."""
+
+    def __init__(self, tries: Tries) -> None:
+        super().__init__(tries.state.deeper if tries.state else _DEEP_STATE, float(_LEAF_BYTES))
+        self._storages = tries.storages
+
+    def storage(self, address: str) -> Storage:
+        known = self._storages.get(address)
+        return _DEEP if known is None else Storage(known.shape.deeper)
+
+
+_DEEP = Storage(_DEEP_STORAGE)
+
+
+# --- What is missing --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a registry lacks of what is asked for at one block."""
+
+    number: int
+    facts: Sequence[Fact]
+    is_known: bool  # to the registry: the block's state root
+    header: Header | None = None
+
+    @cached_property
+    def header_load(self) -> Load:
+        """Return the load of the header's bytes alone."""
+        encoded = b"" if self.header is None else self.header.encode()
+        return Load(len(encoded), zeros=encoded.count(0)) if encoded else Load(_HEADER_BYTES)
+
+    @property
+    def needs_header(self) -> bool:
+        """Return whether the header is needed.
+
+        Without a state root no fact is stored; and fields of a header need the header again, and its hash.
+        """
+        of_header = any(isinstance(fact, HeaderFact | TimeFact) for fact in self.facts)
+        return bool(self.facts) and (not self.is_known or of_header)
+
+    @property
+    def hashed(self) -> int:
+        """The block whose hash is needed: it is the header after it that binds when a block ended."""
+        return self.number + bool(self.times)
+
+    @cached_property
+    def times(self) -> int:
+        return sum(isinstance(fact, TimeFact) for fact in self.facts)
+
+    @cached_property
+    def fields(self) -> frozenset[HeaderField]:
+        """Return the fields of the header, without those that each header tells that is accumulated."""
+        fields = frozenset(fact.field for fact in self.facts if isinstance(fact, HeaderFact))
+        return fields.difference(HeaderField(place) for place in IMPLIED_HEADER_FIELDS)
+
+    @cached_property
+    def zero_fields(self) -> int:
+        """Return how many of these are zero: they share a word."""
+        words = {} if self.header is None else header_words(self.header)
+        return sum(not any(words.get(field, b"\1")) for field in self.fields)
+
+    @cached_property
+    def words(self) -> Mapping[str, int]:
+        """Return, by the account's address, how many words its fields take. None where only slots are asked for."""
+        found: dict[str, set[int]] = {}
+        for fact in self.facts:
+            if isinstance(fact, AccountFact | SlotFact):
+                words = found.setdefault(fact.address, set())
+                if isinstance(fact, AccountFact):
+                    # Nonce and balance share one.
+                    words.add(max(fact.field, AccountField.BALANCE))
+        return {address: len(words) for address, words in found.items()}
+
+    @cached_property
+    def slots(self) -> Mapping[str, Sequence[int]]:
+        """Return the slots by the account's address."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for fact in self.facts:
+            if isinstance(fact, SlotFact):
+                found[fact.address].append(int(fact.slot, 16))
+        return found
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a registry comes to trust the hashes of old blocks."""
+
+    paths: int = 0
+    hops: int = 0
+    ends: int = 0  # of these, that lead to blocks that are asked for
+    riders: int = 0  # blocks whose hashes become known beside those that are hopped to
+    walked: int = 0  # headers
+    headers: int = 0  # that the paths begin with
+    newest: int = 0  # number of the highest block that is hopped from
+    start_gas: Likely = Likely()  # for the block hash source
+    waits: Sequence[str] = ()  # what the block hash source is waited for, sentences
+
+
+# --- What it takes ----------------------------------------------------------------------------------------------------
+
+
+class _Loads:
+    """What is missing at one block: what each part of it takes, and how many transactions."""
+
+    def __init__(self, missing: Missing, known: _Known) -> None:
+        self.missing, self._known = missing, known
+        self.parts: dict[Part, Load] = {}
+        self.slots: dict[str, Load] = {}
+        self.transactions = 0  # beside those of times
+        if missing.times:
+            roots = missing.times - (not missing.is_known)
+            each = missing.header_load * 2 + Load(_TIME_BYTES, _TIME)
+            self.parts[Part.TIMES] = each * missing.times + Load(execution=-_ROOT * roots)
+        is_known = missing.is_known or missing.times > 0
+        if missing.facts and (missing.fields or not is_known):
+            self.parts[Part.HEADERS] = missing.header_load + Load(execution=_HEADER - _ROOT * is_known)
+        if missing.fields:
+            zeros = missing.zero_fields
+            words = len(missing.fields) - zeros + (zeros > 0)
+            self.parts[Part.HEADER_FIELDS] = Load(_FIELDS_BYTES, _FIELDS + _FIELD * words + _ZERO_FIELD * zeros)
+        if missing.words:
+            self._add_accounts()
+        elif Part.HEADERS in self.parts:
+            self.transactions = 1
+
+    @property
+    def first(self) -> Part:
+        """The part with which the first transaction counts."""
+        return Part.HEADERS if Part.HEADERS in self.parts else Part.ACCOUNTS
+
+    @property
+    def proof(self) -> Load:
+        """Return the load of all but the times."""
+        return sum((load for part, load in self.parts.items() if part != Part.TIMES), Load())
+
+    def _add_accounts(self) -> None:
+        of_slots = {
+            address: self._known.storage(address).shape.nodes(len(slots))
+            for address, slots in self.missing.slots.items()
+        }
+        self.slots = {
+            address: _of_nodes(of_slots[address]) + self._of_slots(address, slots)
+            for address, slots in self.missing.slots.items()
+        }
+        if self.slots:
+            self.parts[Part.SLOTS] = sum(self.slots.values(), Load())
+        count, state_nodes = len(self.missing.words), self._known.state_nodes
+        nodes = [state_nodes(count), *of_slots.values()]
+        slots = sum(map(len, self.missing.slots.values()))
+        self.transactions = packing.about(
+            count, slots, nodes=sum(one.raw_count for one in nodes), size=sum(one.raw_size for one in nodes)
+        )
+        self.parts[Part.ACCOUNTS] = self._of_accounts(count, state_nodes(count, self.transactions))
+
+    def _of_accounts(self, count: int, nodes: Nodes) -> Load:
+        share = self._known.state.absent
+        absent = share * count
+        words = sum(self.missing.words.values()) * (1 - share) + absent
+        # One of which more comes in the next transaction is there again.
+        present = count - absent + self.transactions - 1
+        return (
+            _of_nodes(nodes)
+            + Load(_ACCOUNT_BYTES + self._known.leaf_size, _ACCOUNT) * present
+            + Load(_ABSENT_BYTES, _ABSENT_ACCOUNT) * absent
+            + Load(_NUMBER_BYTES, _NUMBER) * (self.transactions - (Part.HEADERS in self.parts))
+            + Load(execution=_WORD * words)
+        )
+
+    def _of_slots(self, address: str, slots: Sequence[int]) -> Load:
+        storage = self._known.storage(address)
+        zeros = storage.shape.absent * len(slots)
+        words_of_zeros = min(zeros, len({slot >> 8 for slot in slots}))
+        return (
+            Load(_STORAGE_BYTES + sum(_SLOT_BYTES + (slot.bit_length() + 7) // 8 for slot in slots))
+            + Load(storage.value_size, _SLOT) * (len(slots) - zeros)
+            + Load(execution=_ZERO_SLOT * zeros + _WORD_OF_ZEROS * words_of_zeros)
+        )
+
+
+def _of_nodes(nodes: Nodes) -> Load:
+    return Load(
+        nodes.size + nodes.others * _OTHER_LEAF_BYTES,
+        nodes.full * _FULL_BRANCH + nodes.branches * _BRANCH + nodes.children * _CHILD + nodes.others * _OTHER_LEAF,
+    )
+
+
+class _Way:
+    """What a route takes, and in how many transactions. What it leads to is proven in the last one."""
+
+    def __init__(self, route: Route, known: _Known, header: Load) -> None:
+        """Count the load of a route, with headers that are like this one."""
+        ring = trie_shapes.of_random_keys(max(1, min(route.newest, history.WINDOW)))
+        slot = Load(_SLOT_BYTES + _HASH_BYTES, _BLOCK_HASH)
+        one, two = _of_nodes(ring.nodes(1)), _of_nodes(ring.nodes(2))
+        hop = _of_nodes(known.state_nodes(1)) + Load(_ACCOUNT_BYTES + _HASH_BYTES + _CALL_BYTES, _ACCOUNT + _CALL)
+        hop += Load(_STORAGE_BYTES) + one + slot
+        rider = slot + Load(two.size - one.size, two.execution - one.execution)
+        walked = header + Load(1, _WALKED_HEADER)
+        # What is asked for counts its header itself.
+        headers = route.hops - route.ends + route.headers
+        load = hop * route.hops + rider * route.riders + (header + Load(execution=_HEADER)) * headers
+        load += walked * route.walked + Load(execution=_BLOCK_HASH) * bool(route.walked)
+        self.load = load
+        self.transactions = max(
+            route.paths,
+            math.ceil(load.size / packing.MAX_BYTES),
+            math.ceil(route.hops / _MOST_HOPS),
+            math.ceil(route.walked / _MOST_HEADERS),
+        )
+
+    @property
+    def gas(self) -> float:
+        return self.load.most_gas + _TRANSACTION * self.transactions
+
+
+# --- In gas -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of what is missing at the blocks of one source chain."""
+
+    parts: Mapping[Part, Likely] = field(default_factory=dict)
+    size: Likely = Likely()  # of calldata, in bytes
+    transactions: int = 0  # that are expected
+    in_a_row: int = 0  # of these, that wait for one another
+    shares: Sequence["Shares"] = ()  # of each block at which something is missing
+
+    @property
+    def gas(self) -> Likely:
+        return sum(self.parts.values(), Likely())
+
+    @property
+    def path_gas(self) -> int:
+        """Return the paths' part of the bound, in gas."""
+        return self.parts.get(Part.PATHS, Likely()).bound
+
+
+class Shares:
+    """What the things that are asked for at a block take at the most, in gas, without the path to it."""
+
+    def __init__(self, loads: _Loads) -> None:
+        self.missing = loads.missing
+        # One more, where they are not as many as were counted.
+        transactions = loads.transactions + (loads.transactions > 1)
+        most = {part: load.most_gas * _SIGNED for part, load in loads.parts.items()}
+        base = _TRANSACTION * _SIGNED
+        if transactions:
+            most[loads.first] += base * transactions
+        if Part.TIMES in most:
+            most[Part.TIMES] += base * loads.missing.times
+        self.parts = {part: math.ceil(gas) for part, gas in most.items()}
+        self._slots = {address: load.most_gas * _SIGNED for address, load in loads.slots.items()}
+        self._accounts = len(loads.missing.words)
+
+    def divided(self, queries: Mapping[int, Iterable[Fact]]) -> dict[int, int]:
+        """Return each query's part by its id: of what it is the first to ask for. Together no more than all."""
+        left = set(self.missing.facts)
+        first: dict[int, set[Fact]] = {}
+        for pk, asked in queries.items():
+            first[pk] = left.intersection(asked)
+            left -= first[pk]
+        asking = sum(bool(found) for found in first.values())
+        # What the header takes is everybody's.
+        common = sum(self.parts.get(part, 0) for part in (Part.HEADERS, Part.HEADER_FIELDS, Part.TIMES))
+        seen: set[str] = set()
+        gas: dict[int, int] = {}
+        for pk, found in first.items():
+            addresses = {fact.address for fact in found if isinstance(fact, AccountFact | SlotFact)} - seen
+            seen |= addresses
+            own = len(addresses) * self.parts.get(Part.ACCOUNTS, 0) / max(1, self._accounts)
+            own += sum(self._slots.get(address, 0) for address in addresses)
+            gas[pk] = int(own + common / asking) if found else 0
+        return gas
+
+
+def estimate(blocks: Sequence[Missing], tries: Tries, route: Route) -> Estimate:
+    """Estimate what it takes to prove this, and the route to it."""
+    wanted = [one for one in blocks if one.facts]
+    header = max((one.header_load for one in wanted), key=attrgetter("most_gas"), default=Load())
+    expected, bound = _Expected(tries), _Bound(tries)
+    likely, most = [_Loads(one, expected) for one in wanted], [_Loads(one, bound) for one in wanted]
+    way, longest_way = _Way(route, expected, header), _Way(route, bound, header)
+    shares = [Shares(one) for one in most]
+    # What a path leads to is in the path's transaction; what comes after a time is ready later.
+    groups = [
+        _Together([one for one in likely if not one.missing.times], beside=route.paths),
+        _Together([one for one in likely if one.missing.times]),
+    ]
+    gas = {part: sum(group.gas[part] for group in groups) for part in Part}
+    at_most = {part: sum(of_block.parts.get(part, 0) for of_block in shares) for part in Part}
+    if route.paths:
+        gas[Part.PATHS] = way.gas + route.start_gas.expected
+        at_most[Part.PATHS] = math.ceil((longest_way.gas + _TRANSACTION) * _SIGNED) + route.start_gas.bound
+    rows = (one.missing.times + min(2, one.transactions) for one in likely)
+    return Estimate(
+        {part: Likely(math.ceil(gas[part] * _MARGIN), at_most[part]) for part in Part if at_most[part]},
+        Likely(_size(likely, way), _size(most, longest_way)),
+        sum(group.transactions for group in groups) + way.transactions,
+        max(rows, default=0) + max(0, way.transactions - 1),
+        shares,
+    )
+
+
+def _size(blocks: Sequence[_Loads], way: _Way) -> int:
+    """Return the size in bytes."""
+    return math.ceil(sum((load.size for one in blocks for load in one.parts.values()), way.load.size))
+
+
+class _Together:
+    """Blocks that are ready together: small ones share a transaction, each other one has its own."""
+
+    def __init__(self, blocks: Sequence[_Loads], *, beside: int = 0) -> None:
+        """Put small blocks together. As many of them as `beside` says are in other transactions."""
+        small = [one for one in blocks if one.transactions == 1]
+        proofs = sum((one.proof for one in small), Load())
+        count, gas = max(0, len(small) - beside), proofs.most_gas * _SIGNED
+        groups = max(count / _SHARED_BLOCKS, proofs.size / _SHARED_BYTES, gas / _SHARED_GAS)
+        shared = min(count, math.ceil(groups))
+        calls = Load(_CALL_BYTES, _CALL) * (count - shared)
+        self._each = (_TRANSACTION * shared + calls.gas(by_bytes=proofs.is_mostly_bytes)) / max(1, len(small))
+        self.transactions = shared + sum(one.transactions for one in blocks if one.transactions != 1)
+        self.transactions += sum(one.missing.times for one in blocks)
+        self._blocks = blocks
+
+    @property
+    def gas(self) -> dict[Part, float]:
+        gas: dict[Part, float] = defaultdict(float)
+        for one in self._blocks:
+            by_bytes = one.proof.is_mostly_bytes
+            for part, load in one.parts.items():
+                gas[part] += load.most_gas if part == Part.TIMES else load.gas(by_bytes=by_bytes)
+            if one.missing.times:
+                gas[Part.TIMES] += _TRANSACTION * one.missing.times
+            if one.transactions:
+                gas[one.first] += self._each if one.transactions == 1 else _TRANSACTION * one.transactions
+        return gas

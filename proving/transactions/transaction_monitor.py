@@ -1,0 +1,449 @@
+"""Follows transactions from the mempool to a final block, and back when the chain is reorganised."""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+from hexbytes import HexBytes
+
+from chains import rollups, together
+from chains.chains_file import Chain, UnknownChain
+from chains.encoding import hex_data
+from chains.header import Header
+from chains.rpc import TRANSACTION_GAS, InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
+from config import log_context
+from config.configured_chains import get_chains, get_rpc
+from database import leases, row_locks
+from database.leases import Lease, LeaseLost
+from proving import heads as chain_heads
+from proving import job_runs
+from proving.budget import cost_allocation
+from proving.heads import Heads, poll_seconds
+from proving.job_runs import JobRun
+from proving.models import (
+    LIVE_STATES,
+    WATCHED_STATES,
+    SignedTransaction,
+    Signer,
+    Transaction,
+    TransactionState,
+)
+from proving.transactions.pauses import NOT_BELIEVED, pause_signer
+from proving.transactions.purpose import show
+from proving.transactions.replacement import fill, push
+from queries import clock, progress
+from queries.models import Block, Query
+
+logger = logging.getLogger(__name__)
+
+_DAY = timedelta(days=1)
+# Of signed bytes: those that aren't calldata, at the most.
+_ENVELOPE_BYTES = 250
+# After so many in a row that nobody can believe, a signer sends nothing more until its operator says so.
+_MOST_DOUBTFUL = 3
+# Nonces of a gap that are used up, and final transactions that are looked after at a time.
+_MOST_FILLED = 16
+# What a transaction takes beside its gas, by what was expected or, where nothing was, by the most for its gas.
+_MOST_TIMES_DATA_FEE = 16
+_LEFT_BEHIND = "It was left behind nonces that nobody has used, and is sent anew."
+
+
+def monitor(signer_id: int) -> None:
+    """Bring a signer's stored transactions into agreement with the chain. Does nothing while another worker does."""
+    lease = leases.claim(Signer.objects.all(), signer_id)
+    if lease is None:
+        return
+    with job_runs.job_run("signer", signer=lease.row.address, chain=lease.row.chain_id) as job_run:
+        _monitor_leased(lease, job_run)
+
+
+def _monitor_leased(lease: Lease[Signer], job_run: JobRun) -> None:
+    signer = lease.row
+    try:
+        chain = get_chains().chain(signer.chain_id)
+        _monitor(chain, get_rpc(chain.id), lease)
+    except LeaseLost:
+        return
+    except UnknownChain as error:
+        # Its rows wait until the chain is configured again; submitting makes the signer due.
+        logger.warning("%s Its transactions are left as they are.", error)
+        lease.release(None)
+        job_run.outcome = "waits"
+    except (NodeUnavailable, RpcRefused) as error:
+        job_run.outcome = "fails"
+        if not signer.attempts:  # Once, until it goes on.
+            logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
+        lease.release(leases.backoff(signer.attempts), attempts=signer.attempts + 1)
+    except Exception:
+        lease.release(leases.backoff(signer.attempts), attempts=signer.attempts + 1)
+        raise
+    else:
+        job_run.outcome = "done"
+        _release(chain, lease)
+
+
+def _release(chain: Chain, lease: Lease[Signer]) -> None:
+    """Release the signer, due again while there is something to watch. Others may store that until this moment."""
+    try:
+        with lease.writing() as signer:
+            states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
+            lively = not states.isdisjoint(LIVE_STATES)
+            pause = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
+            lease.release(timedelta(seconds=pause) if states else None)
+    except LeaseLost:
+        pass
+
+
+def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
+    """Tend the chain's signers again and again, for commands that wait for what they have sent, in case no worker runs.
+
+    At least once, and for `seconds`.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        for signer in leases.without_resting(Signer.objects.filter(chain_id=chain.id)):
+            monitor(signer.pk)
+        yield
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(min(0.5, poll_seconds(chain)))
+
+
+def _watched(signer: Signer) -> QuerySet[Transaction]:
+    """Return the transactions that the chain can still change.
+
+    That a nonce was used by another is a node's word: such a transaction is looked after for a day.
+    """
+    recent = Q(state=TransactionState.DISPLACED, spent_at__gt=timezone.now() - _DAY)
+    return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
+
+
+def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
+    rows = _watched(lease.row).order_by("nonce")
+    watched = list(rows.defer("data").prefetch_related("versions"))
+    if not watched:
+        return
+    address = lease.row.address
+    heads, used, found = together.together(
+        lambda: chain_heads.read(chain, rpc), lambda: rpc.nonce(address, "latest"), lambda: _Receipts(rpc, watched)
+    )
+    found.read_headers([heads.latest, heads.confirmed])
+    lowest_open, doubtful = True, 0
+    for tx in watched:
+        with log_context.about(transaction=tx.latest_hash, nonce=tx.nonce):
+            try:
+                receipt = found.canonical(tx)
+            except InvalidReply as unbelievable:
+                # What one receipt says keeps no other nonce from being looked after.
+                _note_unbelievable(tx, str(unbelievable))
+                doubtful += 1
+                continue
+            if receipt is not None:
+                _note_mined(rpc, lease, tx, receipt, heads)
+            elif tx.state == TransactionState.DISPLACED:
+                pass
+            elif tx.state != TransactionState.PENDING:
+                # Its block may be gone, or this node may just not have it yet: only another block there tells.
+                if found.has_left_its_block(tx):
+                    _note_vanished(lease, tx)
+            elif tx.nonce < used:
+                if _is_displaced(rpc, address, tx, heads):
+                    logger.error(
+                        "nonce %d of %s was used by a transaction that isn't ours: does something else hold this key?",
+                        tx.nonce,
+                        address,
+                    )
+                    _displace(lease, tx, "Its nonce was used by another transaction.", clock.believable())
+                    doubtful += 1
+            else:
+                push(chain, rpc, lease, tx, may_raise=lowest_open)
+                lowest_open = False
+    _pause_where_doubtful(lease.row, doubtful)
+    _show_problem(lease.row, _mend_nonces(chain, rpc, lease, watched, used))
+
+
+def _is_displaced(rpc: RpcClient, address: str, tx: Transaction, heads: Heads) -> bool:
+    """Return whether the account's nonce is past it in a final block, and none of our versions is in the chain."""
+    if tx.nonce >= rpc.nonce(address, heads.final):
+        return False
+    # Asked again: what was asked before may be older than the final block that was told with it.
+    return not any(rpc.receipts([HexBytes(version.hash) for version in tx.versions.all()]))
+
+
+def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Sequence[Transaction], used: int) -> str:
+    """Repair a gap below what is pending, which would never be mined. Return a sentence about it; empty: there is none.
+
+    A node has told a nonce that is too high, or the chain has lost blocks that were final.
+    """
+    signer = lease.row
+    pending = [tx for tx in watched if tx.state == TransactionState.PENDING]
+    lowest = min((tx.nonce for tx in pending), default=used)
+    gap = range(used, lowest)
+    if gap:
+        # Final blocks hold these, as far as is known. A node that lags says so too.
+        below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
+        newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
+        gap = range(used if newest is None else newest + 1, lowest)
+        if _look_after_final(rpc, lease, below):
+            return (
+                f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
+            )
+    if not gap:
+        # Shown as long as what fills it is pending, or until what it left behind is sent anew.
+        is_filled = any(tx.to == signer.address for tx in pending)
+        is_left = not pending and any(tx.nonce >= used for tx in watched)
+        return signer.nonce_problem if is_filled or is_left else ""
+    now = clock.believable()
+    if len(gap) > _MOST_FILLED:
+        for tx in pending:
+            _displace(lease, tx, _LEFT_BEHIND, now)
+    else:
+        for tx in signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions"):
+            _note_vanished(lease, tx)
+        for nonce in gap:
+            fill(chain, rpc, lease, nonce, now)
+    _pause_where_often_mended(signer, now)
+    return (
+        f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
+        "transactions waited behind them: a node has told a wrong nonce."
+    )
+
+
+def _pause_where_doubtful(signer: Signer, doubtful: int) -> None:
+    """Pause a signer after too many transactions in a row of which nodes say what is hard to believe.
+
+    `doubtful` are those of this moment; before, nonces may have been used by another, one by one.
+    """
+    told = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
+    newest = list(told.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
+    if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
+        pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
+
+
+def _pause_where_often_mended(signer: Signer, now: datetime) -> None:
+    """Pause a signer whose gaps were repaired `now` and too often in a day: each repair may cost what a node likes."""
+    since = now - _DAY
+    fillers = signer.transactions.filter(to=signer.address, created_at__gt=since).values_list("created_at", flat=True)
+    left_behind = signer.transactions.filter(
+        state=TransactionState.DISPLACED, last_error=_LEFT_BEHIND, spent_at__gt=since
+    ).values_list("spent_at", flat=True)
+    repairs = {*fillers, *left_behind}
+    if now in repairs and len(repairs) >= _MOST_DOUBTFUL:
+        pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
+
+
+def _show_problem(signer: Signer, problem: str) -> None:
+    if problem != signer.nonce_problem:
+        logger.error("%s", problem or f"the nonces of {signer.address} on chain {signer.chain_id} have no gap any more")
+        Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
+
+
+def _look_after_final(rpc: RpcClient, lease: Lease[Signer], below: QuerySet[Transaction]) -> bool:
+    """Take back final transactions that the chain has lost. Return whether there are any."""
+    final = list(
+        below.filter(state=TransactionState.FINAL)
+        .order_by("nonce")
+        .defer("data")
+        .prefetch_related("versions")[:_MOST_FILLED]
+    )
+    if not final:
+        return False
+    found = _Receipts(rpc, final)
+    found.read_headers([])
+    lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
+    for tx in lost:
+        _note_vanished(lease, tx)
+    return bool(lost)
+
+
+class _Receipts:
+    """The receipts of all versions of some transactions, and the headers that tell which of them count."""
+
+    def __init__(self, rpc: RpcClient, watched: Sequence[Transaction]) -> None:
+        self._rpc = rpc
+        self._watched = watched
+        self._headers: dict[int, Header | None] = {}
+        hashes = [version.hash for tx in watched for version in tx.versions.all()]
+        self._receipts = dict(zip(hashes, rpc.receipts([HexBytes(tx_hash) for tx_hash in hashes]), strict=True))
+
+    def read_headers(self, known: Sequence[Header]) -> None:
+        """Read those of all blocks that matter at once, beside the `known` ones."""
+        self._headers = {header.number: header for header in known}
+        numbers = {receipt.block_number for receipt in self._receipts.values() if receipt}
+        numbers |= {tx.block_number for tx in self._watched if tx.block_number is not None}
+        unknown = sorted(numbers.difference(self._headers))
+        self._headers |= dict(zip(unknown, self._rpc.headers(unknown), strict=True))
+
+    def canonical(self, tx: Transaction) -> Receipt | None:
+        """Return the receipt of the version that is in the chain, if one is."""
+        for version in tx.versions.all():
+            receipt = self._receipts[version.hash]
+            if receipt is None:
+                continue
+            header = self._headers[receipt.block_number]
+            # A node may still serve the receipt of a block that it has left; the next `monitor` decides.
+            if header is not None and header.hash == receipt.block_hash:
+                return _checked(receipt, version, header)
+        return None
+
+    def has_left_its_block(self, tx: Transaction) -> bool:
+        assert tx.block_number is not None
+        header = self._headers[tx.block_number]
+        return header is not None and hex_data(header.hash) != tx.block_hash
+
+
+def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Receipt:
+    """Return the receipt, with the price by its block's header (EIP-1559), if that is known.
+
+    The header is believed instead of the node. Raises `InvalidReply` where no block can have it: budgets and limits
+    count what it says.
+    """
+    least, most, price = 0, version.max_fee_per_gas, receipt.effective_gas_price
+    if header.base_fee_per_gas is not None:
+        least, price = header.base_fee_per_gas, min(most, header.base_fee_per_gas + version.max_priority_fee_per_gas)
+    least_gas = _intrinsic_gas(bytes(version.raw))
+    if not least_gas <= receipt.gas_used <= version.gas or not least <= price <= most:
+        raise InvalidReply(
+            f"A node says that {version.hash} took {receipt.gas_used} gas at {price} wei; it takes between {least_gas} "
+            f"and {version.gas} gas, and the price is between {least} and {most} wei."
+        )
+    return replace(receipt, effective_gas_price=price)
+
+
+def _intrinsic_gas(raw: bytes) -> int:
+    """Return the least gas that a transaction with these signed bytes takes (EIP-2028), whatever it does."""
+    zeros = raw.count(0)
+    return TRANSACTION_GAS + max(0, 4 * zeros + 16 * (len(raw) - zeros - _ENVELOPE_BYTES))
+
+
+def _note_unbelievable(tx: Transaction, sentence: str) -> None:
+    if tx.last_error != sentence:
+        logger.error("%s", sentence)
+        Transaction.objects.filter(pk=tx.pk).update(last_error=sentence)
+
+
+def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: Heads) -> None:
+    if receipt.block_number <= heads.final:
+        state = TransactionState.FINAL
+    elif receipt.block_number <= heads.confirmed.number:
+        state = TransactionState.CONFIRMED
+    else:
+        state = TransactionState.MINED
+    tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
+    if (tx.state, tx.hash, tx.block_hash) == (state, tx_hash, block_hash):
+        return
+    if tx.state == TransactionState.PENDING:
+        logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
+        tx.spent_at = clock.believable()
+    is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
+    is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
+    data_fee = _data_fee(rpc, tx, receipt) if is_new or state != tx.state else None
+    before, was_spent = cost_allocation.costs(tx), cost_allocation.is_spent(tx)
+
+    def change() -> None:
+        _wake_blocks(tx)
+        tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
+        tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
+        tx.data_fee = tx.data_fee if data_fee is None else data_fee
+        # It succeeded if it did what it was sent for, which a cancellation never does.
+        tx.succeeded = receipt.status == 1 and not is_cancellation
+        tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
+        _save(tx)
+        if state == TransactionState.FINAL:
+            _count(lease.row, tx)
+        costs = cost_allocation.costs(tx)
+        if costs != before:
+            cost_allocation.divide(tx)
+        # That what is confirmed becomes final shows nowhere.
+        if is_new or cost_allocation.is_spent(tx) != was_spent or costs.shown != before.shown:
+            show(tx, tx_hash)
+            cost_allocation.show_spent(tx)
+
+    lease.write(change)
+
+
+def _count(signer: Signer, tx: Transaction, times: int = 1) -> None:
+    """Add a final one to what the signer has spent in all, in the transaction that holds the signer's row."""
+    signer.final_count += times
+    signer.final_failures += times * (not tx.succeeded)
+    signer.final_gas += times * tx.gas_used
+    signer.final_wei += times * tx.cost
+    signer.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
+
+
+def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
+    """Return what it took beside its gas, in wei; None if that isn't told, or isn't believed."""
+    told = rollups.paid_beside_gas(rpc, receipt)
+    if not told:
+        return told
+    try:
+        had = rpc.balance(tx.signer.address, receipt.block_number - 1)
+    except RpcRefused:
+        # Most nodes keep few states, and blocks are final much later: what was noted before stays.
+        return None
+    # A lie about one transaction must not use up the limits of a day.
+    if told > min(had, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
+        logger.error(
+            "a node says that %s took %d wei for its data, more than its signer had or than is believed",
+            hex_data(receipt.tx_hash),
+            told,
+        )
+        return None
+    return told
+
+
+def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
+    if tx.hash:
+        logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
+
+    def change() -> None:
+        _wake_blocks(tx)
+        if tx.state == TransactionState.FINAL:
+            _count(lease.row, tx, -1)
+        tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
+        tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
+        tx.data_fee = tx.expected_data_fee
+        # It waits from now on.
+        tx.spent_at = clock.believable()
+        _save(tx)
+        # Nodes forget what was in a block that they have left: it is broadcast anew at once.
+        tx.versions.update(broadcast_at=None)
+        cost_allocation.divide(tx)
+        cost_allocation.show_spent(tx)
+
+    lease.write(change)
+
+
+def _displace(lease: Lease[Signer], tx: Transaction, why: str, now: datetime) -> None:
+    def change() -> None:
+        _wake_blocks(tx)
+        tx.state, tx.spent_at = TransactionState.DISPLACED, now
+        tx.last_error = why
+        _save(tx)
+        cost_allocation.divide(tx)
+        cost_allocation.show_spent(tx)
+
+    lease.write(change)
+
+
+def _save(tx: Transaction) -> None:
+    # Not `data`: it is long, was not loaded and never changes.
+    tx.save(
+        update_fields=[
+            *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
+            *("spent_at", "last_error"),
+        ]
+    )
+
+
+def _wake_blocks(tx: Transaction) -> None:
+    """Wake the blocks, and then lock the batches that are written next: the order is that of `database.row_locks`."""
+    asked = Query.objects.filter(transactions=tx)
+    blocks = Block.objects.filter(pk__in=asked.values("block"))
+    row_locks.update(blocks, due_at=Now())
+    progress.lock_batches(asked.values_list("pk", flat=True))

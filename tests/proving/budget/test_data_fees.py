@@ -1,0 +1,218 @@
+"""What rollups take for a transaction's data: it is estimated, limited and counted as the gas is."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+from django.utils import timezone
+
+from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE, data_cost
+from chains.rpc import _read_receipt
+from config.configured_chains import forget_chains, get_rpc
+from devnet.devchain import DevChain
+from proving.models import Signer, Transaction, TransactionState
+from proving.transactions.transaction_monitor import monitor
+from queries.models import BatchStatus
+from tests.proving.money import ETHER, GWEI, accepted, in_mempool, limit, pending, serve, set_fee
+from tests.proving.receipts import balance, telling_receipts
+from tests.proving.rollups import FEE_OF_A_BYTE, oracle_at
+from tests.proving.transactions import age, roll_back
+from tests.service import ALICE, BOB, SIGNER, fresh, request, submit, waiting, work, work_until_done
+
+
+def set_data_fee(chain: DevChain, of_a_byte: int, of_gas: int = 0, *, is_before_fjord: bool = False) -> None:
+    """The fee of a byte, and the operator's of a unit of gas, in wei."""
+    oracle_at(chain, GAS_PRICE_ORACLE).send("set", of_a_byte, of_gas, is_before_fjord)
+
+
+# --- What is counted --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accounts", "oracle", "told"),
+    [
+        ((ALICE, BOB), {}, {}),
+        ((ALICE, BOB), {}, None),
+        # Since Isthmus. A receipt tells how it is set, and the predeploy how it is computed from that.
+        ((ALICE,), {"of_gas": 7}, {"operatorFeeScalar": "0x1", "operatorFeeConstant": "0x0"}),
+        ((ALICE,), {"is_before_fjord": True}, None),
+    ],
+    ids=[
+        "receipts tell it",
+        "receipts don't tell, so the expected one counts",
+        "an operator's fee too",
+        "before Fjord, where each byte is asked for",
+    ],
+)
+def test_what_an_op_stack_chain_takes_for_data_is_spent_too(op_stack, key, settings, tmp_path, accounts, oracle, told):
+    set_data_fee(op_stack, FEE_OF_A_BYTE, **oracle)
+    with nullcontext("") if told is None else telling_receipts(op_stack, **told) as url:
+        serve(settings, tmp_path, op_stack, url)
+        before = balance(op_stack)
+        batch = work_until_done(submit(key, request(*accounts, block=op_stack.head(), fee=ETHER)))
+        work()
+    paid = before - balance(op_stack)
+    tx = Transaction.objects.get()
+    if told is None:
+        assert paid <= fresh(batch).spent
+    else:
+        # anvil doesn't take the operator's fee.
+        assert fresh(batch).spent == paid + oracle.get("of_gas", 0) * tx.gas_used
+    assert batch.spent <= (batch.estimated_wei or 0)
+    assert tx.data_fee > tx.gas_used * tx.gas_price // 10  # No small matter.
+
+
+def test_what_is_too_long_for_one_transaction_takes_the_fees_of_several(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    set_data_fee(op_stack, FEE_OF_A_BYTE, 7)
+    assert data_cost(get_rpc(31337), 250_000, 1000).wei == 3 * (2 * FEE_OF_A_BYTE * (250_000 // 3 + 200) + 7 * 1000)
+
+
+def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, settings, tmp_path):
+    serve(settings, tmp_path, chain)
+    elsewhere = accepted(key, request(ALICE, block=chain.head() - 1, fee=ETHER))
+    chain.rpc("anvil_setCode", ARB_GAS_INFO, "0xfe")
+    oracle_at(chain, NODE_INTERFACE).send("set", 50, 0, False)
+    forget_chains()
+    before = balance(chain)
+    batch = accepted(key, request(ALICE, block=chain.head(), fee=ETHER))
+    of_data = (batch.estimated_gas or 0) - (elsewhere.estimated_gas or 0)
+    # Twice what a byte takes, of a header of 600 or so and an account.
+    assert 2 * 50 * 600 < of_data < 2 * 50 * 1800
+    assert work_until_done(batch).status == work_until_done(elsewhere).status == BatchStatus.DONE
+    work()
+    assert fresh(batch).spent + fresh(elsewhere).spent in {spent := before - balance(chain), spent - 1}
+
+
+def test_what_a_reorg_takes_back_counts_with_the_margin_again(op_stack, key, settings, tmp_path):
+    with telling_receipts(op_stack) as url:
+        serve(settings, tmp_path, op_stack, url)
+        op_stack.rpc("evm_setAutomine", False)
+        _, tx = in_mempool(op_stack, key)
+        expected = tx.data_fee
+        snapshot = op_stack.rpc("evm_snapshot")
+        op_stack.mine()
+        for signer in Signer.objects.all():
+            monitor(signer.pk)
+        tx.refresh_from_db()
+        assert tx.state != TransactionState.PENDING
+        assert tx.data_fee < expected
+        roll_back(op_stack, snapshot)
+        Signer.objects.update(due_at=timezone.now())
+        for signer in Signer.objects.all():
+            monitor(signer.pk)
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.PENDING
+    assert tx.data_fee >= expected
+
+
+# As Optimism's node tells them since Ecotone, since Isthmus, and Arbitrum's.
+RECEIPTS = {
+    "l1Fee": ({"l1Fee": "0x24a1e7f3", "l1GasUsed": "0x640", "l1FeeScalar": None}, 0x24A1E7F3, False),
+    "operator": ({"l1Fee": "0x8", "operatorFeeScalar": "0x0", "operatorFeeConstant": "0x5"}, 8, True),
+    "no operator": ({"l1Fee": "0x8", "operatorFeeScalar": "0x0", "operatorFeeConstant": "0x0"}, 8, False),
+    "arbitrum": ({"gasUsedForL1": "0x1f4", "l1BlockNumber": "0x1", "timeboosted": False}, None, False),
+    "ethereum": ({}, None, False),
+}
+
+
+@pytest.mark.parametrize(("more", "data_fee", "has_operator_fee"), RECEIPTS.values(), ids=RECEIPTS.keys())
+def test_receipts_of_rollups_are_read(chain, more, data_fee, has_operator_fee):
+    sent = chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": BOB, "value": "0x1"})
+    reader = _read_receipt(sent | more)
+    assert (reader.data_fee, reader.has_operator_fee) == (data_fee, has_operator_fee)
+    assert reader.gas_used == int(sent["gasUsed"], 16)
+
+
+# --- What is too dear -------------------------------------------------------------------------------------------------
+
+
+def the_daily_limit(chain: DevChain, settings) -> None:
+    limit(settings, daily_limit=ETHER * 4 // 10_000)
+
+
+def the_users_daily_limit(chain: DevChain, settings) -> None:
+    limit(settings, daily_limit_per_user=ETHER * 4 // 10_000)
+
+
+def the_signers_balance(chain: DevChain, settings) -> None:
+    # What is set belongs to the newest block, at which the batch asks.
+    chain.mine()
+    chain.rpc("anvil_setBalance", SIGNER, hex(10**15))
+    chain.mine()
+    set_data_fee(chain, 10 * FEE_OF_A_BYTE)
+
+
+def the_fee(chain: DevChain, settings) -> None:
+    set_data_fee(chain, 100 * FEE_OF_A_BYTE)
+
+
+@pytest.mark.parametrize(
+    ("too_low", "fee", "said", "relieved"),
+    [
+        (the_daily_limit, ETHER, "The operator's limit of 0.0004 ETH", 0),
+        (the_users_daily_limit, ETHER, "the daily limit of its user", 0),
+        (the_signers_balance, ETHER, "that it may have to pay", FEE_OF_A_BYTE),
+        (the_fee, 10**16, "1 query is left undone", FEE_OF_A_BYTE),
+    ],
+    ids=["the daily limit", "the user's daily limit", "the signer's balance", "the fee"],
+)
+def test_data_that_is_too_dear_is_waited_out(
+    op_stack,
+    key,
+    settings,
+    tmp_path,
+    too_low: Callable[[DevChain, object], None],
+    fee,
+    said,
+    relieved,
+):
+    """The limit, the balance or the fee would suffice for the gas alone, and did when the batch was accepted."""
+    serve(settings, tmp_path, op_stack)
+    batch = accepted(key, request(ALICE, block=op_stack.head(), fee=fee))
+    too_low(op_stack, settings)
+    work()
+    work()
+    assert not Transaction.objects.exists()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    assert said in waiting()[0]
+    set_data_fee(op_stack, relieved)
+    assert work_until_done(batch).status == BatchStatus.DONE
+
+
+def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    batch = submit(key, request(ALICE, block=op_stack.head(), fee=150_000 * 2 * GWEI))
+    work()
+    assert fresh(batch).rejection_code == "fee_too_low"
+    assert " wei for its data, " in batch.rejection_reason
+
+
+def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    op_stack.rpc("evm_setAutomine", False)
+    _, tx = in_mempool(op_stack, key)
+    most = tx.cost * 105 // 100
+    # Without the data fee there would be room for higher ones.
+    assert most > (tx.cost - tx.data_fee) * 120 // 100
+    limit(settings, daily_limit=most)
+    age()
+    work()
+    assert tx.versions.count() == 1
+
+
+def test_fees_are_not_raised_where_the_data_has_become_too_dear(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    op_stack.rpc("evm_setAutomine", False)
+    batch = accepted(key, request(ALICE, block=op_stack.head(), fee=ETHER))
+    set_fee(batch, (batch.estimated_wei or 0) * 3)
+    tx = pending(batch)
+    assert tx.data_fee
+    op_stack.rpc("anvil_dropAllTransactions")
+    op_stack.rpc("evm_setAutomine", True)
+    set_data_fee(op_stack, 100 * FEE_OF_A_BYTE)
+    op_stack.rpc("evm_setAutomine", False)
+    assert tx.data_fee * 50 > fresh(batch).fee
+    age()
+    work()
+    assert tx.versions.count() == 1

@@ -1,0 +1,309 @@
+"""Nodes that lie about receipts, nonces, finality and prices: what they can make a signer pay, and when it pauses."""
+
+from typing import Any
+
+import pytest
+from django.db.models import Q
+from django.utils import timezone
+
+from proving.budget import reservations
+from proving.health import report
+from proving.models import Signer, Transaction, TransactionState
+from proving.transactions import pauses, transaction_monitor
+from queries.models import BatchStatus, Block
+from tests.chains.lying_node import ask, between, error, lying_node, result
+from tests.headers import with_hash
+from tests.proving.money import ETHER, GWEI, accepted, go_on, in_mempool, limit, mine_at, pending, rejected_late, serve
+from tests.proving.receipts import balance, changed_receipts, telling_receipts
+from tests.proving.transactions import age
+from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
+
+MILLIETHER = ETHER // 1000
+
+
+def limit_both(settings, wei: int) -> None:
+    limit(settings, daily_limit=wei, daily_limit_per_user=wei)
+
+
+def problems() -> list[str]:
+    return [problem.code for problem in report.stops()]
+
+
+# --- Receipts ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "gas_used",
+    [0, 21_000 + 10_000, 10**9],
+    ids=["no gas", "less than its calldata takes", "more gas than it has"],
+)
+def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings, gas_used):
+    batch, tx = in_mempool(costly, key)
+    most, least = tx.cost, 40_000
+    with changed_receipts(costly, gasUsed=hex(gas_used)) as url:
+        reconfigure(settings, costly.url, url)
+        costly.mine()
+        work()
+        work()
+        rejected_late(batch)
+        promise = reservations.to_user(key.user_id, [31337])
+    assert least < promise.gas <= tx.gas_limit
+    assert 0 < promise.wei <= most
+
+
+@pytest.mark.parametrize("told", [0, 1, 10**6 * GWEI], ids=["nothing", "the tip alone", "more than was offered"])
+def test_the_price_is_that_of_the_header_and_the_transaction_whatever_the_node_says(costly, key, settings, told):
+    _, tx = in_mempool(costly, key)
+    with changed_receipts(costly, effectiveGasPrice=hex(told)) as url:
+        reconfigure(settings, costly.url, url)
+        costly.mine()
+        work()
+    tx.refresh_from_db()
+    assert tx.state != TransactionState.PENDING
+    receipt = costly.rpc("eth_getTransactionReceipt", tx.hash)
+    assert tx.gas_price == int(receipt["effectiveGasPrice"], 16) != told
+
+
+def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings):
+    limit_both(settings, 2 * MILLIETHER)
+    mine_at(costly, 1)
+    before = balance(costly)
+    with changed_receipts(costly, gasUsed="0x1") as url:
+        reconfigure(settings, costly.url, url)
+        batches = []
+        for number in range(5):
+            mine_at(costly, 1)
+            batches.append(submit(key, request(ALICE, block=costly.head() - 1 - number, fee=ETHER // 3000)))
+            go_on(costly, 1, rounds=3)
+    assert Transaction.objects.filter(queries__batch__in=batches).distinct().count() == 3
+    assert 0 < before - balance(costly) <= reservations.on_chain(31337) <= 2 * MILLIETHER
+    assert problems() == ["node_doubtful"]
+    pauses.resume_signer(31337, SIGNER)
+    reconfigure(settings, url, costly.url)
+    for batch in batches:
+        work_until_done(batch, costly, rounds=20)
+    assert not problems()
+
+
+@pytest.mark.parametrize("data_fee", [2**256 - 1, 10**6 * ETHER], ids=["beyond 256 bits", "more than there is"])
+def test_a_data_fee_that_nobody_can_have_paid_stops_no_signer(op_stack, key, settings, tmp_path, data_fee):
+    serve(settings, tmp_path, op_stack)
+    op_stack.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=op_stack.head(), fee=ETHER))
+    pending(batch)
+    with changed_receipts(op_stack, l1Fee=hex(data_fee)) as url:
+        reconfigure(settings, op_stack.url, url)
+        op_stack.mine()
+        for _ in range(3):
+            work()
+    assert Signer.objects.get().failing_since is None
+    assert reservations.on_chain(31337) <= batch.fee
+
+
+def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, settings):
+    """Less than the signer holds, and twice the daily limit."""
+    limit_both(settings, ETHER // 2)
+    mine_at(costly, 1)
+    with changed_receipts(costly, l1Fee=hex(ETHER)) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER // 100))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert 0 < batch.spent <= batch.fee
+    assert reservations.on_chain(31337) < ETHER // 100
+
+
+def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(op_stack, key, settings, tmp_path):
+    """Most nodes have forgotten the state of a block long before it is final."""
+    with telling_receipts(op_stack) as telling:
+
+        def answer(body: Any) -> Any:
+            if isinstance(body, dict) and body["method"] == "eth_getBalance" and body["params"][1] != "latest":
+                return error(body, -32000, "missing trie node")
+            return ask(telling, body)
+
+        with lying_node(answer) as url:
+            serve(settings, tmp_path, op_stack, url)
+            op_stack.rpc("evm_setAutomine", False)
+            _, tx = in_mempool(op_stack, key)
+            expected = tx.data_fee
+            op_stack.mine(200)
+            for _ in range(3):
+                work()
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.FINAL
+    assert tx.data_fee == expected
+    assert Signer.objects.get().failing_since is None
+
+
+# --- Nonces -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly, key, settings):
+    batch, tx = in_mempool(costly, key)
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, dict) and body["method"] == "eth_getTransactionCount":
+            return result(body, hex(tx.nonce + 1))
+        return ask(costly.url, body)
+
+    before = balance(costly)
+    with lying_node(answer) as url:
+        reconfigure(settings, costly.url, url)
+        transaction_monitor.monitor(tx.signer_id)
+        reconfigure(settings, url, costly.url)
+    rejected_late(batch)
+    costly.mine()
+    for _ in range(3):
+        work()
+        costly.mine()
+    paid = before - balance(costly)
+    assert paid
+    assert reservations.to_user(key.user_id, [31337]).wei == reservations.on_chain(31337) == paid
+
+
+def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly, key, settings):
+    """It hides receipts, tells nonces that are past, and a registry that holds nothing."""
+    limit_both(settings, 2 * MILLIETHER)
+    costly.mine(70)
+    mine_at(costly, 1)
+    is_lying, began = False, 0
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if not is_lying:
+            return [reply]
+        match question["method"], question["params"]:
+            case "eth_getTransactionCount", [_, block] if block == hex(max(0, costly.head() - 64)):
+                return [reply | {"result": hex(10**6)}]
+            case "eth_getTransactionCount", [_, "latest"]:
+                return [reply | {"result": hex(int(reply["result"], 16))}]
+            case "eth_getTransactionReceipt", _:
+                return [reply | {"result": None}]
+            case "eth_call", [call, block] if block != "pending":
+                return [ask(costly.url, {**question, "params": [call, hex(began)]})]
+        return [reply]
+
+    before = balance(costly)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = accepted(key, request(ALICE, block=costly.head() - 1, fee=MILLIETHER))
+        began, is_lying = costly.head(), True
+        for _ in range(30):
+            work()
+            mine_at(costly, 1)
+            Block.objects.update(due_at=timezone.now(), attempts=0)
+    assert Transaction.objects.filter(state=TransactionState.DISPLACED).exists()
+    assert 0 < before - balance(costly) <= reservations.on_chain(31337) <= 2 * MILLIETHER
+    assert problems() == ["node_doubtful"]
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("while_monitoring", "while_sending", "repaid"),
+    [(lambda _: 1, lambda nonce: nonce, 3), (lambda nonce: nonce, lambda nonce: nonce + 16, 3 * 16)],
+    ids=["left behind", "filled"],
+)
+def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
+    costly, key, settings, monkeypatch, while_monitoring, while_sending, repaid
+):
+    """A node tells one nonce before it sends, and another one after it: each repair is paid for."""
+    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.mine(2)
+    mine_at(costly, 1)
+    is_monitoring, monitor = False, transaction_monitor._monitor
+
+    def note_monitoring(*arguments: Any) -> None:
+        nonlocal is_monitoring
+        is_monitoring = True
+        try:
+            monitor(*arguments)
+        finally:
+            is_monitoring = False
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"]:
+            case "eth_getTransactionCount":
+                told = while_monitoring if is_monitoring else while_sending
+                return [reply | {"result": hex(told(int(reply["result"], 16)))}]
+            case "eth_getTransactionReceipt" if while_monitoring(500) == 1:
+                return [reply | {"result": None}]
+        return [reply]
+
+    monkeypatch.setattr(transaction_monitor, "_monitor", note_monitoring)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        for number in range(5):
+            mine_at(costly, 1)
+            submit(key, request(ALICE, block=costly.head() - 1 - number, fee=MILLIETHER))
+            for _ in range(6):
+                work()
+                mine_at(costly, 1)
+                age()
+    assert Transaction.objects.filter(Q(to=SIGNER) | Q(state=TransactionState.DISPLACED)).count() == repaid
+    assert "node_doubtful" in problems()
+
+
+# --- Finality and prices ----------------------------------------------------------------------------------------------
+
+
+def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
+    """The node makes up headers without a base fee for blocks that it calls final, and receipts with the least gas."""
+    most = 3 * 10**14
+    limit_both(settings, most)
+    costly.mine(70)
+    mine_at(costly, 1)
+    forged: dict[str, Any] = {}
+
+    def asked(method: str, *params: Any) -> Any:
+        return ask(costly.url, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"], question["params"]:
+            case "eth_maxPriorityFeePerGas", _:
+                return [reply | {"result": hex(10**6)}]
+            case "eth_getBlockByNumber", ["finalized", _]:
+                return [reply | {"result": asked("eth_getBlockByNumber", "latest", False)}]
+            case "eth_getBlockByNumber", [number, _] if number in forged:
+                return [reply | {"result": forged[number]}]
+            case "eth_getTransactionReceipt", [tx_hash] if receipt := reply["result"]:
+                number = receipt["blockNumber"]
+                forged[number] = with_hash(asked("eth_getBlockByNumber", number, False) | {"baseFeePerGas": "0x0"})
+                raw = bytes.fromhex(asked("eth_getRawTransactionByHash", tx_hash)[2:])
+                lies = {"blockHash": forged[number]["hash"], "gasUsed": hex(transaction_monitor._intrinsic_gas(raw))}
+                return [reply | {"result": receipt | lies}]
+        return [reply]
+
+    before = balance(costly)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        first = costly.head() - 1
+        for number in range(16):
+            mine_at(costly, 1)
+            submit(key, request(ALICE, block=first - number, fee=MILLIETHER))
+            go_on(costly, 1, rounds=4)
+    assert Transaction.objects.filter(state=TransactionState.FINAL, gas_used__lt=50_000).exists()
+    assert 0 < before - balance(costly) <= 4 * most
+
+
+@pytest.mark.parametrize("fee", ["auto", str(ETHER)])
+@pytest.mark.parametrize(
+    ("method", "number"),
+    [("eth_estimateGas", 0), ("eth_maxPriorityFeePerGas", 2**255), ("eth_maxPriorityFeePerGas", 2**95)],
+)
+def test_an_odd_number_is_waited_out(costly, key, settings, method, number, fee):
+    is_told = True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": hex(number)} if is_told and question["method"] == method else reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head()) | {"fee": fee})
+        for _ in range(4):
+            work()
+            costly.mine()
+        assert not Transaction.objects.filter(queries__batch=batch).exists()
+        if fresh(batch).status == BatchStatus.REJECTED:
+            assert batch.rejection_retryable
+            return
+        is_told = False
+        assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE

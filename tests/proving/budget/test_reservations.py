@@ -1,0 +1,153 @@
+"""What is kept of a fee, and of a signer's balance, for what is still to do."""
+
+import re
+
+import pytest
+
+from config.configured_chains import get_chains
+from proving.budget import cost_allocation, limits
+from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS, RemainingWork, gas_of, unproven
+from proving.models import Signer, Transaction
+from proving.reconcile.block import reconcile
+from proving.transactions import stop_switch
+from queries.models import Batch, Block, PathUnit
+from tests.proving.money import (
+    ACCOUNT_GAS,
+    ETHER,
+    GWEI,
+    accepted,
+    in_mempool,
+    mine_at,
+    price_of,
+    scattered_slots,
+    set_fee,
+    without_limits,
+)
+from tests.service import ALICE, BOB, CHARLIE, SIGNER, asking, balances, fresh, request, submit, waiting, work
+
+# --- Transactions and queries -----------------------------------------------------------------------------------------
+
+
+def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, monkeypatch):
+    monkeypatch.setattr("proving.budget.limits.estimates.unproven", lambda *_, **__: RemainingWork())
+    # Nothing at first, then enough for two of three.
+    batch = accepted(key, request(ALICE, BOB, CHARLIE, block=one_by_one, fee=ETHER), fee=0)
+    work()
+    work()
+    (needed,) = re.findall(r"3 queries are left undone: .* gwei, they take about (\d+) gas, ", waiting()[0])
+    set_fee(batch, int(needed) * price_of(costly) * 9 // 10)
+    work()
+    assert not Transaction.objects.exists()
+    set_fee(batch, ETHER)
+    work()
+    assert Transaction.objects.count() == 2
+    assert int(needed) == sum(tx.gas_limit for tx in Transaction.objects.all())
+
+
+def test_what_is_under_way_is_not_reserved_for_again(costly, key, monkeypatch):
+    monkeypatch.setattr("proving.registry.packing.MAX_BYTES", 1000)
+    batch = accepted(key, request(ALICE, BOB, CHARLIE, block=costly.head(), fee=ETHER))
+    whole = unproven(batch, with_paths=False)
+    assert 0 <= (batch.estimated_gas or 0) - whole.gas < 3
+    work()
+    assert Transaction.objects.get().accumulates.exists()
+    rest = unproven(batch, with_paths=False)
+    assert 0 < rest.gas < whole.gas
+
+
+def test_what_is_left_of_a_query_that_was_begun_is_reserved_for(costly, key, settings):
+    """Two blocks with an account of many slots: the one that is begun is not paid for yet."""
+    without_limits(settings)
+    costly.mine(2)
+    mine_at(costly, 1)
+    head = costly.head()
+    blocks = {f"block:{head - place}": {"accounts": scattered_slots(1000)} for place in range(2)}
+    batch = accepted(key, asking(blocks, fee=100 * ETHER))
+    first, second = Block.objects.filter(number__in=(head, head - 1)).order_by("number")
+    reconcile(first.pk)
+    assert Transaction.objects.count() == 1
+    # Enough for a half and a little more, at the price that comes.
+    mine_at(costly, 12)
+    set_fee(batch, (fresh(batch).estimated_gas or 0) * price_of(costly) * 65 // 100)
+    reconcile(second.pk)
+    assert Transaction.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_beside"),
+    [(RemainingWork(proof_gas=1_800_000), True), (RemainingWork(path_gas=4 * HOP_GAS), False)],
+    ids=["other proofs, beside the transaction", "a path, of which the transaction is a part"],
+)
+def test_what_is_still_to_do_is_reserved_for_with_its_data(costly, key, rest, is_beside):
+    batch, tx = in_mempool(costly, key)
+    tx.data_fee = 1000 * tx.gas_limit
+    Batch.objects.update(estimated_gas=10**8)
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), {tx: cost_allocation.weights_of(tx)}, {batch.pk: rest})
+    assert by_fee.gas == rest.gas + (tx.gas_limit if is_beside else 0)
+    assert by_fee.gas > tx.gas_limit
+    assert by_fee.left == ETHER - 1000 * by_fee.gas
+
+
+def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
+    _, tx = in_mempool(costly, key)
+    costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
+    submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
+    work()
+    work()
+    assert Transaction.objects.count() == 1
+    assert "that it may have to pay" in Signer.objects.get().notice
+
+
+# --- What is not admitted yet -----------------------------------------------------------------------------------------
+
+
+def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
+    """A second source chain that can't be asked now: its part of the fee isn't burnt on the first."""
+    mine_at(costly, 1)
+    batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
+    query = batch.queries.get()
+    for position in range(1, 9):
+        query.pk, query.position, query.source_chain_id, query.is_admitted = None, position, 5, False
+        query.save()
+    set_fee(batch, ACCOUNT_GAS * 2 * GWEI)
+    work()
+    work()
+    assert not Transaction.objects.exists()
+    set_fee(batch, 9 * ACCOUNT_GAS * 4 * GWEI)
+    work()
+    assert Transaction.objects.count() == 1
+
+
+def test_of_what_is_not_admitted_each_header_is_reserved_for(costly, key):
+    body = request(ALICE, BOB, block=costly.head(), fee=ETHER)
+    body["data"]["31337"]["block:1"] = {"accounts": {ALICE: {"props": ["NONCE"]}}}
+    batch = submit(key, body)
+    # What so much takes on mainnet, and what is signed above that.
+    assert unproven(batch, with_paths=True).unadmitted_gas > (280_000 + 172_000) * 1.2
+
+
+# --- Headers and paths ------------------------------------------------------------------------------------------------
+
+
+def test_who_asks_for_a_header_pays_for_its_accumulation(costly, key):
+    batch = submit(key, asking({f"block:{costly.head()}": {"header": ["GAS_LIMIT"]}}, fee=ETHER))
+    assert gas_of(batch.queries.get()) > 65_000 + 22_000
+
+
+def test_a_header_that_is_known_is_not_reserved_for(costly, key, one_by_one):
+    batch = submit(key, request(ALICE, block=one_by_one, fee=ETHER))
+    stop_switch.stop(31337)
+    for _ in range(3):
+        work()
+    elsewhere = accepted(key, request(ALICE, block=one_by_one - 1, fee=ETHER))
+    assert unproven(batch, with_paths=True).gas < unproven(elsewhere, with_paths=True).gas - 40_000
+
+
+def test_paths_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
+    head = costly.head()
+    batch = accepted(key, asking(balances(range(head - 2, head + 1)), fee=ETHER))
+    for place, (unit, left) in enumerate([(PathUnit.HOPS, 3), (PathUnit.HOPS, 5), (PathUnit.HEADERS, 40)]):
+        Block.objects.filter(number=head - place).update(path_unit=unit, path_left=left)
+    assert unproven(batch, with_paths=True).path_gas == max(5 * HOP_GAS, 40 * WALKED_HEADER_GAS)
+    assert unproven(batch, with_paths=False).path_gas == 0
+    assert unproven(batch, with_paths=False).gas == sum(gas_of(query) for query in batch.queries.all())

@@ -1,0 +1,90 @@
+"""What each batch pays of a transaction that serves several."""
+
+from proving.models import Share, Transaction, TransactionState
+from proving.transactions.transaction_monitor import monitor
+from queries import progress
+from queries.models import Batch, BatchStatus
+from tests.proving.money import ETHER, accepted, in_mempool, pending, set_fee
+from tests.proving.transactions import roll_back, send_from_elsewhere
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, fresh, request, submit, work, work_until_done
+
+
+def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key):
+    block = costly.head()
+    little = submit(key, request(ALICE, block=block, fee=ETHER))
+    slots = [hex(slot << 30) for slot in range(60)]
+    accounts = {CHARLIE: {"props": ["BALANCE"], "slots": slots}}
+    much = submit(a_key(BOB), asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER))
+    costly.rpc("evm_setAutomine", True)
+    assert work_until_done(little, costly).status == work_until_done(much, costly).status == BatchStatus.DONE
+    work()
+    tx = Transaction.objects.get()
+    assert fresh(little).gas_used < tx.gas_used // 10
+    assert little.gas_used + fresh(much).gas_used in {tx.gas_used, tx.gas_used - 1}
+
+
+def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
+    block = costly.head()
+    costly.rpc("evm_setAutomine", True)
+    slots = [hex(slot) for slot in range(300)]
+
+    def slots_of(account: str, asked: list[str]) -> dict[str, object]:
+        accounts = {account: {"props": ["BALANCE"], "slots": asked}}
+        return asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER)
+
+    work_until_done(submit(key, slots_of(CHARLIE, slots)), costly)
+    work()
+    costly.rpc("evm_setAutomine", False)
+    Transaction.objects.all().delete()
+    victim = submit(a_key(BOB), slots_of(CHARLIE, [*slots, hex(10**6)]))
+    thief = submit(key, slots_of(ALICE, [hex(slot * 2**30 + 5) for slot in range(60)]))
+    costly.rpc("evm_setAutomine", True)
+    for batch in (victim, thief):
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    work()
+    assert fresh(victim).gas_used < (victim.estimated_gas or 0) < 100_000 < fresh(thief).gas_used
+
+
+def test_a_second_source_chain_makes_no_batch_pay_more_of_what_was_signed(costly, key):
+    """Nearly all was proven, so it counts little. What is admitted later changes no share of what is signed."""
+    block = costly.head()
+    accounts = {ALICE: {"props": ["BALANCE"], "slots": ["0x1", "0x2"]}}
+    two = accepted(key, asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER))
+    accepted(a_key(BOB), request(CHARLIE, block=block, fee=ETHER))
+    # As if a part of it had been proven before.
+    Batch.objects.filter(pk=two.pk).update(estimated_gas=20_000)
+    tx = pending(two)
+    share = Share.objects.get(batch=two)
+    set_fee(two, share.wei)
+    progress.admit(fresh(two), 5, estimated_gas=1_000_000, estimated_wei=1)
+    costly.mine(3)
+    work()
+    tx.refresh_from_db()
+    assert tx.state != TransactionState.PENDING
+    assert Share.objects.get(batch=two, transaction=tx).gas <= share.gas
+
+
+def test_what_was_displaced_costs_nobody_anything(costly, key):
+    batch, tx = in_mempool(costly, key)
+    assert Share.objects.filter(batch=batch).exists()
+    costly.rpc("anvil_dropTransaction", tx.newest.hash)
+    send_from_elsewhere(costly, tx.nonce)
+    costly.mine(4)
+    work()
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.DISPLACED
+    assert not Share.objects.filter(transaction=tx, wei__gt=0).exists()
+
+
+def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key):
+    batch, tx = in_mempool(costly, key)
+    most = tx.cost
+    snapshot = costly.rpc("evm_snapshot")
+    costly.mine()
+    monitor(tx.signer_id)
+    assert Share.objects.get(batch=batch).wei < most
+    roll_back(costly, snapshot)
+    monitor(tx.signer_id)
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.PENDING
+    assert (Share.objects.get(batch=batch).gas, Share.objects.get(batch=batch).wei) == (tx.gas_limit, most)
