@@ -200,7 +200,7 @@ class NodePool:
         while asked:
             following, again = dict[int, Further[Any]](), dict[int, Request]()
             for index, result in node.endpoint.ask(
-                asked, ends=ends, least=question.least, is_up=partial(self._is_up, node)
+                asked, ends=ends, least=question.least, check_node=partial(self._check_chain, node, anew=True)
             ):
                 before = further.get(index)
                 reader = before.read if before else partial(question.read, index)
@@ -244,20 +244,12 @@ class NodePool:
                     found[place] = error
         return found
 
-    def _is_up(self, node: _Node) -> bool:
-        """Ask anew for the node's chain id. Return whether it tells it."""
-        node.chain_checked_at = None
-        try:
-            self._check_chain(node)
-        except NodeUnavailable:
-            return False
-        return True
-
     def _check_chain(self, node: _Node, *, anew: bool = False) -> None:
         """Ask for the node's chain id: before its first use, after each failure, and from time to time."""
         checked_at = node.chain_checked_at
         if not anew and checked_at is not None and self._clock() - checked_at < CHAIN_CHECK_SECONDS:
             return
+        node.chain_checked_at = None
         (answer,) = node.endpoint.exchange([("eth_chainId", [])])
         if isinstance(answer, NodeUnavailable):
             raise answer

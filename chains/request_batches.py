@@ -128,13 +128,13 @@ class Endpoint:
         return min(BATCH_SIZE, self._batch_size * 2 ** min(seconds / _FORGET_HALF_SECONDS, 8))
 
     def ask(
-        self, batched: Mapping[int, Request], *, ends: float, least: int, is_up: Callable[[], bool]
+        self, batched: Mapping[int, Request], *, ends: float, least: int, check_node: Callable[[], None]
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
         """Yield the result of each request, or what is wrong with it.
 
         After the time at which it `ends`, only requests below the index `least` are asked for, and none after one that
-        hung. `is_up` says whether a node that gave no answer to one request answers anything. Raises `NodeUnavailable`
-        where the node gives no answer at all, or none any more.
+        hung. `check_node` raises what is wrong with a node that answers nothing. Raises `NodeUnavailable` where the
+        node gives no answer at all, or none any more.
         """
         waiting = [list(batched)]
         while waiting:
@@ -153,9 +153,11 @@ class Endpoint:
                     # Whatever it is that takes so long, the others come first.
                     waiting = [*waiting, *halves] if isinstance(error, _TimedOut) else [*halves, *waiting]
                     continue
-                # It may be this request's fault. But a node that is down answers nothing.
-                if len(chunk) > 1 or len(batched) == 1 or (waiting and not is_up()):
+                if len(chunk) > 1 or len(batched) == 1:
                     raise
+                # It may be this request's fault, or the node is down.
+                if waiting:
+                    check_node()
                 results = [error]
             yield from zip(chunk, results, strict=True)
             if self._clock() >= ends:
