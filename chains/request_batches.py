@@ -49,8 +49,9 @@ _REPLY_BYTES = {
 _PROOF_BYTES = 80 * 1024
 # Some nodes send JSON-RPC errors as HTTP 400. The content of any other answer is not looked at.
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
-# After so long a node is asked for twice as much again: it may be quicker by now. To find out may take a time-out.
-_FORGET_HALF_SECONDS = 120
+# Each time so long passes after a batch failed, its node is asked for twice as much: it may be quicker by now. To find
+# out may take a time-out.
+_DOUBLING_SECONDS = 120
 
 Request = tuple[str, list[Any]]
 """A method and its parameters, as JSON has them."""
@@ -123,9 +124,9 @@ class Endpoint:
 
     @property
     def batch_size(self) -> float:
-        """The maximum weight of a batch: half of that of which one failed, and more with time."""
-        seconds = self._clock() - self._halved_at
-        return min(BATCH_SIZE, self._batch_size * 2 ** min(seconds / _FORGET_HALF_SECONDS, 8))
+        """The maximum weight of a batch."""
+        doublings = (self._clock() - self._halved_at) // _DOUBLING_SECONDS
+        return min(BATCH_SIZE, self._batch_size * 2 ** min(doublings, 8))
 
     def ask(
         self, batched: Mapping[int, Request], *, ends: float, least: int, check_node: Callable[[], None]
