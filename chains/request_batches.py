@@ -51,7 +51,7 @@ _PROOF_BYTES = 80 * 1024
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 # Each time so long passes after a batch failed, its node is asked for twice as much: it may be quicker by now. To find
 # out may take a time-out.
-_DOUBLING_SECONDS = 120
+_DOUBLING_SECONDS = 60
 
 Request = tuple[str, list[Any]]
 """A method and its parameters, as JSON has them."""
