@@ -1,69 +1,30 @@
-"""The nodes of one chain: JSON-RPC over HTTP, with failover.
+"""The nodes of one chain: which one is asked for what, and which is after it.
 
 A node that fails rests, and the next one is asked. A node that lacks old states is asked for them last.
 RPC URLs often hold a provider's key, so no error, `repr` or log line here shows more of them than the host.
 """
 
-import itertools
-import json
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from http import HTTPStatus
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from chains import bounded_http, together
-from chains.bounded_http import Post
+from chains import together
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
-from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES
 from chains.node_errors import (
     FINAL,
-    BadStatus,
     ChainError,
     InvalidReply,
     LimitsRequests,
     NodeUnavailable,
     RpcRefused,
     WrongChain,
-    read_refusal,
 )
-from chains.untrusted_text import secrets_of
+from chains.request_batches import Answer, Endpoint, Further, Merged, Question, Reader, Request
 
-# Requests of one exchange at the most, by their weight (`_weight`). Nodes take a hundred at least; of one that takes
-# fewer, or is too slow for so many, fewer are asked for.
-BATCH_SIZE = 200
-# Slots that weigh as much in it as an account.
-_SLOTS_PER_REQUEST = 20
-# The size of one reply, whatever was asked for.
-MAX_REPLY_BYTES = 16 * 1024 * 1024
-# The values in it. Three bytes of JSON may take 200 in memory, so a limit of bytes alone is not enough.
-MAX_REPLY_VALUES = 250_000
-# The size of the reply to one request, including errors. For most methods _USUAL_BYTES is generous.
-_USUAL_BYTES = 1024 * 1024
-_REPLY_BYTES = {
-    **dict.fromkeys(
-        (
-            "eth_chainId",
-            "eth_getBalance",
-            "eth_getTransactionCount",
-            "eth_getStorageAt",
-            "eth_maxPriorityFeePerGas",
-        ),
-        16 * 1024,
-    ),
-    # It holds the hashes of the block's transactions. Blocks of some chains have tens of thousands.
-    "eth_getBlockByNumber": 4 * 1024 * 1024,
-    "eth_getBlockByHash": 4 * 1024 * 1024,
-    "eth_getLogs": 8 * 1024 * 1024,
-}
-# A trie is 64 nodes deep at most, and a node has 532 bytes at most, of two hexadecimal digits.
-_PROOF_BYTES = 80 * 1024
-# Some nodes send JSON-RPC errors as HTTP 400. The content of any other answer is not looked at.
-_READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 MAX_REST_SECONDS = 60
 # How long a node's chain id counts: its URL may lead to another chain one day.
 CHAIN_CHECK_SECONDS = 30
@@ -72,52 +33,15 @@ FAIL_FAST_SECONDS = 3
 # After so many time-outs' time tasks that share exchanges wait no longer, and nothing is asked a node again that hung:
 # a task's lease expires while it waits.
 _PATIENCE = 2
-# A node that has not answered a batch in time is asked for so many times fewer: each attempt may take as long.
-_SLOWER = 4
-# Good exchanges at the most before a node is asked for more again.
-_MOST_UNTIL_MORE = 256
 # Stands for "needs no block's state".
 _NO_STATE = 0
 # Codes by which JSON-RPC refuses how something is asked, and not what: no JSON, no request, no parameters of a method.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
-Request = tuple[str, list[Any]]
-"""A method and its parameters, as JSON has them."""
-
-Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True)
-class Further(Generic[Answer]):
-    """A result that needs another request to the same node: the request, and how to read its result.
-
-    If the node refuses it, it gave no usable answer.
-    """
-
-    request: Request
-    read: "Reader[Answer]"
-    lacking: str
-    """What is wrong with a node that refuses it: a sentence between the node's name and the refusal."""
-
-
-Reader = Callable[[Any], Answer | Further[Answer]]
-
-
-@dataclass(frozen=True)
-class _Question:
-    """Requests that one task has at a time, and how to read their results."""
-
-    batched: Sequence[Request]
-    read: Callable[[int, Any], Any]
-    blocks: Sequence[int] | None
-    least: int
-    """So many of the first requests are asked, however long that takes."""
-
 
 @dataclass(eq=False)
 class _Node:
-    url: str = field(repr=False)
-    host: str
+    endpoint: Endpoint
     chain_checked_at: float | None = None
     """When it told the right chain id; None: it has failed since, or was never asked."""
     failures: int = 0
@@ -126,12 +50,6 @@ class _Node:
     failed_at: float = 0
     rests_until: float = 0
     problem: NodeUnavailable | None = None
-    batch_size: float = BATCH_SIZE
-    until_more: int = 1
-    """Good exchanges of this size after which it may be larger again."""
-    good: int = 0
-    has_grown: bool = False
-    """Whether that was the last change of its size."""
     lacks: dict[str, int] = field(default_factory=dict)
     """For each method, the newest block whose state it refused and another node served: what is pruned stays pruned.
     Or _NO_STATE, if it refused a further request that the method's results take."""
@@ -140,25 +58,11 @@ class _Node:
     it fails."""
 
     @property
-    def secrets(self) -> list[str]:
-        return secrets_of(self.url)
+    def host(self) -> str:
+        return self.endpoint.host
 
     def may_refuse(self, method: str, block: int) -> bool:
         return block <= self.lacks.get(method, -1)
-
-    def shrink(self, size: float) -> None:
-        """After a batch that failed: ask for no more than this weight."""
-        if self.has_grown:
-            self.until_more = min(2 * self.until_more, _MOST_UNTIL_MORE)
-        self.batch_size = min(self.batch_size, max(1, size))
-        self.good, self.has_grown = 0, False
-
-    def grow(self) -> None:
-        """After a batch of its size that went well: ask for more, at once or after some more of these."""
-        self.good += 1
-        if self.good >= self.until_more and self.batch_size < BATCH_SIZE:
-            self.batch_size = min(2 * self.batch_size, BATCH_SIZE)
-            self.good, self.has_grown = 0, True
 
 
 @dataclass
@@ -181,22 +85,6 @@ class _Said:
             self.refusals[index][node] = answer
 
 
-class _BatchTooLong(Exception):
-    """One JSON-RPC error for a whole batch: the node takes no batches, or none of this length. Or the reply is longer
-    than it may be, which that to fewer requests may not be.
-    """
-
-
-class _ReplyTooLong(InvalidReply):
-    """The reply is longer than it may be."""
-
-
-class _TimedOut(NodeUnavailable):
-    """The node did not answer in time."""
-
-    kind = "timed_out"
-
-
 class NodePool:
     """The nodes of one chain, asked in the order of its configuration, by any number of threads."""
 
@@ -210,9 +98,11 @@ class NodePool:
         self._chain = chain
         self._timeout = timeout_seconds
         self._clock = clock
-        self._ids = itertools.count(1)
         self._lock = threading.Lock()
-        self._nodes = [_Node(url, host) for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)]
+        self._nodes = [
+            _Node(Endpoint(chain.id, url, host, timeout_seconds=timeout_seconds, clock=clock))
+            for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)
+        ]
 
     def one(self, request: Request, read: Reader[Answer]) -> Answer:
         (answer,) = self.many([request], lambda _, result: read(result))
@@ -235,18 +125,17 @@ class NodePool:
         if not batched:
             return []
         # What tasks that run side by side ask at the same time goes out as one.
-        return together.share_exchange(self, _Question(batched, read, blocks, len(batched)), self._answer_all)
+        return together.share_exchange(self, Question(batched, read, blocks), self._answer_all)
 
-    def _answer_all(self, questions: Sequence[_Question]) -> list[list[Any]]:
-        merged = _Merged(questions) if len(questions) > 1 else None
-        question = merged.question if merged else questions[0]
+    def _answer_all(self, questions: Sequence[Question]) -> list[list[Any]]:
+        merged = Merged(questions)
         try:
-            answers = self._ask_nodes(question)
+            answers = self._ask_nodes(merged)
         except NodeUnavailable as error:
-            answers = [error] * len(question.batched)
-        return merged.divided(answers) if merged else [answers]
+            answers = [error] * len(merged.batched)
+        return merged.divided(answers)
 
-    def _ask_nodes(self, question: _Question) -> list[Any | RpcRefused | NodeUnavailable]:
+    def _ask_nodes(self, question: Merged) -> list[Any | RpcRefused | NodeUnavailable]:
         """Return the answer to each request, or why no node gave one."""
         batched, blocks = question.batched, question.blocks
         said = _Said()
@@ -259,18 +148,19 @@ class NodePool:
         refused = {index: next(iter(by.values())) for index, by in said.refusals.items() if index not in said.answers}
         for index, refusal in refused.items():
             refusal.may_pass = bool(said.problems) or index in said.faults
-        if blocks:
-            stateful = [i for i in said.refusals if i in said.answers and blocks[i] != _NO_STATE]
-            self._ask_last((node, batched[i][0], blocks[i]) for i in stateful for node in said.refusals[i])
+        self._ask_last(
+            (node, batched[index][0], block)
+            for index, by in said.refusals.items()
+            if index in said.answers and (block := blocks[index])
+            for node in by
+        )
         outcome = said.answers | refused
         return [
             outcome[index] if index in outcome else self._why([*said.problems.values(), *said.faults[index]])
             for index in range(len(batched))
         ]
 
-    def _ask_node(
-        self, node: _Node, asked: Mapping[int, Request], question: _Question, ends: float, said: _Said
-    ) -> None:
+    def _ask_node(self, node: _Node, asked: Mapping[int, Request], question: Merged, ends: float, said: _Said) -> None:
         """Ask one node, and note what it said; if anything was wrong, it rests."""
         fault: NodeUnavailable | None = None
         try:
@@ -293,7 +183,7 @@ class NodePool:
         self,
         node: _Node,
         batched: Mapping[int, Request],
-        question: _Question,
+        question: Merged,
         ends: float,
         problems: dict[_Node, NodeUnavailable],
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
@@ -304,15 +194,14 @@ class NodePool:
 
         A request that the node does not understand is sent again in a plainer form.
         """
-        plainer = {
-            index: _plainer(request, question.blocks[index] if question.blocks else None)
-            for index, request in batched.items()
-        }
+        plainer = {index: _plainer(request, question.blocks[index]) for index, request in batched.items()}
         asked = {index: plainer[index] if node.plainly.get(one[0]) else one for index, one in batched.items()}
         further = dict[int, Further[Any]]()
         while asked:
             following, again = dict[int, Further[Any]](), dict[int, Request]()
-            for index, result in self._ask(node, asked, question.least, ends):
+            for index, result in node.endpoint.ask(
+                asked, ends=ends, least=question.least, check_node=partial(self._check_chain, node, anew=True)
+            ):
                 before = further.get(index)
                 reader = before.read if before else partial(question.read, index)
                 method = batched[index][0]
@@ -332,145 +221,6 @@ class NodePool:
                     yield index, answer
             asked, further = {index: one.request for index, one in following.items()} | again, following
 
-    def _ask(
-        self, node: _Node, batched: Mapping[int, Request], least: int, ends: float
-    ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the result of each request from one node, asked in bounded batches; or what is wrong with it.
-
-        When it `ends` only the first of them, in the number of `least`, are still asked for. Raises `NodeUnavailable`
-        where the node gives no answer at all, or none any more.
-        """
-        waiting = list(batched)
-        fault: NodeUnavailable | None = None
-        has_shrunk = False
-        while waiting:
-            chunk = _first(waiting, batched, node.batch_size)
-            size = sum(_weight(batched[index]) for index in chunk)
-            waiting = waiting[len(chunk) :]
-            try:
-                results = self._exchange(node, [batched[index] for index in chunk])
-            except _BatchTooLong:
-                self._shrink(node, size / 2)
-                has_shrunk = True
-                waiting = chunk + waiting
-                continue
-            except NodeUnavailable as error:
-                if len(chunk) > 1:
-                    self._shrink(node, size / _SLOWER)
-                    has_shrunk = True
-                    if not isinstance(error, _TimedOut) or self._clock() >= ends:
-                        raise
-                    # Whatever it is that takes so long, the others come first.
-                    waiting += chunk
-                    continue
-                # It may be this request's fault, or that of several. But a node that is down answers nothing.
-                if len(batched) == 1 or (fault and not self._is_up(node)):
-                    raise
-                fault = error
-                results = [error]
-            else:
-                fault = None
-                if waiting and not has_shrunk:
-                    self._grow(node)
-            yield from zip(chunk, results, strict=True)
-            if self._clock() >= ends:
-                least = 0 if fault else least
-                late = [index for index in waiting if index >= least]
-                yield from ((index, NodeUnavailable(f"{node.host} answers too slowly")) for index in late)
-                waiting = [index for index in waiting if index < least]
-
-    def _shrink(self, node: _Node, size: float) -> None:
-        with self._lock:
-            node.shrink(size)
-
-    def _grow(self, node: _Node) -> None:
-        with self._lock:
-            node.grow()
-
-    def _exchange(self, node: _Node, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
-        """Call `_exchange_once`, and count its outcome and seconds."""
-        chain, began = str(self._chain.id), time.monotonic()
-        outcome = "answered"
-        try:
-            return self._exchange_once(node, batched)
-        except _BatchTooLong:
-            outcome = "too_long"
-            raise
-        except NodeUnavailable as error:
-            outcome = error.kind
-            raise
-        finally:
-            NODE_EXCHANGES.labels(chain, node.host, outcome).inc()
-            NODE_EXCHANGE_SECONDS.labels(chain, node.host).observe(time.monotonic() - began)
-
-    def _exchange_once(self, node: _Node, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
-        """One HTTP request: one JSON-RPC object for one request, a JSON-RPC batch for several.
-
-        Gives for each request its result, or what is wrong with the reply to it alone. Raises `NodeUnavailable` for
-        what is wrong with all, and `_BatchTooLong` where fewer requests may fare better.
-        """
-        ids = [next(self._ids) for _ in batched]
-        bodies = [
-            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-            for number, (method, params) in zip(ids, batched, strict=True)
-        ]
-        max_bytes = min(MAX_REPLY_BYTES, sum(_most_bytes(request) for request in batched))
-        try:
-            reply = self._post(node, bodies if len(bodies) > 1 else bodies[0], max_bytes)
-        except _ReplyTooLong as too_long:
-            if len(batched) > 1:
-                raise _BatchTooLong from None
-            return [InvalidReply(str(too_long))]
-        if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
-            # The only reply that may lack an id: the node did not look into what it was sent.
-            refusal = read_refusal(node.host, batched[0][0], reply["error"], node.secrets)
-            if len(batched) > 1:
-                raise _BatchTooLong
-            if reply.get("id") is None:
-                return [refusal]
-        by_id: dict[int, Any] = {}
-        for one in reply if isinstance(reply, list) else [reply]:
-            number = one.get("id") if isinstance(one, dict) else None
-            if type(number) is not int or number not in ids or number in by_id:
-                raise InvalidReply(f"{node.host} sent a reply that belongs to no request")
-            by_id[number] = one
-        results = [_result(node, method, by_id.get(number)) for number, (method, _) in zip(ids, batched, strict=True)]
-        limits = [one for one in results if isinstance(one, NodeUnavailable) and not isinstance(one, InvalidReply)]
-        if len(limits) == len(results):
-            raise limits[0]
-        return results
-
-    def _post(self, node: _Node, body: Any, max_bytes: int) -> Any:
-        """Send a body to the node, and return its reply, read from JSON.
-
-        Raises `NodeUnavailable`, `_TimedOut`, `_ReplyTooLong`.
-        """
-        try:
-            answer = bounded_http.post(
-                Post(
-                    node.url,
-                    json.dumps(body).encode(),
-                    max_bytes=max_bytes,
-                    silence_seconds=self._timeout,
-                    total_seconds=3 * self._timeout,
-                    read_statuses=_READ_STATUSES,
-                )
-            )
-        except bounded_http.TooLong as error:
-            raise _ReplyTooLong(f"{node.host} {error}") from None
-        except bounded_http.TimedOut as error:
-            raise _TimedOut(f"{node.host} {error}") from None
-        except bounded_http.Failed as failed:
-            raise NodeUnavailable(f"{node.host} {failed}") from None
-        if answer.status not in _READ_STATUSES:
-            raise BadStatus(f"{node.host} answered with HTTP status {answer.status}")
-        if sum(map(answer.content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES:
-            raise _ReplyTooLong(f"{node.host} sent more than {MAX_REPLY_VALUES} values")
-        try:
-            return json.loads(answer.content)
-        except (ValueError, RecursionError):
-            raise InvalidReply(f"{node.host} answered with something that is not JSON") from None
-
     def tell_all(self, request: Request) -> None:
         """Send the request to every node that doesn't rest, whatever each makes of it. Does nothing with one node."""
         for node in self._nodes_in_order() if len(self._nodes) > 1 else ():
@@ -478,7 +228,7 @@ class NodePool:
                 continue
             try:
                 self._check_chain(node)
-                self._exchange(node, [request])
+                node.endpoint.exchange([request])
             except NodeUnavailable as error:
                 self._rest(node, error)
 
@@ -494,21 +244,13 @@ class NodePool:
                     found[place] = error
         return found
 
-    def _is_up(self, node: _Node) -> bool:
-        """Ask anew for the node's chain id. Return whether it tells it."""
-        node.chain_checked_at = None
-        try:
-            self._check_chain(node)
-        except NodeUnavailable:
-            return False
-        return True
-
     def _check_chain(self, node: _Node, *, anew: bool = False) -> None:
         """Ask for the node's chain id: before its first use, after each failure, and from time to time."""
         checked_at = node.chain_checked_at
         if not anew and checked_at is not None and self._clock() - checked_at < CHAIN_CHECK_SECONDS:
             return
-        (answer,) = self._exchange(node, [("eth_chainId", [])])
+        node.chain_checked_at = None
+        (answer,) = node.endpoint.exchange([("eth_chainId", [])])
         if isinstance(answer, NodeUnavailable):
             raise answer
         try:
@@ -540,10 +282,10 @@ class NodePool:
         with self._lock:
             return sorted(self._nodes, key=lambda node: max(node.rests_until - now, 0))
 
-    def _turns(self, batched: Sequence[Request], blocks: Sequence[int] | None) -> list[tuple[_Node, list[int]]]:
+    def _turns(self, batched: Sequence[Request], blocks: Sequence[int | None]) -> list[tuple[_Node, list[int]]]:
         """Return which node to ask for which requests, in this order, until they are answered."""
         nodes = self._nodes_in_order()
-        known = list(zip((method for method, _ in batched), blocks or [_NO_STATE] * len(batched), strict=True))
+        known = [(method, block or _NO_STATE) for (method, _), block in zip(batched, blocks, strict=True)]
         with self._lock:
             late = {
                 node: [index for index, (method, block) in enumerate(known) if node.may_refuse(method, block)]
@@ -597,57 +339,6 @@ class NodePool:
         return why
 
 
-class _Merged:
-    """Questions of several tasks as one. A request that several have is in it once."""
-
-    def __init__(self, questions: Sequence[_Question]) -> None:
-        self._questions = questions
-        # By request: the questions that have it, and their readers of its result.
-        self._places: dict[str, int] = {}
-        self._readers: list[list[Reader[Any]]] = []
-        batched: list[Request] = []
-        blocks: list[int] = []
-        self._asked: list[list[tuple[int, int]]] = []
-        for question in questions:
-            asked: list[tuple[int, int]] = []
-            for index, request in enumerate(question.batched):
-                place = self._places.setdefault(json.dumps(request), len(batched))
-                if place == len(batched):
-                    batched.append(request)
-                    blocks.append(_NO_STATE if question.blocks is None else question.blocks[index])
-                    self._readers.append([])
-                asked.append((place, len(self._readers[place])))
-                self._readers[place].append(partial(question.read, index))
-            self._asked.append(asked)
-        # However long it takes, one question is answered.
-        least = 1 + max(place for place, _ in self._asked[0])
-        self.question = _Question(
-            batched, lambda place, result: _read_for_each(self._readers[place], result), blocks, least
-        )
-
-    def divided(self, answers: Sequence[Any | RpcRefused | NodeUnavailable]) -> list[list[Any]]:
-        """For each question what it would have been answered by itself."""
-        return [[_of_turn(answers[place], turn) for place, turn in asked] for asked in self._asked]
-
-
-def _of_turn(answer: Any, turn: int) -> Any:
-    return answer if isinstance(answer, RpcRefused | NodeUnavailable) else answer[turn]
-
-
-def _read_for_each(readers: Sequence[Reader[Any]], result: Any) -> list[Any] | Further[list[Any]]:
-    answers = [read(result) for read in readers]
-    further = next((answer for answer in answers if isinstance(answer, Further)), None)
-    if further is None:
-        return answers
-    # Those that need more have the same request, and so need the same.
-    reads = [one.read if isinstance(one, Further) else partial(_known, one) for one in answers]
-    return Further(further.request, partial(_read_for_each, reads), further.lacking)
-
-
-def _known(answer: Any, _: Any) -> Any:
-    return answer
-
-
 def _is_answer(answer: Any) -> bool:
     """Return whether the answer is the chain's, so that no other node is asked for it."""
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, FINAL)
@@ -674,27 +365,6 @@ def _plainer(request: Request, block: int | None) -> Request:
     return request
 
 
-def _weight(request: Request) -> float:
-    """Return how much of `BATCH_SIZE` the request takes."""
-    method, params = request
-    return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1
-
-
-def _first(waiting: Sequence[int], batched: Mapping[int, Request], size: float) -> list[int]:
-    """Return the first of the waiting requests: at least one, and otherwise no more than `size` in weight."""
-    weights = itertools.accumulate(_weight(batched[index]) for index in waiting)
-    count = sum(1 for _ in itertools.takewhile(lambda weight: weight <= size, weights))
-    return list(waiting[: max(1, count)])
-
-
-def _most_bytes(request: Request) -> int:
-    """Return the maximum size of the reply to a request, in bytes."""
-    method, params = request
-    if method == "eth_getProof":
-        return _PROOF_BYTES * (2 + len(params[1]))
-    return _REPLY_BYTES.get(method, _USUAL_BYTES)
-
-
 def _read(
     node: _Node, method: str, read: Reader[Answer], result: Any
 ) -> Answer | Further[Answer] | RpcRefused | NodeUnavailable:
@@ -704,18 +374,3 @@ def _read(
         return read(result)
     except ValueError as error:
         return InvalidReply(f"{node.host} answered {method} with {error}")
-
-
-def _result(node: _Node, method: str, reply: dict[str, Any] | None) -> Any | RpcRefused | NodeUnavailable:
-    """Return the result in a reply, a refusal, or what is wrong with the reply."""
-    if reply is None:
-        return InvalidReply(f"{node.host} left requests without a reply")
-    error = reply.get("error")
-    if isinstance(error, dict):
-        try:
-            return read_refusal(node.host, method, error, node.secrets)
-        except NodeUnavailable as limited:
-            return limited
-    if error is not None or "result" not in reply:
-        return InvalidReply(f"{node.host} answered {method} with neither a result nor an error")
-    return reply["result"]

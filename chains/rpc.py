@@ -30,7 +30,8 @@ from chains.node_errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.node_pool import Further, NodePool, Request
+from chains.node_pool import NodePool
+from chains.request_batches import Further, Request
 
 __all__ = [
     "AccountProof",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chains.node_pool import NodePool
+from chains.request_batches import Endpoint
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from proving.registry.deploying import deploy
@@ -27,13 +27,13 @@ WINDOW = 40
 def exchanges(monkeypatch) -> list[object]:
     """Grows by one with each HTTP request to a node."""
     counted: list[object] = []
-    exchange = NodePool._exchange
+    exchange = Endpoint.exchange
 
-    def counting(pool, node, batched):
-        counted.append(node)
-        return exchange(pool, node, batched)
+    def counting(endpoint, batched):
+        counted.append(endpoint)
+        return exchange(endpoint, batched)
 
-    monkeypatch.setattr(NodePool, "_exchange", counting)
+    monkeypatch.setattr(Endpoint, "exchange", counting)
     return counted
 
 

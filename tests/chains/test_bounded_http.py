@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chains import node_pool
+from chains import request_batches
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient
 from devnet.devchain import PROJECT
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
@@ -126,7 +126,7 @@ def test_a_chain_id_is_short(client_of):
 
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
     """An honest node whose blocks are large."""
-    monkeypatch.setattr(node_pool, "MAX_REPLY_BYTES", 10_000)
+    monkeypatch.setattr(request_batches, "MAX_REPLY_BYTES", 10_000)
     asked: list[Any] = []
 
     def large(body: Any) -> Any:
@@ -135,5 +135,5 @@ def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkey
         return result(body, "0x7a69" if is_chain_id(body) else "x" * 1000)
 
     with lying_node(recording(asked, large)) as url:
-        assert client_of(url).batch([("echo", [])] * 20) == ["x" * 1000] * 20
-    assert [len(body) for body in asked if isinstance(body, list)] == [20, 10, 5, 5, 5, 5]
+        assert client_of(url).batch([("echo", [n]) for n in range(20)]) == ["x" * 1000] * 20
+    assert [len(body) for body in asked if isinstance(body, list)] == [20, 10, 5, 5, 10, 5, 5]

@@ -11,7 +11,7 @@ import pytest
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from chains import node_pool
+from chains import request_batches
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.node_errors import AlreadyKnown, FeeTooLow, read_refusal
@@ -273,7 +273,7 @@ def test_the_priority_fee_is_what_nodes_suggest_or_what_blocks_paid_and_never_be
 def test_proofs_come_in_order_and_in_bounded_batches(devchain, client_of):
     client = client_of(devchain.url)
     head = client.head()
-    addresses = [f"0x{number:040x}" for number in range(1, node_pool.BATCH_SIZE + 20)]
+    addresses = [f"0x{number:040x}" for number in range(1, request_batches.BATCH_SIZE + 20)]
     proofs = client.proofs([ProofRequest(head.number, head.hash, address, [1, 2]) for address in addresses])
     assert [proof.address for proof in proofs if not isinstance(proof, RpcRefused)] == addresses
     assert all(not isinstance(proof, RpcRefused) and proof.nodes for proof in proofs)
@@ -359,7 +359,7 @@ def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_
         assert client.asks_latest_for_pending
         assert client.estimate_gas(ALICE, BOB, b"") == 21_000
         assert [client.eth_call(BOB, b"", "pending") for _ in range(2)] == [b"", b""]
-        assert client.eth_calls([(BOB, b""), (BOB, b"")], "pending") == [b"", b""]
+        assert client.eth_calls([(BOB, b""), (ALICE, b"")], "pending") == [b"", b""]
     assert asked == [
         *(("eth_estimateGas", block) for block in ("pending", "latest", "latest")),
         *(("eth_call", block) for block in ("pending", *["latest"] * 4)),
@@ -645,7 +645,7 @@ def test_garbage_makes_a_node_unavailable(client_of, raw, fault):
 
 
 def test_a_reply_without_end_is_cut_off(client_of, monkeypatch):
-    monkeypatch.setattr(node_pool, "MAX_REPLY_BYTES", 1000)
+    monkeypatch.setattr(request_batches, "MAX_REPLY_BYTES", 1000)
     with (
         lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, "x" * 2000)) as url,
         pytest.raises(InvalidReply, match="more than 1000 bytes"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chains import together
-from chains.node_pool import Further
+from chains.request_batches import Further
 from chains.rpc import NodeUnavailable, ProofRequest, RpcClient
 from chains.together import Raised
 from devnet.devchain import ACCOUNTS, DevChain

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from chains.node_pool import NodePool
+from chains.request_batches import Endpoint
 from database.leases import Lease
 from tests.campaign_shares import share
 
@@ -23,16 +23,16 @@ class Killer:
     def __init__(self, monkeypatch) -> None:
         self._countdown = 0
         self._after = False
-        exchange, release = NodePool._exchange, Lease.release
+        exchange, release = Endpoint.exchange, Lease.release
 
-        def deadly_exchange(pool, node, batched):
+        def deadly_exchange(endpoint, batched):
             if self._countdown == 0:
-                return exchange(pool, node, batched)
+                return exchange(endpoint, batched)
             self._countdown -= 1
             if self._countdown:
-                return exchange(pool, node, batched)
+                return exchange(endpoint, batched)
             if self._after:
-                exchange(pool, node, batched)
+                exchange(endpoint, batched)
             self._dead = True
             raise Killed
 
@@ -41,7 +41,7 @@ class Killer:
                 release(lease, *arguments, **named)
 
         self._dead = False
-        monkeypatch.setattr(NodePool, "_exchange", deadly_exchange)
+        monkeypatch.setattr(Endpoint, "exchange", deadly_exchange)
         monkeypatch.setattr(Lease, "release", release_of_the_living)
 
     def arm(self, exchange: int, *, after: bool) -> None:

@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 from django.utils import timezone
 
 from chains import history
-from chains.node_pool import NodePool
 from chains.probe import probe
+from chains.request_batches import Endpoint
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import ACCOUNTS, DevChain
@@ -461,18 +461,18 @@ def test_a_node_that_lags_has_no_path_paid_twice(old, key, monkeypatch):
     for signer in Signer.objects.all():
         monitor(signer.pk)
     assert extending()[0].succeeded
-    exchange = NodePool._exchange
+    exchange = Endpoint.exchange
 
-    def lagging(pool, node, batched):
+    def lagging(endpoint, batched):
         """Whatever is the newest is that of before."""
         behind = [
             (method, [hex(before) if one in ("latest", "pending", "finalized") else one for one in params])
             for method, params in batched
         ]
-        return exchange(pool, node, behind)
+        return exchange(endpoint, behind)
 
     with monkeypatch.context() as patch:
-        patch.setattr(NodePool, "_exchange", lagging)
+        patch.setattr(Endpoint, "exchange", lagging)
         Block.objects.update(due_at=timezone.now())
         for pk in Block.objects.exclude(queries=None).values_list("pk", flat=True):
             reconcile(pk)
