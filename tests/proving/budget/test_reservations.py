@@ -29,7 +29,7 @@ from tests.service import ALICE, BOB, CHARLIE, SIGNER, asking, balances, fresh, 
 
 
 def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, monkeypatch):
-    monkeypatch.setattr("proving.budget.limits.estimates.unproven", lambda *_, **__: RemainingWork())
+    monkeypatch.setattr("proving.budget.limits.remaining_work.unproven", lambda *_, **__: RemainingWork())
     # Nothing at first, then enough for two of three.
     batch = accepted(key, request(ALICE, BOB, CHARLIE, block=one_by_one, fee=ETHER), fee=0)
     work()
