@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from django.db.models import Count, Exists, OuterRef, Q
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
@@ -99,23 +99,20 @@ def _counted(transactions: int) -> str:
     return "the transaction" if transactions == 1 else f"{transactions} transactions"
 
 
+def sent_for() -> "QuerySet[Transaction]":
+    """Return the transactions of the given `batch`, for compiled queries, to which its `destination` is given as well.
+
+    They are found among those of the destination: that takes as long as they are many, however large the batch is.
+    """
+    links = Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=Given("batch"))
+    return Transaction.objects.filter(Exists(links), signer__chain_id=Given("destination")).order_by()
+
+
 _TRANSACTIONS = CompiledQuery(
-    lambda: (
-        Transaction.objects.filter(
-            Exists(Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=Given("batch"))),
-            signer__chain_id=Given("destination"),
-            state__in=GivenList("states"),
-        )
-        .order_by()
-        .values_list("state")
-        .annotate(Count("pk"))
-    )
+    lambda: sent_for().filter(state__in=GivenList("states")).values_list("state").annotate(Count("pk"))
 )
 
 
 def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
-    """Count the transactions of the batch in each of these states.
-
-    They are found among those of its destination: that takes as long as they are many, however large the batch is.
-    """
+    """Count the transactions of the batch in each of these states."""
     return dict(_TRANSACTIONS.every(batch=batch.pk, destination=batch.destination_chain_id, states=states))

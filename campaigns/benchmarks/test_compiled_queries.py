@@ -31,13 +31,13 @@ def _by_hand() -> object:
         return cursor.fetchone()
 
 
-def test_a_compiled_query_costs_little_more_than_sql():
+def test_a_compiled_query_costs_little_more_than_sql(report):
     django = _microseconds(lambda: list(Batch.objects.filter(pk="x").values_list("status")))
     compiled = _microseconds(lambda: _STATUS.first(batch="x"))
     by_hand = _microseconds(_by_hand)
-    print(f"One column, microseconds: Django {django:.0f}, compiled {compiled:.0f}, by hand {by_hand:.0f}")
+    report("one column, microseconds", f"Django {django:.0f}, compiled {compiled:.0f}, by hand {by_hand:.0f}")
     whole = _microseconds(lambda: list(Batch.objects.defer("request").filter(pk="x")))
     compiled_whole = _microseconds(lambda: _BATCH.first(batch="x"))
-    print(f"A batch, microseconds: Django {whole:.0f}, compiled {compiled_whole:.0f}")
+    report("a batch, microseconds", f"Django {whole:.0f}, compiled {compiled_whole:.0f}")
     assert compiled < django / 3
     assert compiled_whole < whole / 3

@@ -18,6 +18,7 @@ from chains.chains_file import Chains
 from config.configured_chains import get_chains
 from database.compiled_queries import CompiledQuery, Given
 from explorer.batch.query_paging import ROWS_SIZE, Wanted, first_of_page
+from proving import batch_waits
 from proving.models import (
     WATCHED_STATES,
     AccountProof,
@@ -50,11 +51,7 @@ def _parts() -> Iterator[tuple[QuerySet[Any], list[Any]]]:
         .exclude(transaction_hash="")
         .values("transaction_hash")
     )
-    watched = Transaction.objects.filter(
-        Exists(links.filter(transaction=OuterRef("pk"), query__batch=batch)),
-        signer__chain_id=destination,
-        state__in=WATCHED_STATES,
-    )
+    watched = batch_waits.sent_for().filter(state__in=WATCHED_STATES)
     transactions = (
         links.filter(query__in=shown.values("pk"))
         .values("transaction")

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Exists, Max, OuterRef, Q
+from django.db.models import Max, Q
 
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import JsonObject, Time
 from database.compiled_queries import CompiledQuery, Given
-from proving.models import ChainHead, Transaction, TransactionState
+from proving import batch_waits
+from proving.models import ChainHead, TransactionState
 from queries.models import Batch, Query, StepKind
 
 _NEEDS_BLOCK = (StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
@@ -36,15 +37,10 @@ _WAITING = CompiledQuery(
         .annotate(highest=Max("block__number"), latest=Max("timestamp", filter=Q(block=None, is_admitted=True)))
     )
 )
-# Found as `proving.batch_waits.transactions` are.
 _UNCONFIRMED = CompiledQuery(
     lambda: (
-        Transaction.objects.filter(
-            Exists(Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=Given("batch"))),
-            signer__chain_id=Given("destination"),
-            state=TransactionState.MINED,
-            block_number__isnull=False,
-        )
+        batch_waits.sent_for()
+        .filter(state=TransactionState.MINED, block_number__isnull=False)
         .order_by("-block_number")
         .values_list("block_number")[:1]
     )
