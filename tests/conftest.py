@@ -24,7 +24,7 @@ from proving.paths import rotation
 from queries import storage
 from tests.deployed import deploy_on
 from tests.service import a_key, chains_toml
-from tests.slow import SLOW
+from tests.slow import SLOW, WITH_A_CHAIN
 
 
 def pytest_configure() -> None:
@@ -34,7 +34,7 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--fast", action="store_true", help="skip tests that start a process, such as a chain or a browser"
+        "--fast", action="store_true", help="skip tests that start a process (but for those of tests/slow.py)"
     )
 
 
@@ -50,13 +50,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.name in SLOW and config.getoption("fast") else None
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_process_if_it_must_be_fast(request) -> Iterator[None]:
-    """With --fast a test ends, skipped, where it starts a process. No list of slow tests must be kept."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.config.getoption("fast"):
-            patch.setattr(subprocess.Popen, "__init__", _skip)
-        yield
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """With --fast a test ends, skipped, where it starts a process. No list of all that do must be kept."""
+    if item.config.getoption("fast"):
+        may_start = item.path.name in WITH_A_CHAIN
+        subprocess.Popen.__init__ = _POPEN if may_start else _skip  # type: ignore[method-assign]
+
+
+_POPEN = subprocess.Popen.__init__
 
 
 def _skip(*_: object, **__: object) -> NoReturn:

@@ -1,4 +1,19 @@
-"""What `make test-fast` leaves out by its name, and not because a test starts a process."""
+"""What `make test-fast` leaves out or runs by its name, and not because of whether a test starts a process."""
 
 # A browser is started in ways of its own. The others need no process everywhere, but long all the same.
-SLOW = {"browser", "contracts", "upgrades", "test_nasty_bodies.py", "test_no_key_anywhere.py", "test_room.py"}
+SLOW = {
+    "browser",
+    "contracts",
+    "upgrades",
+    "test_attestation.py",
+    "test_database_connections.py",
+    "test_hostile.py",
+    "test_nasty_bodies.py",
+    "test_no_key_anywhere.py",
+    "test_no_key_leaks.py",
+    "test_room.py",
+    "test_stacks.py",
+    "test_unavailable.py",
+}
+# One batch goes from its submission to DONE, on a chain: a quarter of the service's lines run in no other fast test.
+WITH_A_CHAIN = {"test_statement_counts.py"}
