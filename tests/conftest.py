@@ -55,7 +55,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """With --fast a test ends, skipped, where it starts a process. No list of all that do must be kept."""
     if item.config.getoption("fast"):
         may_start = item.path.name in WITH_A_CHAIN
-        subprocess.Popen.__init__ = _POPEN if may_start else _skip  # type: ignore[method-assign]
+        subprocess.Popen.__init__ = _POPEN if may_start else _skip  # type: ignore[method-assign, assignment]
 
 
 _POPEN = subprocess.Popen.__init__
