@@ -117,12 +117,12 @@ def _registries(filters: FactFilters) -> list[FactsRegistry]:
 
 @dataclass(frozen=True)
 class _Held:
-    """What is held by the registries in use."""
+    """The facts that the registries in use hold."""
 
     addresses: dict[tuple[int, int], str]
-    """Of the registry, by (destination, source chain id)."""
+    """The registry's address, by (destination, source chain id)."""
     condition: Q
-    """Of a query: that it is completed, and what it has completed is held."""
+    """The condition for a query: it is completed, and the registry holds its facts."""
 
     @classmethod
     def by(cls, registries: Sequence[FactsRegistry]) -> "_Held":
@@ -156,7 +156,7 @@ class _Row(NamedTuple):
     query: int
     block: int
     length: int
-    """Of its slots as JSON."""
+    """The length of its slots as JSON."""
 
 
 def _rows(filters: FactFilters, held: _Held, start: _Place, most: int) -> list[_Row]:

@@ -26,7 +26,7 @@ ATTESTER_ANSWERS = Counter(
 
 
 class Exchanges(TypedDict):
-    """What this process has counted of one node, from its start on."""
+    """The counts of this process about one node, from its start on."""
 
     chain: str
     node: str

@@ -69,7 +69,7 @@ class Further(Generic[Answer]):
     request: Request
     read: "Reader[Answer]"
     lacking: str
-    """What is wrong with a node that refuses it: a sentence between the node's name and the refusal."""
+    """The problem of a node that refuses it: words between the node's name and the refusal."""
 
 
 Reader = Callable[[Any], Answer | Further[Answer]]
@@ -124,7 +124,7 @@ class Endpoint:
 
     @property
     def batch_size(self) -> float:
-        """The maximum weight of a batch."""
+        """Return the maximum weight of a batch."""
         doublings = (self._clock() - self._halved_at) // _DOUBLING_SECONDS
         return min(BATCH_SIZE, self._batch_size * 2 ** min(doublings, 8))
 

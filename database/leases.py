@@ -68,9 +68,9 @@ class Lease(Generic[LeasedRow]):
     row: LeasedRow
     token: str
     was_due_at: datetime | None
-    """When it was due as it was claimed. At another time: somebody has made it due since."""
+    """The due time when it was claimed. If the row has another one, it was made due since."""
     extended_at: float
-    """When it was claimed or extended, as `time.monotonic` tells."""
+    """The time when it was claimed or extended, by `time.monotonic`."""
 
     @property
     def is_fresh(self) -> bool:

@@ -109,7 +109,7 @@ def run(running: ExitStack, options: argparse.Namespace) -> tuple[bool, Sequence
 
 
 def _blocks_with_transfers(chain: DevChain, count: int) -> list[int]:
-    """So many blocks, in each of which the receiver gets a little."""
+    """Mine `count` blocks, in each of which the receiver gets a little, and return their numbers."""
     blocks = []
     for number in range(1, count + 1):
         transfer = {"from": ACCOUNTS[2][0], "to": RECEIVER, "value": hex(number)}

@@ -128,7 +128,7 @@ class Postgres(_Server):
         self._settings = [*settings, *(() if durable else ("fsync=off", "full_page_writes=off"))]
 
     def url(self, database: str = "postgres") -> str:
-        """For `DATABASE_URL`."""
+        """Return what `DATABASE_URL` takes."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def _owner(self) -> str | None:
@@ -197,7 +197,7 @@ class Redis(_Server):
     name = "redis"
 
     def url(self, database: int = 0) -> str:
-        """For `BROKER_URL`."""
+        """Return what `BROKER_URL` takes."""
         return f"redis://127.0.0.1:{self.port}/{database}"
 
     def _command(self) -> Sequence[str]:
@@ -229,7 +229,7 @@ class RabbitMQ(_Server):
         return cls._program.exists()
 
     def url(self) -> str:
-        """For `BROKER_URL`."""
+        """Return what `BROKER_URL` takes."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}//"
 
     def remove(self) -> None:
@@ -282,7 +282,7 @@ def postgres_home() -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Without what would lead a server's program to another one."""
+    """Return the environment without variables that would lead a server's program to another server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 

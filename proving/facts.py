@@ -38,7 +38,7 @@ class HeaderFact:
 
 @dataclass(frozen=True)
 class TimeFact:
-    """Which block was the latest at a time."""
+    """The block that was the latest at a time."""
 
     timestamp: int  # unix seconds
 
@@ -237,7 +237,7 @@ def _slots(
 
 @dataclass(frozen=True)
 class RegistryView:
-    """What the registry holds about one source block, as of one destination block."""
+    """The registry's facts about one source block, as of one destination block."""
 
     state_root: bytes  # zero bytes: the header is not accumulated
     facts: Mapping[Fact, bytes | None]  # None: not proven
@@ -296,7 +296,7 @@ def _read(function: str, *words: str) -> str:
 class Comparison:
     missing: Missing
     contradiction: str = ""
-    """That the registry holds another value than was proven here, a sentence."""
+    """A sentence, if the registry holds another value than was proven here."""
 
 
 def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Comparison:

@@ -36,12 +36,12 @@ class Heads:
 
 @dataclass
 class _Known:
-    """What a client's chain was last seen to be."""
+    """The last known state of a client's chain."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     heads: Heads | None = None
     seen_at: float = 0
-    """As `time.monotonic` tells."""
+    """The time of the last reading, by `time.monotonic`."""
     headers: OrderedDict[bytes, Header] = field(default_factory=OrderedDict)
     """By hash, the newest last."""
     delays: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_DELAYS))

@@ -25,7 +25,7 @@ class JobRun:
 
 @contextmanager
 def job_run(kind: str, **about: str | int) -> Iterator[JobRun]:
-    """Time and count a look. Its caller sets the outcome; an exception is a `defect`: expected ones are caught."""
+    """Time and count a job run. Its caller sets the outcome; an exception is a `defect`: expected ones are caught."""
     this, outcome, began = JobRun(), "defect", time.monotonic()
     try:
         with log_context.about(**about):

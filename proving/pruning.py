@@ -117,7 +117,7 @@ def _log(counts: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is pruned by one setting."""
+    """The data that one setting prunes."""
 
     name: str  # for people, plural
     setting: str

@@ -114,7 +114,7 @@ class BlockAdmin(OperatorAdmin[Block]):
 
 @admin.register(WebhookDelivery)
 class WebhookDeliveryAdmin(OperatorAdmin[WebhookDelivery]):
-    """Where it is sent, and what, is its user's business."""
+    """A page without URL and content, which are the user's business."""
 
     search_help_text = "Finds an identifier of a delivery, and all deliveries of a batch."
     links_by = frozenset({"webhook__batch__id__exact"})

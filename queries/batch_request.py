@@ -101,7 +101,7 @@ def _decimal(value: object, what: str, limit: int) -> int:
 
 @dataclass
 class _Context:
-    """What validation needs to know besides the body."""
+    """The data that validation needs besides the body."""
 
     chains: Chains
     destination: int | None  # None: it is not valid, which is a fault of its own
@@ -154,7 +154,7 @@ def _source(value: object, info: ValidationInfo) -> int:
 
 @dataclass(frozen=True)
 class Selector:
-    """Which block: by number, by a tag, or the latest whose timestamp (unix seconds) isn't after a time."""
+    """A block: by number, by a tag, or the latest whose timestamp (unix seconds) isn't after a time."""
 
     number: int | None = None
     timestamp: int | None = None
@@ -299,7 +299,7 @@ class _Strict(BaseModel):
 
 
 class AccountRequest(_Strict):
-    """What to prove of one account."""
+    """The facts to prove of one account."""
 
     props: list[Property] = Field(default=[], max_length=16, description="Account properties to prove.")
     slots: list[Slot] = Field(default=[], description="Storage slots to prove, in hexadecimal.")
@@ -312,12 +312,12 @@ class AccountRequest(_Strict):
 
     @property
     def fields(self) -> int:
-        """A bit 1 << AccountField for each property."""
+        """Return a mask with the bit 1 << AccountField for each property."""
         return sum(1 << AccountField[name] for name in set(self.props))
 
 
 class BlockRequest(_Strict):
-    """What to prove at one block."""
+    """The facts to prove at one block."""
 
     accounts: Annotated[dict[AccountKey, AccountRequest], BeforeValidator(_at_most_once)] = Field(
         default={}, description="By account address, or ENS name."

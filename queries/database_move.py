@@ -36,16 +36,16 @@ _LATELY = timedelta(seconds=30)
 
 
 class MoveRefused(Exception):
-    """Why nothing was moved, a sentence."""
+    """Nothing was moved. The message is a sentence that says why."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a table holds."""
+    """The content of a table: its rows' number and checksum."""
 
     rows: int
     checksum: str
-    """Of all values, whatever the order of the rows; hex."""
+    """The checksum of all values, whatever the order of the rows; hex."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _contents(rows: Iterable[Sequence[Any]]) -> Contents:
 
 
 class _Sum:
-    """Of the hashes of rows, each of which counts as often as it is there."""
+    """The sum of the hashes of rows, in which equal rows count each."""
 
     def __init__(self) -> None:
         self._rows, self._sum = 0, 0

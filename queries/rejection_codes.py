@@ -29,7 +29,7 @@ class RejectionCode(models.TextChoices):
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a batch is, or would be, rejected."""
+    """The reason why a batch is, or would be, rejected."""
 
     code: RejectionCode
     reason: str  # a sentence

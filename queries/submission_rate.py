@@ -19,7 +19,7 @@ REQUESTS, QUERIES = "submissions", "submitted queries"
 
 @dataclass(frozen=True)
 class Rate:
-    """What is counted by itself. The same limits hold for each."""
+    """A kind of request that is counted by itself. The same limits hold for each."""
 
     verb: str
     requests: str

@@ -81,7 +81,7 @@ _HeaderValue = Annotated[str, BeforeValidator(_header_value, json_schema_input_t
 
 
 class WebhookRequest(BaseModel):
-    """Who is told what becomes of the batch, by a POST that is signed as Standard Webhooks says."""
+    """The receiver of the batch's events, by a POST that is signed as Standard Webhooks says."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

@@ -62,7 +62,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a webhook is sent, with the headers that are sent along."""
+    """The address of a webhook, with the headers that are sent along."""
 
     url: str
     headers: Mapping[str, str]

@@ -89,7 +89,7 @@ def all_of(answer: HttpResponseBase) -> str:
 
 
 class Caller:
-    """Whoever asks, signed in once, as that takes longer than most pages. Whom an answer signs out signs in again."""
+    """A client that signs in once, as that takes longer than most pages, and again when an answer signs it out."""
 
     def __init__(self, user: User | None) -> None:
         self._user = user

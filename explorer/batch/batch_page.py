@@ -46,7 +46,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class Header:
-    """What the batch is, and how it stands."""
+    """The batch's request and status."""
 
     id: str
     status: str
@@ -123,7 +123,7 @@ class BatchPage:
 
     @property
     def version(self) -> str:
-        """Changes whenever anything that the page shows does."""
+        """Return a hash of everything that the page shows."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:32]
 
     @property

@@ -20,7 +20,7 @@ from queries.models import OPEN_STATUSES, Batch, StepKind
 
 @dataclass(frozen=True)
 class StepCount(JsonObject):
-    """How many of the batch's queries have completed a step."""
+    """The number of the batch's queries that have completed a step."""
 
     kind: str
     meaning: Annotated[str, PAGE_ONLY]

@@ -79,7 +79,7 @@ class ShownStep(JsonObject):
 
     @property
     def last_error_matters(self) -> bool:
-        """A step that went back has its reason as last error; the page shows it once."""
+        """Tell whether the last error says more than why the step was rolled back."""
         return bool(self.last_error) and self.last_error != self.went_back_because
 
 
@@ -125,7 +125,7 @@ class ShownQuery(JsonObject):
 
     @property
     def time(self) -> str:
-        """The time that names the block, in UTC; empty beyond the calendar's years."""
+        """Return the time that names the block, in UTC; empty beyond the calendar's years."""
         return utc(self.timestamp) if self.timestamp is not None else ""
 
     @property
@@ -147,12 +147,12 @@ class ShownQuery(JsonObject):
 
     @property
     def single_values(self) -> list[Value]:
-        """The values that are shown one by one, each with its calls."""
+        """Return the values that are shown one by one, each with its calls."""
         return [value for value in self.values if value not in self.listed_values]
 
     @property
     def listed_values(self) -> list[Value]:
-        """The values in a list: slots, or properties of the header. There may be many, all read the same way."""
+        """Return the values of a list: slots, or properties of the header. There may be many, all read the same way."""
         return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
 
 

@@ -35,7 +35,7 @@ class ReadFact:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the registry answered. `problem` is a sentence instead of an answer."""
+    """The registry's answer. `problem` is a sentence instead of one."""
 
     number: int  # of the query
     problem: str = ""

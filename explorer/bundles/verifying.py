@@ -32,7 +32,7 @@ class VerifiedTime:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a bundle proves, given that `block_hash` is the hash of block `block_number` of chain `source_chain_id`."""
+    """The facts of a bundle, proven if `block_hash` is the hash of block `block_number` of chain `source_chain_id`."""
 
     source_chain_id: str  # claimed only: a header does not say of which chain it is
     block_number: int

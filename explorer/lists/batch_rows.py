@@ -64,7 +64,7 @@ class BatchRow:
 
     @property
     def day(self) -> date:
-        """On which it was submitted, in UTC."""
+        """Return the day of its submission, in UTC."""
         return self.created_at.astimezone(UTC).date()
 
 

@@ -26,7 +26,7 @@ from queries.submission_rate import ESTIMATES
 
 @dataclass(frozen=True)
 class Estimated:
-    """What came of asking. Without an estimate it says why."""
+    """The answer to an estimate: with it, or with the reason why there is none."""
 
     estimate: ShownEstimate | None = None
     names: Mapping[str, str] = field(default_factory=dict)  # what ENS says, by the name

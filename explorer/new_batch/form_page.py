@@ -61,7 +61,7 @@ class FormPage:
 
 @dataclass(frozen=True)
 class RowHead:
-    """What a row says while it is folded."""
+    """The summary of a folded row."""
 
     number: int  # from 0
     row: Row

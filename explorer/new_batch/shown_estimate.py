@@ -20,7 +20,7 @@ _FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)
 
 @dataclass(frozen=True)
 class MeantBlock:
-    """Which block a row means, as its chain was a moment ago."""
+    """The block that a row means, as its chain was a moment ago."""
 
     number: int
     back: int  # so many blocks before the newest; less than 0: it is still to come

@@ -34,7 +34,7 @@ _P = ParamSpec("_P")
 
 
 class _SeeOther(HttpResponseRedirect):
-    """What was posted is done, and this is where to look at it."""
+    """An answer to a form that is done: the browser opens the page that shows it."""
 
     status_code = 303
 

@@ -147,7 +147,7 @@ class ShownSigner:
 
     @property
     def lacks(self) -> int:
-        """Wei that it takes besides to last for `_MANY_DAYS`."""
+        """Return how many wei it needs besides its balance to last for `_MANY_DAYS`."""
         return max(0, self.minimum + self.spent * _MANY_DAYS - (self.balance or 0))
 
 

@@ -92,7 +92,7 @@ class DrawnTimeline:
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """Return the drawing in words."""
         lanes = (f"{lane.name}: {', '.join(one.what for one in lane.segments)}." for lane in self.lanes)
         return f"{span(self.took)} {'so far' if self.goes_on else 'in all'}. {' '.join(lanes)}"
 

@@ -41,7 +41,7 @@ _PER_READ = 200
 
 @dataclass(frozen=True)
 class Wait:
-    """Why it can't be decided yet, a sentence, and after what pause to ask again.
+    """A sentence that says why it can't be decided yet, and the pause before asking again.
 
     None: ever later, because it fails.
     """
@@ -52,7 +52,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for at one block of the source chain, each fact once."""
+    """The facts that are asked for at one block of the source chain, each once."""
 
     number: int
     facts: Sequence[Fact]
@@ -192,21 +192,20 @@ def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | N
 
 @dataclass(frozen=True)
 class Required:
-    """What it takes."""
+    """The path, the gas and the money that are required."""
 
     counted: "Counted"
     estimate: Estimate
     fees: Fees
-    """Of the destination."""
+    """The destination's fees."""
 
 
 @dataclass(frozen=True)
 class Feasibility:
-    """Of blocks that exist."""
+    """The feasibility of proving blocks that exist."""
 
     obstacles: Sequence[Rejection | Ahead | Raised]
-    """What stands in the way, or what could not be asked. That a block doesn't exist is told first: the rest failed on
-    that."""
+    """The obstacles, or what could not be asked. A block that doesn't exist comes first: the rest failed on that."""
     tries: Tries
     required: Required | None
     """None where an obstacle keeps it from being known."""
@@ -313,13 +312,13 @@ def _told_by(header: Header, answers: Sequence[AccountProof | ChainError]) -> Tr
 
 @dataclass(frozen=True)
 class Counted:
-    """What the registry does not hold yet, and how it comes to trust the blocks of that."""
+    """The facts that the registry does not hold yet, and the paths to their blocks."""
 
     missing: Sequence[Missing]
-    """Of each block that exists; of some nothing is."""
+    """The missing facts of each block that exists; may be none."""
     route: Route
     headers: Mapping[int, Header]
-    """Of these blocks, and of some that follow, by number: as the source chain has them now."""
+    """Headers of these blocks, and of some that follow, by number: as the source chain has them now."""
 
 
 def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
@@ -401,13 +400,13 @@ def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Est
 
 @dataclass(frozen=True)
 class Cost:
-    """Of what is missing."""
+    """The cost of what is missing."""
 
     gas: Likely
     wei: Likely
     """Expected at the present gas price; at the most, at one a quarter above it."""
     data: DataCost
-    """Of the most, what a rollup takes for data."""
+    """The part of the maximum that a rollup takes for data."""
 
     @property
     def bound(self) -> Reservation:

@@ -17,7 +17,7 @@ from queries.rejection_codes import Rejection, RejectionCode
 
 @dataclass(frozen=True)
 class DailyAllowance:
-    """What a user's batches may take in any 24 hours, and how much of it is used, or promised to open ones."""
+    """The limit of a user's batches in any 24 hours, and how much of it is used, or reserved for open ones."""
 
     chain: Chain | None  # in wei, on this destination; None: in gas, on all that are no test networks
     most: int

@@ -22,7 +22,7 @@ class NotOurs(Exception):
 
 
 class Costs(NamedTuple):
-    """What a transaction costs its batches, or can still cost them, and what counts against limits, in gas and wei."""
+    """A transaction's cost to its batches, so far and at most, and what counts against limits, in gas and wei."""
 
     gas: int
     wei: int

@@ -22,7 +22,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Reservation:
-    """What is spent, or may still be."""
+    """An amount that is spent, or may still be."""
 
     gas: int
     wei: int
@@ -76,7 +76,7 @@ def by_signer(chain_id: int) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Caused:
-    """What batches of one user on one destination have caused in the last 24 hours, the pending at its most."""
+    """The cost of one user's batches on one destination in the last 24 hours, with pending ones at their maximum."""
 
     user_id: int
     address: str  # of the user

@@ -26,7 +26,7 @@ _MORE, _TWO = 3.0, 2.0
 
 @dataclass(frozen=True)
 class Nodes:
-    """Of one trie in one proof, or several: what they take, on average."""
+    """The nodes of one trie in one or several proofs: what they take, on average."""
 
     size: float = 0.0  # packed, in bytes, without leaves
     raw_size: float = 0.0  # as a node sends them, in bytes
@@ -64,7 +64,7 @@ class Shape:
 
     @property
     def absent(self) -> float:
-        """The share of the keys that the trie does not have."""
+        """Return the share of the keys that the trie does not have."""
         return sum(share for (_, end), share in self.ends.items() if end != End.LEAF)
 
     def nodes(self, keys: float, transactions: int = 1) -> Nodes:

@@ -79,7 +79,7 @@ def witnesses() -> list[Witness]:
 
 @dataclass(frozen=True)
 class Examined:
-    """What was seen of a chain, and what is wrong with its nodes, clock and signers."""
+    """The observations of a chain, and the problems of its nodes, clock and signers."""
 
     head: Header | None = None
     """The newest block; None where no node tells it."""

@@ -176,7 +176,7 @@ def _webhooks() -> Iterator[_Family]:
 
 @dataclass(frozen=True)
 class Pending:
-    """What a signer has stored that is not mined."""
+    """The stored transactions of a signer that are not mined."""
 
     count: int
     since: datetime  # of the oldest

@@ -33,7 +33,7 @@ _FAILURES = 10
 
 @dataclass(frozen=True)
 class Leg:
-    """What to send now, in one transaction, all or nothing; and the blocks that the registry trusts afterwards."""
+    """A path segment to send now, in one transaction; and the blocks that the registry trusts afterwards."""
 
     plan: Plan
     calls: Sequence[Call]
@@ -42,7 +42,7 @@ class Leg:
 
     @property
     def data(self) -> Sequence[bytes]:
-        """The calldata of each call."""
+        """Return the calldata of each call."""
         return [data for _, data in self.calls]
 
     @property

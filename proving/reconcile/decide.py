@@ -42,7 +42,7 @@ _LONGEST_PAUSE_FOR_OTHERS = 300
 _TENDED_POLLS = 16
 
 EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
-"""What blocks say that wait for a path, their own or another's."""
+"""The sentence of blocks that wait for a path, their own or another's."""
 
 
 # --- Actions ----------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class ProveTime:
     following: Header
     queries: Collection[int]
     otherwise: "ProveTime | Prove | None" = None
-    """What others need, who are not to wait where none of these can pay."""
+    """The action for other users, who are not to wait where none of these can pay."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ Change = (
     | NoteGathering
     | ShowPath
 )
-"""Of rows."""
+"""An action that changes rows."""
 Sending = Prove | ProveTime | PreparePath | ExtendPath
 Action = Change | GiveTurn | Sending
 

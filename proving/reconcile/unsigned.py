@@ -67,21 +67,21 @@ class Unsigned:
     gas: int
     """A limit that suffices."""
     what: str
-    """What it does, a sentence."""
+    """A sentence about what it does."""
     queries: Collection[int]
-    """Those that it is for: ids."""
+    """Ids of the queries that it is for."""
 
 
 @dataclass(frozen=True)
 class Left:
-    """What is left to be sent for a batch."""
+    """The transactions that are left to send for a batch."""
 
     transactions: Sequence[Unsigned]
     """To be sent in this order."""
     waits: Sequence[str]
-    """What is waited for besides, sentences."""
+    """Sentences about what else is waited for."""
     is_complete: bool
-    """Whether nothing is missing once these are on the chain."""
+    """True if nothing is missing once these are on the chain."""
     block: int | None = None
     """The block of the destination that was looked at, the oldest of several. None: nothing was looked for there."""
 
@@ -116,7 +116,7 @@ class _Enough(Exception):
 
 @dataclass
 class _Found:
-    """What was found so far."""
+    """The results so far."""
 
     ends: float  # as `time.monotonic` tells
     transactions: list[Unsigned] = field(default_factory=list)
@@ -179,7 +179,7 @@ class _Source:
 
 @dataclass(eq=False)
 class _Reading(Lease[Block]):
-    """That of somebody who only reads: whoever has the row keeps it. It can't be extended, and so it ends."""
+    """The lease of a reader, which claims no row. It can't be extended, and so it ends."""
 
     ends: float
 

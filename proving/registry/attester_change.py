@@ -19,7 +19,7 @@ _CONTRACT = "AttestedBlockHashSource"
 
 
 class ChangeRefused(Exception):
-    """Why the attesters can't be changed so; a sentence."""
+    """The attesters can't be changed so. The message is a sentence that says why."""
 
 
 def change(

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeploymentError(Exception):
-    """What keeps the registry from being deployed, a sentence with what to do about it."""
+    """The registry can't be deployed. The message is a sentence that says why, and what to do about it."""
 
 
 def deploy(

@@ -31,7 +31,7 @@ class Deployment:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """The addresses to which is sent what is proven to it."""
+        """Return the addresses to which proofs for it are sent."""
         return self.contract.address, self.multicall
 
 

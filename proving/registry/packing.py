@@ -30,7 +30,7 @@ _ROWS_PER_READ = 50
 
 
 class _Pack:
-    """What goes into one transaction, with an upper bound of its calldata and gas.
+    """The content of one transaction, with an upper bound of its calldata and gas.
 
     Packed, no node is longer than it was, and none is there twice: those of the state trie once in a transaction, those
     of a storage trie once in its account.
@@ -39,7 +39,7 @@ class _Pack:
     def __init__(self, queries: Collection[int] = (), *, beside: int = 0) -> None:
         self.queries = set(queries)
         self.continued: set[int] = set()
-        """Those of which more comes in another transaction."""
+        """Ids of the queries of which another transaction proves more."""
         self._accounts: dict[str, AccountToProve] = {}
         self._slots: dict[str, dict[int, list[bytes]]] = {}
         self._state_nodes: set[bytes] = set()
@@ -49,7 +49,7 @@ class _Pack:
 
     @property
     def gas(self) -> int:
-        """An upper bound, without calldata."""
+        """Return an upper bound of the gas, without calldata."""
         return self._gas
 
     @property

@@ -22,12 +22,12 @@ _TRANSACTIONS, _GAS = 64, 120_000_000
 
 @dataclass(frozen=True)
 class Room:
-    """How much more one signer may send for one user."""
+    """The room that one signer has for more transactions of one user."""
 
     transactions: int
     gas: int
     has_none: bool
-    """Whether the user has nothing under way: then one may always be sent."""
+    """True if the user has nothing under way: then one may always be sent."""
 
     def fits(self, gas_limits: Sequence[int]) -> int:
         """Return how many of these transactions fit, the first ones. What isn't used up yet is enough for one more."""

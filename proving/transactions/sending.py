@@ -174,7 +174,7 @@ class _Account:
     signer: Signer
     balance: Balance
     nonce: int
-    """As of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
+    """The nonce at the newest block. A node's pending nonce can't be checked, and isn't needed."""
 
 
 def _ask(rpc: RpcClient, signer: Signer) -> _Account:
@@ -236,7 +236,7 @@ def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, *, may_rest_on_pe
 
 @dataclass(frozen=True)
 class _InsufficientFunds(NotPaid):
-    """What the operator lets be spent doesn't suffice, or what the signer has."""
+    """The signer's balance, or what the operator lets be spent, doesn't suffice."""
 
     is_signers: bool
     """It is the signer that lacks the money; another one may have it."""

@@ -21,12 +21,12 @@ from queries import clock
 
 @dataclass
 class Pending:
-    """What one signer has sent that isn't mined."""
+    """The sent transactions of one signer that aren't mined."""
 
     gas: dict[int, int] = field(default_factory=dict)
     """Gas limits by the ids of its transactions, in the order of their nonces."""
     since: datetime | None = None
-    """When the lowest of its nonces was signed, or left the chain; None where nothing is pending."""
+    """The time when the lowest of its nonces was signed, or left the chain; None where nothing is pending."""
 
     def is_stuck(self, chain: Chain) -> bool:
         """Return whether its lowest nonce has waited so long that others may have to wait as long behind it."""
@@ -113,7 +113,7 @@ def why_left_out(signer: Signer, pending: Pending) -> str:
 
 @dataclass(frozen=True)
 class Beside:
-    """What is under way beside an order, about its block or for the registry's trust.
+    """The transactions under way beside an order, about its block or for the registry's trust.
 
     The order may rest on it: on a header that a reorganisation can take back, or on storage that is written by then,
     which costs less.

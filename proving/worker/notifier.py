@@ -30,7 +30,7 @@ _UNAVAILABLE = (
 
 
 class Notifier:
-    """Of one process. A thread of its own talks with the broker."""
+    """The notifier of one process. A thread of its own talks with the broker."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -42,9 +42,9 @@ class Notifier:
         self._connection: Any = None
         self._channel: Any = None
         self.problem = ""
-        """Why the broker can't be used, a sentence; empty if nothing is known to be wrong."""
+        """A sentence that says why the broker can't be used; empty if nothing is known to be wrong."""
         self.failures = 0
-        """How often it could not be used since the process began."""
+        """Number of failures of the broker since the process began."""
 
     def notify(self, route: Route, seconds: float = 0) -> None:
         """Have a worker look for what is due on the route, in so many seconds. Returns at once."""

@@ -26,7 +26,7 @@ from tests.service import ALICE, BOB, a_key
 NARROW: ViewportSize = {"width": 400, "height": 800}
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 MOST_BYTES = 60_000
-"""Of a page and all that it loads, compressed."""
+"""The limit of a page and all that it loads, compressed."""
 
 
 Address = Callable[[Stage], str]
@@ -38,14 +38,14 @@ class Picture:
     name: str
     address: Address
     who: str = ""
-    """Who is signed in, an address."""
+    """The address that is signed in."""
     status: int = 200
     then: Callable[[Page], object] = lambda _: None
-    """What is done on the page; it may lead to another one."""
+    """The actions on the page; they may lead to another one."""
     has_worker: bool = True
     settings: Mapping[str, object] = field(default_factory=dict)
     most_screens: float | None = None
-    """How high it may be at 400 px, in screens of 800 px."""
+    """The maximum height at a width of 400 px, in screens of 800 px."""
 
     @property
     def file(self) -> str:

@@ -35,7 +35,7 @@ class _Query(QueryPart):
     block: Place
     account_proof: tuple[Place, ...] | None
     nodes: tuple[Data, ...]
-    """Those that no query before it has. Places are in the nodes of all queries, one after the other."""
+    """The nodes that no query before it has. Places are in the nodes of all queries, one after the other."""
 
 
 class _Batch(Part):
@@ -49,7 +49,7 @@ class _Batch(Part):
 
 @dataclass(frozen=True)
 class VerifiedBatchBundle:
-    """What a batch's bundle proves of the blocks whose hashes the caller trusts."""
+    """The facts that a batch's bundle proves of the blocks whose hashes the caller trusts."""
 
     batch: str
     """Claimed only, as is the next: no header says for what somebody asked. So nothing shows that there are no more

@@ -127,7 +127,7 @@ def status(access: Access, internal_id: str) -> Steps[Status]:
 
 
 def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
-    """With all queries, page by page."""
+    """Read the batch with all its queries, page by page."""
     path = f"/batch-queries/{quote(internal_id, safe='')}"
     first = yield from fetch(access, BatchDetails, path, {"limit": _PAGE})
     queries: list[Query] = [*first.query_list]
@@ -323,7 +323,7 @@ def _require_as_told(query: Query, proven: VerifiedBundle) -> None:
 
 
 class BatchFilters(TypedDict, total=False):
-    """Which batches. Each that is given must fit."""
+    """The filters of a list of batches. Each that is given must fit."""
 
     status: str
     """RECEIVED, ACCEPTED, IN_PROGRESS, DONE or REJECTED."""
@@ -337,7 +337,7 @@ class BatchFilters(TypedDict, total=False):
 
 
 class FactFilters(TypedDict, total=False):
-    """Which facts. Each that is given must fit."""
+    """The filters of a list of facts. Each that is given must fit."""
 
     destination: int
     chain: int

@@ -286,7 +286,7 @@ def _confirm(to_sign: client.ToSign) -> bool:
 
 
 def _said_once() -> Any:
-    """Tells each wait once."""
+    """Return a function that tells each wait once."""
     said: set[str] = set()
 
     def tell(sending: client.Sending) -> None:
