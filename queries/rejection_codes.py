@@ -1,6 +1,6 @@
 """Why batches are rejected: one stable word for each reason, for programs.
 
-`explorer.batch.rejection_advice` explains each code to people.
+`templates/explorer/_what_happened.html` and `_what_to_do.html` explain each code to people.
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,6 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.batch import submitted_request
 from explorer.batch.code_snippets import submitting
-from explorer.batch.rejection_advice import Advice, advice
 from explorer.new_batch import pasted_rows
 from explorer.new_batch.asking import Estimated
 from explorer.new_batch.drafts import Draft, Row
@@ -46,10 +45,6 @@ class FormPage:
     focus: str = ""  # the id of the control where the reader goes on
     corrects: Batch | None = None  # that was rejected
     is_signed_out: bool = False  # Then nothing is made of what was typed.
-
-    @property
-    def advice(self) -> Advice | None:
-        return advice(self.corrects.rejection_code) if self.corrects else None
 
     @property
     def status(self) -> int:

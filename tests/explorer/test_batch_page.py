@@ -6,6 +6,7 @@ from html import unescape
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -16,7 +17,7 @@ from eth_utils.crypto import keccak
 from accounts import keys
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
-from explorer.batch import rejection_advice, transaction_display
+from explorer.batch import transaction_display
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, Sender, Step, StepKind
@@ -162,9 +163,10 @@ def test_gas_of_transactions_that_serve_others_too_is_not_taken_for_the_cost():
 
 @pytest.mark.parametrize("code", RejectionCode)
 def test_every_rejection_has_advice_of_its_own(code):
-    advice = rejection_advice.advice(code.value)
-    assert advice != rejection_advice.advice("a code of an earlier version")
-    assert [rejection_advice.advice(other) for other in RejectionCode].count(advice) == 1
+    for template in ("explorer/_what_happened.html", "explorer/_what_to_do.html"):
+        advice = render_to_string(template, {"code": code.value})
+        assert advice != render_to_string(template, {"code": "a code of an earlier version"})
+        assert [render_to_string(template, {"code": other.value}) for other in RejectionCode].count(advice) == 1
 
 
 def test_it_says_what_an_open_batch_waits_for_each_sentence_once():
