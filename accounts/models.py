@@ -170,7 +170,7 @@ class AccountEvent(models.Model):
         return f"{self.get_kind_display()} {self.key_name}".rstrip()
 
 
-class DeedKind(models.TextChoices):
+class AdminActionKind(models.TextChoices):
     STOPPED = "stopped", "Stopped sending on a chain"
     RESUMED = "resumed", "Resumed sending on a chain"
     PAUSED_CONNECTION = "paused_connection", "Paused a connection"
@@ -187,7 +187,7 @@ class OperatorDeed(models.Model):
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
     operator = models.CharField(max_length=60)  # an address, or what was run on the machine
-    kind = models.CharField("what", max_length=30, choices=DeedKind.choices)
+    kind = models.CharField("what", max_length=30, choices=AdminActionKind.choices)
     subject = models.CharField("to whom or what", max_length=200)
     detail = models.TextField(blank=True)  # a sentence, such as from which limit to which
     reason = models.CharField("why", max_length=200, blank=True)
