@@ -151,7 +151,7 @@ class EventKind(models.TextChoices):
 
 
 class AccountEvent(models.Model):
-    """Something that happened to a user's keys or sessions, for the user to look at."""
+    """An event of a user's keys or sessions, which the user can read."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now, db_index=True)
@@ -183,7 +183,7 @@ class AdminActionKind(models.TextChoices):
 
 
 class OperatorDeed(models.Model):
-    """Something that an operator did to others, see `accounts.operator_log`. It is never changed."""
+    """An admin action: what an operator did to others, see `accounts.operator_log`. It is never changed."""
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
     operator = models.CharField(max_length=60)  # an address, or what was run on the machine

@@ -75,7 +75,7 @@ class AdminAction(Generic[Row]):
     consequence: str  # a sentence on the page that confirms it
     kind: AdminActionKind
     do: Callable[[Row, dict[str, Any]], str]
-    """A function of the row and the form's data. Returns a sentence for the log or nothing; raises `AdminActionRefused`."""
+    """Acts on a row by the form's data. Returns a sentence for the log or nothing. Raises `AdminActionRefused`."""
     is_offered: Callable[[Row], bool] = lambda _: True
     form: type[AdminActionForm] = AdminActionForm
 

@@ -1,6 +1,6 @@
 """CCIP-Read (EIP-3668): a contract that reverts with OffchainLookup names gateways that have what it lacks.
 
-Whoever wrote the contract chooses the URLs. So only origins are asked that the operator allows, no redirect is
+The contract's author chooses the URLs. So only origins are asked that the operator allows, no redirect is
 followed, and time and size are bounded. Several lookups in one (ENSIP-21) are taken apart here where the contract lets
 the client do so: then each gateway must be allowed by itself.
 """

@@ -1,4 +1,4 @@
-"""What a process counts of its exchanges with nodes and attesters, for whoever serves it as metrics.
+"""Counts of a process's exchanges with nodes and attesters, which are served as metrics.
 
 A label has a node's host and never its URL, which may hold a key; and an answer's kind is one of those named here,
 whatever the other side says.

@@ -30,7 +30,7 @@ MAX_REST_SECONDS = 60
 CHAIN_CHECK_SECONDS = 30
 # For so long after a failure, the only node is not asked again.
 FAIL_FAST_SECONDS = 3
-# After so many time-outs' time tasks that share exchanges wait no longer, and nothing is asked a node again that hung:
+# Time-outs after which tasks that share exchanges wait no longer, and a node that hung isn't asked again:
 # a task's lease expires while it waits.
 _PATIENCE = 2
 # Stands for "needs no block's state".

@@ -271,7 +271,7 @@ class Merged:
         self._readers: list[list[Reader[Any]]] = []
         self._asked = [[self._add(question, index) for index in range(len(question.batched))] for question in questions]
         self.least = 1 + max(place for place, _ in self._asked[0])
-        """So many of the first requests are asked, however long that takes: one question is answered."""
+        """The number of first requests that are asked, however long it takes: one question is answered."""
 
     def _add(self, question: Question, index: int) -> tuple[int, int]:
         request = question.batched[index]

@@ -232,7 +232,7 @@ class RpcClient:
         return answers
 
     def _note_slots(self, wanted: Sequence[ProofRequest], answers: Sequence[AccountProof | ChainError]) -> None:
-        """Ask for fewer slots at once where so many got no answer, and for more again where they did."""
+        """Ask for fewer slots at once if this number got no answer, and for more again if it did."""
         asked = list(zip((len(one.slots) for one in wanted), answers, strict=True))
         failed = [slots for slots, answer in asked if slots > 1 and isinstance(answer, NodeUnavailable)]
         if failed:

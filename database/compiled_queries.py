@@ -30,7 +30,7 @@ class Given(Expression):
 
 
 class GivenList(Given):
-    """Stand for the values of an `__in`, of which there must be one at least."""
+    """Stand for the values of an `__in`. There must be at least one."""
 
     @property
     def _place(self) -> str:

@@ -229,7 +229,7 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
     """Lease the free rows with one token for all of them: it tells them from what others have claimed."""
     token, began = secrets.token_hex(16), time.monotonic()
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
-    # What somebody writes just now is claimed at the next poll.
+    # A row that is being written just now is claimed at the next poll.
     if not row_locks.update_free(free, lease_token=token, leased_until=_expiry()):
         return [None] * len(pks)
     claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}

@@ -156,7 +156,7 @@ def _sent(chain: DevChain) -> int:
 def _show(
     cluster: Cluster, chain: DevChain, registry: str, batches: Sequence[Submitted], *, sent: int, seconds: float
 ) -> bool:
-    """Print what has become of the batches. Returns whether every value is right and nothing was paid twice."""
+    """Print the results of the batches. Returns whether every value is right and nothing was paid twice."""
     blocks = {batch.block for batch in batches}
     equal = sum(_is_equal(chain, registry, block) for block in blocks)
     # Each batch says by which transactions it was proven. More of them would have proven something again.

@@ -69,7 +69,7 @@ class _Server:
         """Start it, and wait until it answers. Raises `ServerError`."""
         log = self.folder / "log"
         with log.open("ab") as output:
-            # Whoever is stopped here may be started again, so the guard doesn't remove the folder.
+            # A server that is stopped here may be started again, so the guard doesn't remove the folder.
             self._process = GuardedProcess(
                 self._command(),
                 env=_environment(),
@@ -120,7 +120,7 @@ class Postgres(_Server):
     """A PostgreSQL cluster. What `durable` ones have committed survives a power cut; the others are faster."""
 
     name = "postgres"
-    _stop_by = signal.SIGINT  # at once, whoever is connected
+    _stop_by = signal.SIGINT  # at once, with clients connected
 
     def __init__(self, *, port: int = 0, durable: bool = False, settings: Sequence[str] = ()) -> None:
         self._home = postgres_home()
@@ -216,7 +216,7 @@ class RabbitMQ(_Server):
     """A RabbitMQ. It keeps queues and messages where it is stopped and started again."""
 
     name = "rabbitmq"
-    # Debian's, which starts as whoever starts it.
+    # Debian's, which starts as its caller's user.
     _program = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
     def __init__(self, *, port: int = 0) -> None:

@@ -1,6 +1,6 @@
 """What a batch would take that nobody has submitted: the chains are asked as admission asks them.
 
-Somebody waits for the answer. So no node is waited for long, few requests wait at a time, and a source chain that does
+A client waits for the answer. So no node is waited for long, few requests wait at a time, and a source chain that does
 not answer is left out. Nothing is stored.
 """
 

@@ -103,7 +103,7 @@ def is_number(fact: Fact) -> bool:
 
 
 def may_be_told(batch: Batch, query: Query) -> bool:
-    """Return whether the registry holds the query's facts. Of a rejected batch nobody looks whether it still does."""
+    """Return whether the registry holds the query's facts. For a rejected batch no worker checks that any more."""
     return query.step is None and batch.status != BatchStatus.REJECTED
 
 

@@ -121,7 +121,7 @@ class Signer(Leased):
 
 # What a transaction takes that does nothing.
 CANCELLATION_GAS = 21_000
-# What a final one counts of the most that it could have cost, at the least: honest ones seldom cost less.
+# The minimum share of its maximum cost that a final transaction counts: honest ones seldom cost less.
 _LEAST_PART = 4
 
 
@@ -149,7 +149,7 @@ def proves_facts(block: str, transaction: str = "") -> models.Q:
 
 
 class Transaction(models.Model):
-    """One nonce of a signer: what it is for, and what became of it. Its signed versions compete for the nonce."""
+    """One nonce of a signer: its purpose and its state. Its signed versions compete for the nonce."""
 
     signer = models.ForeignKey(Signer, models.PROTECT, related_name="transactions")
     nonce = models.PositiveBigIntegerField()

@@ -118,7 +118,7 @@ def _context(info: ValidationInfo) -> _Context:
 
 
 def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Validate a value of which a body may hold thousands. After so many faults, skip the others."""
+    """Validate a value that a body may hold thousands of. After the first faults, skip the others."""
     context = _context(info)
     if context.faults > MAX_FAULTS_LISTED:
         return value  # The body is refused anyway.
@@ -351,7 +351,7 @@ class BatchRequest(_Strict):
     ] = Field(
         description="By source chain id, then by `block:<number>`, `timestamp:<seconds>`, `latest` or `finalized`."
     )
-    webhook: WebhookRequest | None = Field(default=None, description="Who is told what becomes of the batch.")
+    webhook: WebhookRequest | None = Field(default=None, description="The receiver of the batch's events.")
 
     @property
     def pays_itself(self) -> bool:

@@ -31,7 +31,7 @@ _PER_READ = 500
 _WRITTEN_BY_MIGRATE = {"django_migrations", "django_content_type", "auth_permission"}
 # Tables that only the engine needs.
 _OF_SQLITE = {"sqlite_sequence"}
-# Whoever has written so lately may write again. Workers write every few seconds, and whoever asks for `/healthz`.
+# A process that has written so lately may write again. Workers write every few seconds, and `/healthz` does too.
 _LATELY = timedelta(seconds=30)
 
 

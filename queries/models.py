@@ -48,7 +48,7 @@ class Sender(models.TextChoices):
     """The sender of a batch's transactions, who pays for them."""
 
     OPERATOR = "operator"
-    SELF = "self"  # whoever has submitted it, or anybody else: not this service
+    SELF = "self"  # the submitter, or anybody else: not this service
 
 
 class StepKind(models.TextChoices):
@@ -503,7 +503,7 @@ class ServiceClock(models.Model):
 
 
 class Pruning(Leased):
-    """One row: it is leased by whoever prunes (`proving.pruning`)."""
+    """One row, leased by the worker that prunes (`proving.pruning`)."""
 
     def __str__(self) -> str:
         return f"due at {self.due_at}"

@@ -31,7 +31,7 @@ from proving.registry import holding
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Sender
 from queries.rejection_codes import RejectionCode
 
-# A screen reader hears of each completed step if there are at most so many, else of each tenth of them.
+# A screen reader hears of each completed step up to this number, else of each tenth of them.
 _MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
 
 
@@ -131,7 +131,7 @@ class BatchPage:
             # Otherwise each poll of a large batch would announce something.
             far = f"{10 * completed // total * 10} % of the steps completed."
         if self.progress.went_back_at and self.header.is_open:
-            return f"The batch went back. {self.progress.went_back_because} {far}"
+            return f"The batch was rolled back. {self.progress.went_back_because} {far}"
         return f"The batch is {self.header.status}: {far}"
 
 

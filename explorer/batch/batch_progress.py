@@ -1,4 +1,4 @@
-"""How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what went back."""
+"""How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what was rolled back."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

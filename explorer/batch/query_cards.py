@@ -134,7 +134,7 @@ class ShownQuery(JsonObject):
         return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
 
 
-# So many of a query's facts are in its line.
+# Number of a query's facts in its line.
 _MOST_IN_ROW = 3
 
 

@@ -19,7 +19,7 @@ from proving.models import FactsRegistry
 from queries import query_rows
 from queries.models import Batch, Query
 
-# A batch of at most so many queries shows each whole, below the table of all.
+# A batch of at most this number of queries shows each whole, below the table of all.
 MAX_CARDS = 10
 # Of queries that are all whole, for programs; and of lines of the table.
 PAGE_SIZE = 50

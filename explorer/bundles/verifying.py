@@ -50,7 +50,7 @@ def verify(document: str | bytes) -> Verified:
 
 
 def read(document: str | bytes, *formats: str) -> dict[str, Any]:
-    """Read a bundle of one of these formats, of which nothing else is checked. Raises `InvalidBundle`."""
+    """Read a bundle of one of these formats. Nothing else is checked. Raises `InvalidBundle`."""
     try:
         bundle = json.loads(document)
     except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ from queries.properties import AccountField
 
 # Of a form. A row holds any number of accounts.
 MAX_ROWS = 50
-# So many times the most that a batch may name is looked at: rows that overlap count twice.
+# The form reads this multiple of a batch's maximum: rows that overlap count twice.
 MOST_BUILT = 4
 # In larger forms, what several rows ask for counts for each.
 _MOST_COUNTED_ONCE = 40_000
@@ -80,7 +80,7 @@ class Row:
 
     @cached_property
     def size(self) -> int:
-        """Return how much there is to look at: how much it counts in limits, or how much was typed if that is more.
+        """Return the work of reading it: how much it counts in limits, or how much was typed if that is more.
 
         What other rows ask for too is counted here as well, and so are properties beyond those that there are.
         """
@@ -210,7 +210,7 @@ class Draft:
 
     @cached_property
     def size(self) -> int:
-        """Return how much there is to look at."""
+        """Return the work of reading it."""
         return sum(row.size for row in self.rows)
 
     @cached_property
@@ -322,7 +322,7 @@ def _accounts(row: Row) -> Mapping[str, Sequence[int]]:
 
 
 def _is_account(text: str) -> bool:
-    """Return whether it is an account in any spelling: an address, or a name, of which ENSIP-15 makes small letters."""
+    """Return whether it is an account in any spelling: an address, or a name, which ENSIP-15 makes lower case."""
     return text.isascii() and (account_names.is_name(text) or checksummed(text) is not None)
 
 
@@ -377,7 +377,7 @@ def _wei(text: str) -> str:
 
 
 def of_document(document: Mapping[str, Any], *, fee_is_kept: bool = True) -> Draft:
-    """Fill the form in from a request that was valid. Accounts of which the same is asked share a row."""
+    """Fill the form in from a request that was valid. Accounts with the same questions share a row."""
     fee = document.get("fee", AUTO)
     return Draft(
         destination=document["destinationChainId"],

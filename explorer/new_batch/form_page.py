@@ -27,7 +27,7 @@ from queries.models import Batch
 
 # Longer JSON is only offered as a file.
 _MOST_SHOWN_CHARACTERS = 20_000
-# What has more parts is longer: each takes a line of so many characters.
+# The least characters of a line of JSON. A request with too many parts is too long, and isn't written to see that.
 _LEAST_CHARACTERS = 18
 _MOST_LINE_FAULTS = 20
 _CHAIN_ID = re.compile(r"[0-9]{1,19}", re.ASCII)

@@ -23,7 +23,7 @@ class MeantBlock:
     """The block that a row means, as its chain was a moment ago."""
 
     number: int
-    back: int  # so many blocks before the newest; less than 0: it is still to come
+    back: int  # blocks before the newest; less than 0: it is still to come
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from proving.paths.planning import TooFar
 from queries.models import BlockTag
 from queries.rejection_codes import Rejection, RejectionCode
 
-# So many of the newest states every node keeps, archive or not. A refusal of one of these tells little.
+# Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
 _KEPT_BY_ALL = 128
 _LONGEST_PAUSE_SECONDS = 60
 # Headers, blocks or facts that are read between two calls of `go_on`.
@@ -279,7 +279,7 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
     is_old = oldest.number <= head.number - _KEPT_BY_ALL
     answers = rpc.proofs(wanted)
     lacking = next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None)
-    # Of young blocks, whoever is to prove the queries asks for them again.
+    # Young blocks are asked for again when their queries are proven.
     if lacking and is_old:
         raise lacking
     inquiry.go_on()
@@ -404,7 +404,7 @@ class Cost:
 
     gas: Likely
     wei: Likely
-    """Expected at the present gas price; at the most, at one a quarter above it."""
+    """The expected cost at the present gas price, and the maximum at one a quarter above it."""
     data: DataCost
     """The part of the maximum that a rollup takes for data."""
 

@@ -128,5 +128,5 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
 
 
 def findings() -> tuple[list[Problem], list[Problem]]:
-    """Return the problems, and the notices, of which not all have a code. Raises `django.db.DatabaseError`."""
+    """Return the problems, and the notices, some of which have no code. Raises `django.db.DatabaseError`."""
     return [problem for check in CHECKS for problem in check()], [*attesters(), *brokers()]

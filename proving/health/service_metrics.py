@@ -239,8 +239,8 @@ def _chains() -> Iterator[_Family]:
     yield _gauge("chain_head_number", "The newest block that a worker has seen.", heads, "chain")
     ages = [((one.chain_id,), now.timestamp() - one.timestamp) for one in watches if one.timestamp is not None]
     yield _gauge("chain_head_age_seconds", "Now, less the time of that block.", ages, "chain")
-    looks = [((one.chain_id,), _age(one.looked_at, now)) for one in watches if one.looked_at]
-    yield _gauge("chain_observed_seconds", "For how long no worker has looked at the chain.", looks, "chain")
+    observed = [((one.chain_id,), _age(one.looked_at, now)) for one in watches if one.looked_at]
+    yield _gauge("chain_observed_seconds", "Seconds since a worker last observed the chain.", observed, "chain")
     final = ChainHead.objects.filter(pk__in=chains).order_by("pk").values_list("chain_id", "final")
     yield _gauge(
         "chain_final_number", "A destination's newest final block.", [((pk,), at) for pk, at in final], "chain"

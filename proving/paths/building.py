@@ -25,7 +25,7 @@ from proving.transactions import signing
 
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
 _CALL_BYTES = 500
-# EIP-7825 bounds a transaction's gas at 16,777,216; what a hop and a walked header take at the most.
+# EIP-7825 bounds a transaction's gas at 16,777,216; the maximum that a hop and a walked header take.
 _MAX_HOPS, _MAX_HEADERS = 40, 250
 # Reverted transactions that are counted.
 _FAILURES = 10

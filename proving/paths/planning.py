@@ -166,7 +166,7 @@ def route_to(
                 route = replace(route, waits=[*route.waits, plan.sentence])
                 plan = Plan(header.number, header.number, Start(header.number))
             if not plan.hops and plan.origin in hopped_to and plan.walk <= connection.config.window:
-                # Whoever works on the lowest hops past the others, also where from one of them a walk would be cheaper.
+                # The path to the lowest block hops past the others, even if a walk from one of them were cheaper.
                 plan = replace(plan, hops=[plan.target], walk=0)
             route = _with(route, plan, connection, goes_on=plan.origin in hopped_to)
             stops = [plan.origin, *plan.hops]

@@ -33,12 +33,12 @@ from queries.rejection_codes import RejectionCode
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
-# What is more than so many facts fills a transaction, or nearly: it has nothing to gain from others.
+# More facts than this fill a transaction, or nearly: they gain nothing from sharing it.
 _MOST_THAT_GATHERS = 50
 # What others send is looked for at longer and longer intervals: a tenth of the time for which it has not come, and so
 # many seconds at the most.
 _LONGEST_PAUSE_FOR_OTHERS = 300
-# After so many polls a block whose transaction is under way is reconciled though nobody has woken it.
+# After this number of polls a block is reconciled though nothing woke it while its transaction is under way.
 _TENDED_POLLS = 16
 
 EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
@@ -558,7 +558,7 @@ def rest(seen: Rest) -> End:
         pause = min(_LONGEST_PAUSE_FOR_OTHERS, seen.left_to_others_for.total_seconds() / 10)
         return Requeue("", max(seen.poll_seconds, pause))
     if seen.is_open:
-        # Whoever tends the transaction wakes the block when something has become of it.
+        # The transaction monitor wakes the block when the transaction's state changes.
         return Requeue(seen.under_way, seen.poll_seconds * (_TENDED_POLLS if seen.under_way else 1))
     # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
     if seen.checked_number is None or seen.checked_number <= seen.final:

@@ -191,7 +191,7 @@ class OpenQuery:
     is_of_header: bool  # it asks for no account
     timestamp: int | None  # by which it names its block, unix seconds
     step: StepKind
-    is_left_to_others: bool = False  # its batch pays itself: what proves it is sent by somebody else
+    is_left_to_others: bool = False  # its batch is self-funded: others send its transactions
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class Lacking:
 
     missing: Missing
     left_to_others: Collection[int]
-    """Ids of the queries that somebody else sends for."""
+    """Ids of the queries whose transactions others send."""
     sent_for: Collection[Fact]
     """The facts that transactions under way may prove."""
     failures: int
@@ -255,7 +255,7 @@ class Lacking:
 
     @cached_property
     def all_needing(self) -> Missing:
-        """Return what of all that is missing can't be proven without the block's header, whoever sends it."""
+        """Return the missing facts that can't be proven without the block's header, whoever sends them."""
         return self._needing(self.missing)
 
     def _needing(self, missing: Missing) -> Missing:
@@ -421,7 +421,7 @@ def _observation(
 
 
 def _awaiting_header(blocks: Sequence[Block]) -> list[list[OpenQuery]]:
-    # Of thousands most are past these steps, and each one that is named costs each look.
+    # Of thousands most are past these steps, and each id in the statement costs time at each reconcile.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     found: dict[int, list[OpenQuery]] = {block.pk: [] for block in blocks}
     awaiting = awaiting.only("block", "address", "timestamp", "step").annotate(pays_itself=_PAYS_ITSELF)
@@ -507,7 +507,7 @@ def _own_header(block: Block) -> Header:
 
 
 def _looked_at(context: Context) -> list[Query]:
-    """Return the queries to look at, first those for which something may be sent.
+    """Return the queries to observe, first those for which something may be sent.
 
     If they are many, others are chosen by lot: for some of them nobody may ever send anything, and these must not be
     the first each time.
@@ -604,7 +604,7 @@ def path(context: Context, target: Header) -> PathFound | Preparation | NotYet |
 def path_of_batch(
     context: Context, target: Header, batch: str, hints: Collection[int]
 ) -> PathFound | Preparation | NotYet | TooFar:
-    """Find the path as `path` does, for one batch that pays itself, whose turn it always is.
+    """Find the path as `path` does, for one self-funded batch, whose turn it always is.
 
     `hints` are those of `planning.survey`.
     """

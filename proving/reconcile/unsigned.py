@@ -1,7 +1,7 @@
-"""The transactions that a batch lacks that pays itself: unsigned, for whoever wants to send them.
+"""The transactions that a self-funded batch lacks: unsigned, for anyone to send.
 
 What is missing is observed and decided by the same functions as what the operator pays for. Nothing is sent here and
-nothing is written: only the chain tells what became of a transaction that was given out.
+nothing is written: only the chain tells whether a transaction that was given out was sent.
 
 They are in an order that works. Each that can be simulated is. One that rests on another before it, which nobody has
 sent yet, gets an upper bound of its gas. A path that takes several transactions is given one by one: where the next one
@@ -198,7 +198,7 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
         connection = connections.open_unless_paused(batch.destination_chain_id, source_id)
         head = connection.destination_rpc.head()
         found.look_at(head.number)
-        # What somebody has just sent counts at once: to wait for confirmations is not to send it again.
+        # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.
         source = _Source(found, batch.pk, connection, Heads(head, head, 0))
         waiting = batch.queries.filter(source_chain_id=source_id, is_admitted=True, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
@@ -320,7 +320,7 @@ def _of_times(
         what = f"Proves that {where} was the latest at the time {each.timestamp}, and accumulates its header."
         yield _Proposed(calldata.of_time(context, each), what, rests)
         each = each.otherwise
-    # Whoever asks for a time asks for accounts of its block, too. Each of these transactions brings the header.
+    # A query for a time also asks for accounts of its block. Each of these transactions brings the header.
     assert seen.lacking is not None, "the time is missing"
     missing = seen.lacking.missing_now
     facts: Missing = {fact: asking for fact, asking in missing.items() if isinstance(fact, AccountFact | SlotFact)}

@@ -1,4 +1,4 @@
-"""What is to be sent, and what becomes of it."""
+"""Orders of transactions to send, and their results."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class UnderWay:
 
 @dataclass(frozen=True)
 class Refused:
-    """Nothing of it can be sent for now, whoever pays: the operator has stopped the signers, or no block has room."""
+    """Nothing of it can be sent now, by no payer: the operator has stopped the signers, or no block has room."""
 
     sentence: str
 

@@ -1,4 +1,4 @@
-"""How much may wait to be mined, and how much of it of one user: a signer's nonces are mined in order, so that whoever
+"""How much may wait to be mined, in all and of one user: a signer's nonces are mined in order, so that a user who
 comes next waits for all that it has sent before.
 
 Each user may have as much as is left free (a dynamic threshold: Choudhury and Hahne, "Dynamic Queue Length Thresholds

@@ -96,7 +96,7 @@ def _holds_up_others(signer: Signer, tx: Transaction, poor: Collection[str] | No
             )
         )
     paying = Batch.objects.filter(queries__transactions=tx) if poor is None else poor
-    # What pays itself waits for nothing of ours: to cancel for it would cost money.
+    # A self-funded batch waits for nothing of ours: to cancel for it would cost money.
     waiting = Query.objects.filter(
         block__in=blocks,
         is_admitted=True,

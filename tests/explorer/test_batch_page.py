@@ -248,13 +248,16 @@ def test_a_batch_that_went_back_says_when_and_why_also_once_it_is_done_again():
     at = Batch.objects.get().went_back_at
     assert at
     open_again, step = text_of(page(batch)), shown_steps(page(batch))[2]
-    assert f"It went back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised. Nothing" in open_again
-    assert f"Went back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised." in step
+    assert (
+        f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised. Nothing"
+        in open_again
+    )
+    assert f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised." in step
     assert "Last error" not in step
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     done_again = text_of(page(batch))
     assert "The steps concerned have run again since." in done_again
-    assert "Went back to this step" in done_again
+    assert "Rolled back to this step" in done_again
 
 
 def test_it_says_that_no_worker_runs_until_one_does():

@@ -58,7 +58,7 @@ class Patience:
     answer_seconds: float = 30
     """For one answer, from the name's look-up to its last byte."""
     chance: Callable[[], float] = random.random
-    """From 0 to 1, of which share of a pause is made."""
+    """Returns a number from 0 to 1: the share of a pause that is made."""
 
     def pause(self, attempt: int) -> float:
         """Return the seconds to wait after the attempt of this number, counted from 0."""

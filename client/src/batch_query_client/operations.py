@@ -31,7 +31,7 @@ from batch_query_client.effects import MEGABYTE, Answer, Request, Steps, Tell, n
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
 from batch_query_client.json_rpc import Node
 
-# How long the service may keep a question for the status, in seconds; and while somebody watches each step.
+# Seconds for which the service may hold a status request; and while a person watches each step.
 LONG_POLL, WATCHED_POLL = 25, 2
 # Between two questions about a status that changes at each.
 _LEAST_PAUSE = 0.5

@@ -45,7 +45,7 @@ class Signer(Protocol):
 
 @dataclass(frozen=True)
 class ToSign:
-    """A transaction that is about to be signed: whoever confirms it is shown this."""
+    """A transaction that is about to be signed, as the person who confirms it sees it."""
 
     what: str
     to: str
@@ -156,7 +156,7 @@ def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: in
     """Sign, send and await one transaction. `spent` is the cost of those before it, in wei."""
     sender = str(payer.signer.address)
     try:
-        # What would revert, because somebody else was first or the block is too old by now, costs nothing this way.
+        # A transaction that would revert, because another was first or the block is too old, costs nothing this way.
         yield from node.call("eth_call", transaction_call(unsigned.to, unsigned.data) | {"from": sender}, "latest")
     except NodeRefused as refused:
         raise TransactionFailed(f"The transaction would revert, so it was not sent. {refused}") from None

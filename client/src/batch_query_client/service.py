@@ -174,7 +174,7 @@ class Batch:
         """Wait until the batch is DONE, and return it; its `facts` have values then.
 
         `timeout` is in seconds; without one it takes as long as the service gives the batch. `progress` is called each
-        time something has changed, with the batch as it is, of which the first hundred queries are included. Raises
+        time something has changed, with the batch as it is and its first hundred queries. Raises
         `BatchRejected` and `NotDoneInTime`.
         """
         return run(operations.wait(self._access, self.id, timeout=timeout, progress=progress))

@@ -37,7 +37,7 @@ class WebhookEvent(AnswerModel):
     """The time of the event. Deliveries of one batch come in its order."""
     data: WebhookData
     id: str = ""
-    """The same each time this is delivered: whoever has seen it need not act on it again."""
+    """The same each time this is delivered: a receiver that has seen it need not act on it again."""
 
 
 def verify_webhook(body: str | bytes, headers: Mapping[str, str], *secrets: str) -> WebhookEvent:

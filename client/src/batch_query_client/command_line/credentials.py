@@ -21,7 +21,7 @@ import batch_query_client as client
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
-# Somebody sits in front of it; a script may say otherwise.
+# A person sits in front of it; a script may say otherwise.
 PATIENCE_SECONDS = 15
 _KEYRING_SERVICE = "batch-query-service"
 

@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         ended = bqs.main(args=list(arguments), prog_name="bqs", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has enough. Python would complain once more when it flushes.
+        # The reader of the output has enough. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (people are told in a sentence)
