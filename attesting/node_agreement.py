@@ -19,9 +19,9 @@ from chains.rpc import RpcClient
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 2
-"""For one exchange with a node."""
+"""Limit of one exchange with a node."""
 ANSWER_SECONDS = 4
-"""For all exchanges with all nodes. A service gives an attester five seconds, and no node may hold the others up."""
+"""Limit of all exchanges with all nodes, below `chains.attestation.TIMEOUT_SECONDS`, which a service waits."""
 
 
 class TooFewNodes(ChainError):

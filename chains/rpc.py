@@ -68,6 +68,7 @@ _MOST_SLOTS = 200
 _FEWER_SLOTS = 4
 # In wei for a unit of gas, where neither nodes nor blocks tell of one: geth builds blocks of what pays as much.
 _LEAST_PRIORITY_FEE = 1_000_000
+_FEE_HISTORY_BLOCKS = 10
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
@@ -322,7 +323,9 @@ class RpcClient:
             told = self._nodes.one(("eth_maxPriorityFeePerGas", []), _read_price)
         if told is None:
             with suppress(RpcRefused):
-                told = self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
+                told = self._nodes.one(
+                    ("eth_feeHistory", [hex(_FEE_HISTORY_BLOCKS), "latest", [50]]), _read_priority_fee
+                )
         return max(self.chain.min_priority_fee, _LEAST_PRIORITY_FEE if told is None else told)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:

@@ -37,6 +37,8 @@ from queries.webhook_request import WebhookRequest
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
+# Of a body: each account may have its own block, and so both names, `accounts`, `props` and `slots`.
+_KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # To normalise them takes half a millisecond for each letter, and ten times as much for a Han letter.
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
@@ -397,8 +399,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     Raises `InvalidRequest` with every fault, and what `account_names.resolve` raises.
     """
     try:
-        # Each account may have its own block. They have five keys: both names, `accounts`, `props` and `slots`.
-        document = strict_json.parse(body, max_keys=5 * max_queries + 1000)
+        document = strict_json.parse(body, max_keys=_KEYS_PER_QUERY * max_queries + _OTHER_KEYS)
     except strict_json.TooManyKeys:
         raise InvalidRequest([Fault("", f"A batch may name {max_queries} accounts; this one names more.")]) from None
     except strict_json.NotJson as error:

@@ -64,7 +64,7 @@ def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
         with rpc_bulkhead.waiting_for(batch.destination_chain_id):
             return _read(batch, query, first_slot)
     except rpc_bulkhead.Busy:
-        return Reading(query.position + 1, "Another reader is using the chain's nodes. Try again in a moment.")
+        return Reading(query.position + 1, "Another reader is using the nodes. Try again in a moment.")
 
 
 def _read(batch: Batch, query: Query, first_slot: int) -> Reading:

@@ -81,7 +81,7 @@ def read(batch: Batch) -> UnsignedTransactions:
             left = unsigned.left_of(batch)
             wei = _most_wei(chain.id, left.transactions)
     except rpc_bulkhead.Busy:
-        return UnsignedTransactions("Another reader is using the chain's nodes. Try again in a moment.")
+        return UnsignedTransactions("Another reader is using the nodes. Try again in a moment.")
     except UnknownChain:
         return UnsignedTransactions(f"Chain {chain.id} is no longer configured here.")
     except (NodeUnavailable, RpcRefused, TooSlow) as error:

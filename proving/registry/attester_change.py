@@ -29,7 +29,7 @@ def change(
     threshold: int,
     signatures: Sequence[bytes],
     *,
-    seconds: float = 600,
+    seconds: float = transaction_monitor.WAIT_SECONDS,
 ) -> list[str]:
     """Change the attesters. Returns the new ones, in the contract's order, once the change is confirmed.
 

@@ -36,7 +36,7 @@ def deploy(
     source: int,
     *,
     replace: bool = False,
-    seconds: float = 600,
+    seconds: float = transaction_monitor.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
     """Deploy the registry of a connection, and wait until it is confirmed. What was begun before is finished.

@@ -18,6 +18,9 @@ from proving.transactions import signing
 from proving.transactions.intents import Order
 from queries import clock
 
+# A nonce may wait for the longer of the two.
+_PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
+
 
 @dataclass
 class Pending:
@@ -36,7 +39,7 @@ class Pending:
 
 def _patience(chain: Chain) -> timedelta:
     """Return how long a nonce may wait: some blocks, and time for its fees to be raised."""
-    return timedelta(seconds=max(60, 10 * chain.block_seconds))
+    return timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
 
 
 def why_none(chain: Chain) -> str:

@@ -41,6 +41,8 @@ from queries.models import Block, Query
 
 logger = logging.getLogger(__name__)
 
+# Seconds that a command waits for what it has sent, unless it is told otherwise.
+WAIT_SECONDS = 600
 _DAY = timedelta(days=1)
 # The maximum of signed bytes that aren't calldata.
 _ENVELOPE_BYTES = 250
@@ -100,9 +102,9 @@ def _release(chain: Chain, lease: Lease[Signer]) -> None:
 
 
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
-    """Tend the chain's signers again and again, for commands that wait for what they have sent, in case no worker runs.
+    """Monitor the chain's signers again and again, at least once and for `seconds`.
 
-    At least once, and for `seconds`.
+    Commands that wait for what they have sent do so, in case no worker runs.
     """
     deadline = time.monotonic() + seconds
     while True:
