@@ -106,7 +106,7 @@ class UserAdmin(OperatorAdmin[User]):
         AdminAction(
             "limits",
             "Set limits",
-            "From now on these hold for the user instead of the installation's. An empty one is the installation's.",
+            "These limits replace the installation's for this user. An empty field keeps the installation's limit.",
             AdminActionKind.SET_LIMITS,
             _set_limits,
             form=_LimitsForm,
@@ -114,7 +114,7 @@ class UserAdmin(OperatorAdmin[User]):
         AdminAction(
             "revoke-keys",
             "Revoke all keys",
-            "The user's keys work no more, at once and for good. Batches go on, and the user can make new keys.",
+            "The user's keys stop working at once, for good. Batches go on, and the user can make new keys.",
             AdminActionKind.REVOKED_KEYS,
             _revoke_keys,
         ),

@@ -132,7 +132,7 @@ def _page_url(url: str) -> str:
 
 def _origin(written: str) -> str:
     if not _ORIGIN.fullmatch(written):
-        raise ValueError("must be as https://gateway.example.org: scheme, host and port alone, in small letters")
+        raise ValueError("must look like https://gateway.example.org: only scheme, host and port, in lower case")
     return written
 
 

@@ -315,7 +315,7 @@ def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Compa
                 elif word != here.get(fact):
                     return Comparison(
                         {},
-                        f"The registry holds another value than was proven here, of {fact}; its operator must look "
-                        "into it.",
+                        f"The registry's value of {fact} is not the one that was proven here. The operator must find "
+                        "out why.",
                     )
     return Comparison(missing)

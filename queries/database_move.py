@@ -149,7 +149,7 @@ def _check_that_nobody_writes() -> None:
     if any(at is not None and abs(timezone.now() - at) < _LATELY for at in written):
         raise MoveRefused(
             f"The service has written to the file in the last {_LATELY.total_seconds():.0f} seconds. Stop the web "
-            "server and the workers, and then wait so long."
+            "server and the workers, wait that long, and run this again."
         )
 
 

@@ -104,7 +104,7 @@ def count_form(client_address: str, user_id: int, characters: int, rows: int) ->
         _count(
             client,
             size,
-            "Too many large forms came from you. Go back, wait as long as Retry-After says, and send it again.",
+            "You sent too many large forms. Go back, wait as long as Retry-After says, and send the form again.",
         )
 
 

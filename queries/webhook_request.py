@@ -71,7 +71,7 @@ def _is_sent_anyway(name: object, value: object) -> bool:
 
 def _events(value: list[str]) -> list[str]:
     if not value:
-        raise invalid("A webhook without events would be told nothing.")
+        raise invalid("Name at least one event, or leave out the list of events.")
     return list(dict.fromkeys(value))
 
 

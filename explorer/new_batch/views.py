@@ -68,7 +68,7 @@ def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     heavy_reads.count_form(client_address(request), user.pk, _sent_characters(request), sent_rows(request.POST))
     page, is_valid = _typed(request)
     if not is_valid:
-        sentence = "The form came incomplete, or with letters that no text has."
+        sentence = "The form arrived incomplete, or with characters that are not text."
         return form_page.answer(request, replace(page, faults=shown_faults.of_fields({(None, ""): [sentence]})))
     button = request.POST.get("do", "")
     if button == "submit":

@@ -110,15 +110,16 @@ def _too_far_ahead(highest: int, latest: int, source: Chain, head: Header) -> Re
     if blocks > settings.MAX_BLOCKS_AHEAD:
         return Rejection(
             RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            f"Block {highest} of chain {source.id} is {blocks} blocks above the head {head.number}; a batch waits for "
-            f"at most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
+            f"Block {highest} of chain {source.id} is {blocks:,} blocks above the newest one, {head.number}. A batch "
+            f"waits for at most {settings.MAX_BLOCKS_AHEAD:,} blocks. Send it again when the block is nearer.",
             retryable=True,
         )
     seconds = latest - head.timestamp
     if seconds > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
         return Rejection(
             RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
-            f"The time {latest} is {seconds} s after the newest block of chain {source.id}. Try again when it is near.",
+            f"The time {latest} is {seconds:,} s after the newest block of chain {source.id}. Send the batch again "
+            "when the time is nearer.",
             retryable=True,
         )
     return None

@@ -114,7 +114,7 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
 def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tuple[str, frozenset[str]] | None:
     """Say why a stored transaction, whose own share doesn't count, exceeds a user's gas budget, and for which batches.
 
-    Acceptance counts what is expected; this holds also for what reverts and is sent again.
+    Admission counts what is expected; this holds also for what reverts and is sent again.
     """
     if chain.test_network:
         return None

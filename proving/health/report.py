@@ -25,7 +25,7 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 
 def workers() -> Iterator[Problem]:
     if not heartbeats.is_running():
-        yield Problem("no_worker", "No worker is running: batches are stored, but none moves.")
+        yield Problem("no_worker", "No worker is running. Batches are stored, but none is proven.")
 
 
 def clocks() -> Iterator[Problem]:

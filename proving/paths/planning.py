@@ -228,8 +228,8 @@ def _why_too_far(connection: OpenConnection, plan: Plan) -> TooFar | None:
     ):
         if length > most:
             return TooFar(
-                f"Block {plan.target} of chain {connection.config.source_id} is {length} {what} before block "
-                f"{plan.origin}, about {plan.gas} gas; this service goes at most {most} {what}."
+                f"Block {plan.target} of chain {connection.config.source_id} is {length:,} {what} before block "
+                f"{plan.origin}, about {plan.gas:,} gas. This service goes back at most {most:,} {what}."
             )
     return None
 

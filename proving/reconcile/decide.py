@@ -530,7 +530,7 @@ def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | No
         case NotYet():
             return Decision(Requeue(found.sentence, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
-            # Acceptance found a path. A node that is stale, or of another chain, may hide it for a moment.
+            # Admission found a path. A node that is stale, or of another chain, may hide it for a moment.
             return Decision(Fail(found.sentence))
 
 

@@ -60,8 +60,8 @@ def change(
     strangers = sorted(by_signer.keys() - set(decode(["address[]"], members)[0]))
     if strangers:
         raise ChangeRefused(
-            f"Not among the attesters of {contract} now: {', '.join(strangers)}. Were other attesters, another "
-            f"threshold or another nonce than {int.from_bytes(nonce)} signed?"
+            f"These signers are not attesters of {contract} now: {', '.join(strangers)}. Check that they signed the "
+            f"same attesters and threshold, and the nonce {int.from_bytes(nonce)}."
         )
     if len(by_signer) < int.from_bytes(needed):
         raise ChangeRefused(f"Signatures of {int.from_bytes(needed)} attesters are needed; here are {len(by_signer)}.")
