@@ -70,7 +70,8 @@ test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks an
 LINT = $(MAKE) --no-print-directory lint
 
 # What is most likely to differ on PostgreSQL runs on it each time: transactions side by side, and bulk writes.
-POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_by_side.py tests/queries/test_room.py \
+POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/database/test_side_by_side.py \
+	tests/proving/test_side_by_side.py tests/queries/test_room.py \
 	tests/queries/test_database_move.py tests/queries/test_idempotency.py tests/queries/test_own_batches.py \
 	tests/queries/test_storage.py tests/queries/test_submission.py \
 	tests/queries/test_uint256.py tests/proving/test_shared_transactions.py
@@ -78,7 +79,7 @@ POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_
 MINUTES_LONG := tests/cluster/test_celery_workers.py tests/cluster/test_rabbitmq.py tests/serving/test_postgresql.py
 
 # The folders and files whose tests use a database.
-DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/docs/test_monitoring.py \
+DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/database tests/docs/test_monitoring.py \
 	tests/explorer tests/proving tests/queries tests/serving tests/upgrades tests/test_*.py
 
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts

@@ -13,8 +13,8 @@ from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from accounts import keys
-from accounts.models import ApiKey, DeedKind, OperatorDeed, User
-from accounts.operator_pages import Deed, DeedForm, DeedRefused, OperatorAdmin, links, list_of
+from accounts.models import AdminActionKind, ApiKey, OperatorDeed, User
+from accounts.operator_pages import AdminAction, AdminActionForm, AdminActionRefused, OperatorAdmin, links, list_of
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 
@@ -32,7 +32,7 @@ _LIMITS = (
 _WEI = 10**18
 
 
-class _LimitsForm(DeedForm):
+class _LimitsForm(AdminActionForm):
     """An empty field is the installation's limit."""
 
     daily_gas_budget = forms.IntegerField(min_value=0, max_value=2**62, required=False)
@@ -83,7 +83,7 @@ def _set_limits(user: User, form: dict[str, Any]) -> str:
         if before != after:
             changes.append(f"daily_limit_per_user on chain {chain.id} from {_shown(before)} to {_shown(after)} wei")
     if not changes:
-        raise DeedRefused("Nothing was changed.")
+        raise AdminActionRefused("Nothing was changed.")
     User.objects.filter(pk=user.pk).update(**wanted, daily_limits_wei=wei or None)
     return f"{'; '.join(changes)}."
 
@@ -102,20 +102,20 @@ class UserAdmin(OperatorAdmin[User]):
     list_display = ("address", "created_at", "last_sign_in", "stored_bytes")
     fields = ("address", "created_at", "last_sign_in", "stored_bytes", *_LIMITS, "daily_limits_wei", "related")
     readonly_fields = ("related",)
-    deeds = (
-        Deed(
+    row_actions = (
+        AdminAction(
             "limits",
             "Set limits",
-            "From now on these hold for the user instead of the installation's. An empty one is the installation's.",
-            DeedKind.SET_LIMITS,
+            "These limits replace the installation's for this user. An empty field keeps the installation's limit.",
+            AdminActionKind.SET_LIMITS,
             _set_limits,
             form=_LimitsForm,
         ),
-        Deed(
+        AdminAction(
             "revoke-keys",
             "Revoke all keys",
-            "The user's keys work no more, at once and for good. Batches go on, and the user can make new keys.",
-            DeedKind.REVOKED_KEYS,
+            "The user's keys stop working at once, for good. Batches go on, and the user can make new keys.",
+            AdminActionKind.REVOKED_KEYS,
             _revoke_keys,
         ),
     )

@@ -19,7 +19,7 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractBaseUser):
-    """Whoever holds an address, proven by a signature. There is no password; Django's field holds an unusable one.
+    """The holder of an address, proven by a signature. There is no password; Django's field holds an unusable one.
 
     The field is random for each user, and Django ties sessions to it: a new value ends all sessions of the user.
     """
@@ -101,12 +101,12 @@ class ApiKey(models.Model):
 
     @property
     def ends(self) -> str:
-        """The part of the key that anyone may see: enough to tell it from others."""
+        """Return the part of the key that anyone may see: enough to tell it from others."""
         return f"{self.prefix}…{self.last_four}"
 
 
 class KeyUse(models.Model):
-    """How many requests came with a key in one hour."""
+    """The number of requests that came with a key in one hour."""
 
     key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, related_name="uses")
     hour = models.DateTimeField()  # when it began
@@ -120,7 +120,7 @@ class KeyUse(models.Model):
 
 
 class WebhookSecret(models.Model):
-    """What a user's webhooks are signed with, see `accounts.webhook_secrets`. One has no end."""
+    """A secret that signs a user's webhooks, see `accounts.webhook_secrets`. The current one has no end."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="webhook_secrets")
     sealed = models.BinaryField()  # see `accounts.sealing`
@@ -151,7 +151,7 @@ class EventKind(models.TextChoices):
 
 
 class AccountEvent(models.Model):
-    """Something that happened to a user's keys or sessions, for the user to look at."""
+    """An event of a user's keys or sessions, which the user can read."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now, db_index=True)
@@ -170,7 +170,7 @@ class AccountEvent(models.Model):
         return f"{self.get_kind_display()} {self.key_name}".rstrip()
 
 
-class DeedKind(models.TextChoices):
+class AdminActionKind(models.TextChoices):
     STOPPED = "stopped", "Stopped sending on a chain"
     RESUMED = "resumed", "Resumed sending on a chain"
     PAUSED_CONNECTION = "paused_connection", "Paused a connection"
@@ -183,11 +183,11 @@ class DeedKind(models.TextChoices):
 
 
 class OperatorDeed(models.Model):
-    """Something that an operator did to others, see `accounts.operator_log`. It is never changed."""
+    """An admin action: what an operator did to others, see `accounts.operator_log`. It is never changed."""
 
     at = models.DateTimeField(default=timezone.now, db_index=True)
     operator = models.CharField(max_length=60)  # an address, or what was run on the machine
-    kind = models.CharField("what", max_length=30, choices=DeedKind.choices)
+    kind = models.CharField("what", max_length=30, choices=AdminActionKind.choices)
     subject = models.CharField("to whom or what", max_length=200)
     detail = models.TextField(blank=True)  # a sentence, such as from which limit to which
     reason = models.CharField("why", max_length=200, blank=True)
@@ -197,7 +197,7 @@ class OperatorDeed(models.Model):
 
 
 class ThrottleCount(models.Model):
-    """How much somebody did of something since a minute began, see `accounts.throttle`."""
+    """A count of one kind of action by one client since a minute began, see `accounts.throttle`."""
 
     what_and_who = models.CharField(max_length=100, primary_key=True)
     began_at = models.DateTimeField(db_index=True)

@@ -1,4 +1,4 @@
-"""What the admin's pages of all applications have in common: they show rows and change none, except by deeds.
+"""The common parts of the admin's pages: they show rows, and change them by actions that operators confirm.
 
 Lists cost the same however long their tables are: rows come in the order of their primary keys, only the newest
 `_MOST_LISTED` are counted and can be paged to, and a search asks for what an index finds.
@@ -23,7 +23,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from accounts import operator_log
-from accounts.models import DeedKind, User
+from accounts.models import AdminActionKind, User
 
 Row = TypeVar("Row", bound=Model)
 
@@ -51,39 +51,39 @@ class NewestOnly(_Rows):
         return rows.order_by()[:_MOST_LISTED].count()
 
 
-class DeedRefused(Exception):
+class AdminActionRefused(Exception):
     """It can't be done; the message is a sentence for the operator."""
 
 
-class DeedForm(forms.Form):
-    """Asked for on the page that confirms a deed. Deeds may ask for more."""
+class AdminActionForm(forms.Form):
+    """The form of the page that confirms an action. Actions may ask for more than the reason."""
 
     reason = forms.CharField(max_length=200, label="Why", help_text="A sentence, for the log of operators.")
 
     def __init__(self, *args: Any, row: Model, **kwargs: Any) -> None:
-        """Make the form of a deed that is done to `row`."""
+        """Make the form of an action that is done to `row`."""
         super().__init__(*args, **kwargs)
         self.row = row
 
 
 @dataclass(frozen=True)
-class Deed(Generic[Row]):
+class AdminAction(Generic[Row]):
     """One thing that operators may do to a row, after they have confirmed it and said why."""
 
     name: str  # in the path
     label: str
     consequence: str  # a sentence on the page that confirms it
-    kind: DeedKind
+    kind: AdminActionKind
     do: Callable[[Row, dict[str, Any]], str]
-    """With what the form says. Returns what was done, a sentence for the log; may be empty. Raises `DeedRefused`."""
+    """Acts on a row by the form's data. Returns a sentence for the log or nothing. Raises `AdminActionRefused`."""
     is_offered: Callable[[Row], bool] = lambda _: True
-    form: type[DeedForm] = DeedForm
+    form: type[AdminActionForm] = AdminActionForm
 
 
 class OperatorAdmin(_ModelAdmin[Row]):
-    """Read-only, but for `deeds`. `search_help_text` says what `found` finds."""
+    """Read-only, but for `row_actions`. `search_help_text` says what `found` finds."""
 
-    deeds: ClassVar[Sequence[Deed[Any]]] = ()
+    row_actions: ClassVar[Sequence[AdminAction[Any]]] = ()
     links_by: ClassVar[frozenset[str]] = frozenset()
     """Lookups by which pages of other rows link to this list."""
 
@@ -94,7 +94,7 @@ class OperatorAdmin(_ModelAdmin[Row]):
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
     actions = None
-    change_form_template = "admin/row_with_deeds.html"
+    change_form_template = "admin/row_with_actions.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -125,23 +125,23 @@ class OperatorAdmin(_ModelAdmin[Row]):
     def get_sortable_by(self, request: HttpRequest) -> tuple[()]:
         return ()
 
-    # --- Deeds --------------------------------------------------------------------------------------------------------
+    # --- Actions ------------------------------------------------------------------------------------------------------
 
     def get_urls(self) -> list[URLPattern]:
-        name = f"{self.opts.app_label}_{self.opts.model_name}_deed"
-        view = self.admin_site.admin_view(self._deed)
-        return [path("<path:object_id>/deed/<slug:deed>/", view, name=name), *super().get_urls()]
+        name = f"{self.opts.app_label}_{self.opts.model_name}_action"
+        view = self.admin_site.admin_view(self._action)
+        return [path("<path:object_id>/action/<slug:action>/", view, name=name), *super().get_urls()]
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         row = self.get_object(request, object_id)
-        offered = [deed for deed in self.deeds if row is not None and deed.is_offered(row)]
-        return super().change_view(request, object_id, form_url, (extra_context or {}) | {"deeds": offered})
+        offered = [action for action in self.row_actions if row is not None and action.is_offered(row)]
+        return super().change_view(request, object_id, form_url, (extra_context or {}) | {"row_actions": offered})
 
-    def _deed(self, request: HttpRequest, object_id: str, deed: str) -> HttpResponse:
+    def _action(self, request: HttpRequest, object_id: str, action: str) -> HttpResponse:
         row = self.get_object(request, object_id)
-        chosen = next((one for one in self.deeds if one.name == deed), None)
+        chosen = next((one for one in self.row_actions if one.name == action), None)
         if row is None or chosen is None:
             raise Http404
         if not self.has_view_permission(request, row) or not isinstance(request.user, User):
@@ -159,7 +159,7 @@ class OperatorAdmin(_ModelAdmin[Row]):
                         reason=form.cleaned_data["reason"],
                         detail=detail,
                     )
-            except DeedRefused as refused:
+            except AdminActionRefused as refused:
                 self.message_user(request, str(refused), messages.ERROR)
             else:
                 self.message_user(request, f"Done: {chosen.label}. {detail}".strip())
@@ -168,11 +168,11 @@ class OperatorAdmin(_ModelAdmin[Row]):
             "title": chosen.label,
             "opts": self.opts,
             "row": row,
-            "deed": chosen,
+            "action": chosen,
             "form": form,
             "back": back,
         }
-        return TemplateResponse(request, "admin/confirm_deed.html", context)
+        return TemplateResponse(request, "admin/confirm_action.html", context)
 
 
 # --- Links ------------------------------------------------------------------------------------------------------------

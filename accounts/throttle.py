@@ -1,4 +1,4 @@
-"""How much somebody may do in a minute: the one throttle of this service, counted in the database.
+"""Rate limits of a minute: the one throttle of this service, counted in the database.
 
 A minute begins with the first use and ends 60 seconds later; then counting begins anew. One conditional UPDATE decides,
 so any number of requests at once, in any number of processes, get no more than the limit: where another transaction
@@ -28,7 +28,7 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
     """
     if amount > most:
         raise ValueError(f"An amount of {amount} never fits a limit of {most}.")
-    # This only reads: whoever has to wait costs no write.
+    # This only reads: a client who has to wait costs no write.
     if seconds := seconds_to_wait(what, who, most, amount):
         return seconds
     if not _count(what, who, most, amount):

@@ -54,7 +54,7 @@ def signing(user_id: int) -> list[str]:
 
 
 def ends(secret: str) -> str:
-    """Return the part of the secret that anyone may see who looks at its owner's page."""
+    """Return the part of the secret that every viewer of its owner's page may see."""
     return f"{secret[: len(PREFIX) + 4]}…{secret[-4:]}"
 
 

@@ -18,33 +18,33 @@ router = Router(tags=["Batch queries"])
 
 class EstimatedGas(Schema):
     expected: int
-    bound: int = Field(description="What acceptance compares with budgets: it is not to take more.")
+    bound: int = Field(description="The upper bound, which is compared with budgets.")
 
 
 class EstimatedWei(Schema):
-    expected: str = Field(description="At the present gas price, decimal.")
-    bound: str = Field(description="At a gas price a quarter above it: what a fee must cover, decimal.")
+    expected: str = Field(description="The cost at the present gas price, decimal.")
+    bound: str = Field(description="The cost at a gas price a quarter above it, which a fee must cover, decimal.")
 
 
 class EstimatedPart(Schema):
     count: int
-    inRegistry: int = Field(description="How many of these the registry holds already: they cost nothing.")
+    inRegistry: int = Field(description="Number of these that the registry already holds: they cost nothing.")
     gas: EstimatedGas
 
 
 class EstimatedParts(Schema):
-    headers: EstimatedPart | None = Field(None, description="By blocks.")
+    headers: EstimatedPart | None = Field(None, description="Counted by blocks.")
     headerFields: EstimatedPart | None = None
-    accounts: EstimatedPart | None = Field(None, description="At each block.")
+    accounts: EstimatedPart | None = Field(None, description="Counted at each block.")
     slots: EstimatedPart | None = None
     times: EstimatedPart | None = None
-    paths: EstimatedPart | None = Field(None, description="By which the registry comes to trust old blocks.")
+    paths: EstimatedPart | None = Field(None, description="Paths by which the registry comes to trust old blocks.")
 
 
 class EstimatedSource(Schema):
     sourceChainId: str
     gas: EstimatedGas
-    parts: EstimatedParts = Field(description="Those that are asked for. On Arbitrum, data takes gas beside these.")
+    parts: EstimatedParts = Field(description="The requested parts. On Arbitrum, data takes gas beside these.")
 
 
 class FeeCheck(Schema):
@@ -52,8 +52,10 @@ class FeeCheck(Schema):
 
 
 class ExpectedRejection(Schema):
-    sourceChainId: str | None = Field(None, description="Left out where it is about all of the batch.")
-    code: str = Field(description="Of the rejection, or of the error that a submission would be answered, now.")
+    sourceChainId: str | None = Field(
+        None, description="The source chain. Left out if the rejection is about the whole batch."
+    )
+    code: str = Field(description="The code of the rejection, or of the error that a submission would get now.")
     error: str
     retryable: bool
 
@@ -61,14 +63,16 @@ class ExpectedRejection(Schema):
 class Estimate(Schema):
     gas: EstimatedGas
     wei: EstimatedWei
-    gasPrice: str = Field(description="At present, in wei, decimal.")
-    sources: list[EstimatedSource] = Field(description="Those that could be asked.")
+    gasPrice: str = Field(description="The present gas price in wei, decimal.")
+    sources: list[EstimatedSource] = Field(description="The source chains whose nodes answered.")
     transactions: int
-    blocksToDone: int = Field(description="Of the destination chain.")
-    secondsToDone: int = Field(description="About, with the time until all blocks exist.")
-    fee: FeeCheck | None = Field(None, description="Whether the fee covers the bound. Left out where it is `auto`.")
-    rejections: list[ExpectedRejection] = Field(description="Each reason for which the batch would be rejected now.")
-    waits: list[str] = Field(description="What it would wait for, or what could not be asked, in sentences.")
+    blocksToDone: int = Field(description="Blocks of the destination chain until the batch is done.")
+    secondsToDone: int = Field(
+        description="The approximate time until the batch is done, with the time until all blocks exist."
+    )
+    fee: FeeCheck | None = Field(None, description="Whether the fee covers the bound. Left out if the fee is `auto`.")
+    rejections: list[ExpectedRejection] = Field(description="Each reason why the batch would be rejected now.")
+    waits: list[str] = Field(description="Sentences about what the batch would wait for, or what could not be asked.")
 
 
 @router.post(

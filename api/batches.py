@@ -49,7 +49,7 @@ class Cancelled(Schema):
 
 
 class BatchFilters(Schema):
-    """Of a list of batches. `sourceChainId`, `account` and `block` are those of one of its queries."""
+    """The filters of a list of batches. One query of a batch must match `sourceChainId`, `account` and `block`."""
 
     status: BatchStatus | None = None
     destinationChainId: Number | None = None

@@ -1,4 +1,4 @@
-"""The endpoint that lists what facts registries hold, as far as this service has proven it, whoever asked for it.
+"""The endpoint that lists what facts registries hold, as far as this service has proven it, for any user.
 
 It goes through the completed queries of an account or a block, in the order of their blocks and ids. That is a part of
 an index, and each page begins where the last one has ended. Of queries that ask for the very same, only the first is
@@ -77,7 +77,7 @@ def list_facts(
     limit: int = LIMIT,
     cursor: str = functions.Query("0.0.0", pattern=r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,9}$", description=CURSOR),
 ) -> dict[str, Any]:
-    """List what the facts registries in use hold of an account, or of a block, whoever asked for it.
+    """List what the facts registries in use hold of an account or a block, for any user.
 
     Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
     """
@@ -117,12 +117,12 @@ def _registries(filters: FactFilters) -> list[FactsRegistry]:
 
 @dataclass(frozen=True)
 class _Held:
-    """What is held by the registries in use."""
+    """The facts that the registries in use hold."""
 
     addresses: dict[tuple[int, int], str]
-    """Of the registry, by (destination, source chain id)."""
+    """The registry's address, by (destination, source chain id)."""
     condition: Q
-    """Of a query: that it is completed, and what it has completed is held."""
+    """The condition for a query: it is completed, and the registry holds its facts."""
 
     @classmethod
     def by(cls, registries: Sequence[FactsRegistry]) -> "_Held":
@@ -143,7 +143,7 @@ class _Held:
                 # What was DONE before is in the former one.
                 condition &= Q(batch__finished_at=None) | Q(batch__finished_at__gt=max(former))
             held |= condition
-        # Of a rejected batch nobody looks whether it still is.
+        # No worker checks whether the facts of a rejected batch are still held.
         return cls(addresses, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
 
 
@@ -156,7 +156,7 @@ class _Row(NamedTuple):
     query: int
     block: int
     length: int
-    """Of its slots as JSON."""
+    """The length of its slots as JSON."""
 
 
 def _rows(filters: FactFilters, held: _Held, start: _Place, most: int) -> list[_Row]:
@@ -250,7 +250,7 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[_Pla
         return
     queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
     for row in rows:
-        # Deleted or taken back meanwhile.
+        # Deleted or rolled back meanwhile.
         if (query := queries.get(row.query)) is None or query.block_id != row.block:
             continue
         for at, fact in enumerate(facts.of(query)):

@@ -1,4 +1,4 @@
-"""`GET /batch-queries/{internalId}/transactions`: what is left to be sent for a batch that pays itself."""
+"""`GET /batch-queries/{internalId}/transactions`: the transactions that a self-funded batch still lacks."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from queries.models import Batch, BatchStatus, Query
 
 router = Router(tags=["Batch queries"])
 
-# Of one user in a minute: each asks nodes for some seconds at the most.
+# Per user and minute: each asks nodes for some seconds at most.
 _MOST_PER_MINUTE = 60
 # When to ask again while nodes, or too many others, keep this from being told.
 _RETRY_SECONDS = 5
@@ -88,7 +88,7 @@ def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 
 def _find(request: HttpRequest, internal_id: str) -> Batch:
-    """Find the caller's own batch that pays itself and isn't rejected. Raises `ApiError`."""
+    """Find the caller's own self-funded batch, unless it is rejected. Raises `ApiError`."""
     batch = own_batch(request, internal_id)
     if not batch.pays_itself:
         raise ApiError(409, "paid_by_operator", "The service sends the transactions of this batch.")

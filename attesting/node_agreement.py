@@ -19,9 +19,9 @@ from chains.rpc import RpcClient
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 2
-"""For one exchange with a node."""
+"""Limit of one exchange with a node."""
 ANSWER_SECONDS = 4
-"""For all exchanges with all nodes. A service gives an attester five seconds, and no node may hold the others up."""
+"""Limit of all exchanges with all nodes, below `chains.attestation.TIMEOUT_SECONDS`, which a service waits."""
 
 
 class TooFewNodes(ChainError):
@@ -38,13 +38,13 @@ class NoFinality(TooFewNodes):
 
 @dataclass(frozen=True)
 class View:
-    """What one node says about a chain, and about one block of it."""
+    """One node's view of a chain, and of one of its blocks."""
 
     host: str
     final: int | None
     """Number of the newest final block. None if the node doesn't tell."""
     knows_finalized: bool
-    """Whether it has a `finalized` block."""
+    """True if it has a `finalized` block."""
     block_hash: bytes | None
     """None where the node doesn't have the block."""
 
@@ -60,7 +60,7 @@ class Nodes:
             for url in chain.rpc_urls
         ]
         self._has_finality = False
-        """Whether any node has told a `finalized` block since this process began."""
+        """True if any node has told a `finalized` block since this process began."""
 
     def views(self, number: int | None = None) -> list[View]:
         """Return the answers of those nodes that answer in time, also about block `number`. All are asked at once."""

@@ -83,7 +83,7 @@ def _faults(error: ValidationError) -> list[str]:
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 if enough nodes of every chain answer to agree, else 503.
+    """Answer 200 if enough nodes of every chain answer to agree, else 503.
 
     `{"attester": address, "chains": {id: {"newestFinalBlock": number} | {"error": sentence}}}`
     """

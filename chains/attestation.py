@@ -25,11 +25,14 @@ from chains.encoding import read_data, read_object
 
 SIGNATURE_BYTES = 65
 MAX_ANSWER_BYTES = 16 * 1024
+# For one attester's answer. An attester gives its own nodes less (`attesting.node_agreement`).
+TIMEOUT_SECONDS = 5
 REST_SECONDS = 15
-"""How long an attester that did not answer in time is not asked again: each of many blocks would wait for it."""
+"""An attester that was too slow is not asked again for so long. Otherwise each of many blocks would wait for it."""
 
 _HIGHEST_S = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141 // 2
 _CODE = re.compile(r"[a-z][a-z_]{0,39}")
+_MAX_SENTENCE_CHARS = 300
 _rests_until: dict[str, float] = {}  # by URL, on the monotonic clock
 
 
@@ -60,7 +63,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class Question:
-    """What an attester is asked: to sign, for this domain, the hash of a block of a source chain."""
+    """A request to an attester: sign, for this domain, the hash of a block of a source chain."""
 
     domain: Domain
     source_chain_id: int
@@ -123,7 +126,7 @@ def _address(written: str) -> str:
 
 
 def sign(account: LocalAccount, message: SignableMessage) -> bytes:
-    """65 bytes: r, s (the lower one of the two), v (27 or 28)."""
+    """Return a signature of 65 bytes: r, s (the lower one of the two), v (27 or 28)."""
     return bytes(account.sign_message(message).signature)
 
 
@@ -154,7 +157,7 @@ class Attestation:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an attester gave no attestation.
+    """The reason why an attester gave no attestation.
 
     `code` is the attester's own ("not_final", "unknown_chain", "conflict", "unavailable", ...), or one of ours:
     "unreachable", "timed_out", "bad_answer", "bad_signature".
@@ -182,7 +185,7 @@ def ask(
     source_chain_id: int,
     block_number: int,
     *,
-    timeout_seconds: float = 5,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> list[Answer]:
     """Ask all attesters at once, and return their answers in the same order. None may take longer than the time-out.
 
@@ -261,5 +264,5 @@ def _read_refusal(answer: dict[str, Any], status: int) -> _Refused:
     if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(sentence, str):
         return _Refused("unreachable", f"answered with HTTP status {status}")
     # An attester's text ends up in logs and pages, so it becomes one short printable line.
-    printable = "".join(letter if letter.isprintable() else " " for letter in sentence[:300])
+    printable = "".join(letter if letter.isprintable() else " " for letter in sentence[:_MAX_SENTENCE_CHARS])
     return _Refused(code, f"refused: {printable.rstrip('.')}")

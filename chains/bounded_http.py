@@ -57,16 +57,16 @@ class Answer:
     status: int
     content: bytes
     is_packed: bool = False
-    """Whether the content is packed by gzip."""
+    """True if the content is packed by gzip."""
 
 
 def post(request: Post) -> Answer:
-    """Follows no redirect. Raises `Failed`, `TooLong`, `TimedOut`."""
+    """Post, and follow no redirect. Raises `Failed`, `TooLong`, `TimedOut`."""
     return _unpacked(request, _exchanges().run(_post(_exchanges().session, request)))
 
 
 def post_all(requests: Sequence[Post]) -> list[Answer | Failed]:
-    """All at once; the answers in the same order."""
+    """Post all at once. Return the answers in the order of the requests."""
     answers: list[Answer | Failed] = []
     for request, answer in zip(requests, _exchanges().run(_post_all(_exchanges().session, requests)), strict=True):
         try:
@@ -179,7 +179,7 @@ _the_exchanges: _Exchanges | None = None
 
 
 def _exchanges() -> _Exchanges:
-    """Made at its first use: a server forks its processes before, and no thread goes with them."""
+    """Return the exchanges of this process. Made at their first use: a fork before that would lose their thread."""
     global _the_exchanges
     with _lock:
         if _the_exchanges is None:

@@ -1,6 +1,6 @@
 """CCIP-Read (EIP-3668): a contract that reverts with OffchainLookup names gateways that have what it lacks.
 
-Whoever wrote the contract chooses the URLs. So only origins are asked that the operator allows, no redirect is
+The contract's author chooses the URLs. So only origins are asked that the operator allows, no redirect is
 followed, and time and size are bounded. Several lookups in one (ENSIP-21) are taken apart here where the contract lets
 the client do so: then each gateway must be allowed by itself.
 """
@@ -35,7 +35,7 @@ _URL = re.compile(r"(https?://[a-z0-9.-]+(?::[0-9]{1,5})?)(?:[/?][!-~]*)?")
 
 
 class NotAnswered(ChainError):
-    """What was asked has no answer. The message goes on from "the name …"."""
+    """The question has no answer. The message goes on from "the name …"."""
 
     is_allowed = True
     """False: an operator would have to allow a gateway."""
@@ -51,7 +51,7 @@ class Lookup:
 
 
 def origin_of(url: str) -> str | None:
-    """Scheme, host and port of an http or https URL; None where it is none, or has what readers may disagree about."""
+    """Return scheme, host and port of an http or https URL. None: it is none, or readers may disagree about it."""
     match = _URL.fullmatch(url)
     return match[1] if match else None
 

@@ -132,7 +132,7 @@ def _page_url(url: str) -> str:
 
 def _origin(written: str) -> str:
     if not _ORIGIN.fullmatch(written):
-        raise ValueError("must be as https://gateway.example.org: scheme, host and port alone, in small letters")
+        raise ValueError("must look like https://gateway.example.org: only scheme, host and port, in lower case")
     return written
 
 
@@ -223,7 +223,7 @@ _Table = TypeVar("_Table", bound=_Model)
 
 
 class Signer(_Model):
-    """Where a signer's key is: in an encrypted keystore with a password, in a key file, or in a variable.
+    """The place of a signer's key: an encrypted keystore with a password, a key file, or a variable.
 
     Nothing is read before `account()`, so a process that signs nothing needs no key.
     """
@@ -284,14 +284,14 @@ class Chain(_Model):
     """Name of the native currency. It has 18 decimals."""
     explorer_url: PageUrl | None = None
     confirmations: Confirmations = "finalized"
-    """How many blocks make a transaction count, including its own; or the chain's own finality."""
+    """Number of blocks that make a transaction count, including its own; or the chain's own finality."""
     node_quorum: NodeQuorum = None
-    """How many nodes must agree on a block before an attester signs it. None: more than half."""
+    """Number of nodes that must agree on a block before an attester signs it. None: more than half."""
     test_network: bool = False
     block_seconds: Annotated[float, Field(gt=0)] = 12
     """About how often a block comes."""
     gather_seconds: Annotated[float, Field(ge=0, le=600)] = 0
-    """How long what is little waits for others to share its transaction with."""
+    """Seconds that a small transaction waits for others to share it with."""
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
@@ -322,12 +322,12 @@ class Chain(_Model):
 
     @property
     def label(self) -> str:
-        """For messages: the name and the id."""
+        """Return the name and the id, for messages."""
         return f"{self.name} ({self.id})"
 
     @property
     def all_signers(self) -> tuple[Signer, ...]:
-        """In the file's order. A destination without any is one where whoever submits a batch sends what proves it."""
+        """Return the signers in the file's order. At a destination without any, users send the transactions."""
         return self.signers or (() if self.signer is None else (self.signer,))
 
     def accounts(self) -> tuple[LocalAccount, ...]:
@@ -344,7 +344,7 @@ class Chain(_Model):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The RPC URLs' hosts, for messages: the rest of a URL often is a secret."""
+        """Return the RPC URLs' hosts, for messages: the rest of a URL often is a secret."""
         return tuple(_host(url) for url in self.rpc_urls)
 
     @property
@@ -354,12 +354,12 @@ class Chain(_Model):
 
     @property
     def max_fee_per_gas(self) -> int:
-        """In wei: the most that a signer pays for a unit of gas."""
+        """Return the maximum that a signer pays for a unit of gas, in wei."""
         return _wei_of_gwei(self.max_fee_per_gas_gwei)
 
     @property
     def min_priority_fee(self) -> int:
-        """In wei: the least priority fee that is offered for a unit of gas, whatever nodes suggest."""
+        """Return the lowest priority fee that a signer offers for a unit of gas, in wei, whatever nodes suggest."""
         return _wei_of_gwei(self.min_priority_fee_gwei)
 
     @property
@@ -375,7 +375,7 @@ class Chain(_Model):
         return None if self.daily_limit_per_user is None else _wei(self.daily_limit_per_user)
 
     def amount(self, wei: int) -> str:
-        """For messages: in whole units, with the currency's name."""
+        """Write an amount in whole units, with the currency's name, for messages."""
         return f"{wei / 10**18:.6f} {self.native_currency}"
 
 
@@ -387,16 +387,16 @@ class Attester(_Model):
 
     @property
     def host(self) -> str:
-        """For messages: the rest of a URL may be a secret."""
+        """Return the URL's host, for messages: the rest of a URL may be a secret."""
         return _host(self.url)
 
 
 class Ens(_Model):
-    """Where ENS names are resolved."""
+    """The chain and the gateways that resolve ENS names."""
 
     chain_id: Annotated[ChainId, Field(alias="chain")]
     gateways: Annotated[tuple[Origin, ...], Field(strict=False)] = ()
-    """What resolvers may refer to (EIP-3668): scheme, host and port of each."""
+    """Servers that resolvers may refer to (EIP-3668): scheme, host and port of each."""
 
 
 BlockHashSourceName = Literal["native", "attested", "op-stack"]
@@ -408,19 +408,19 @@ class Connection(_Model):
     source_id: Annotated[ChainId, Field(alias="source")]
     destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
-    """How the destination learns hashes of the source's blocks: it is the same chain, attesters sign them, or it is an
-    OP Stack chain on top of the source."""
+    """The way in which the destination learns hashes of the source's blocks: it is the same chain, attesters sign
+    them, or it is an OP Stack chain on top of the source."""
     window: Annotated[int, Field(ge=1)] = history.WINDOW
-    """How many blocks back the native source reaches, and each hop; at most the source's `history_window`."""
+    """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most hops that an older block is proven by."""
     max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """The most headers that are walked to an older block, if there is no history to hop through."""
     keep_headers: bool = False
-    """Whether workers accumulate a header in every window, so that any later block is one hop away."""
+    """True if workers accumulate a header in every window, so that any later block is one hop away."""
     attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
     threshold: Annotated[int, Field(ge=1)] | None = None
-    """How many attesters must agree."""
+    """Number of attesters that must agree."""
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
@@ -543,7 +543,7 @@ def _table(
 
 
 def _wrong_ends(connection: Connection) -> list[str]:
-    """Asked of chains that are there: a wrong id alone is no fault of the block hash source."""
+    """Return what is wrong with the pair of chains, both of which are configured."""
     if connection.block_hash_source == "native" and connection.source_id != connection.destination_id:
         return ["block_hash_source native needs source and destination to be the same chain"]
     if connection.block_hash_source == "op-stack" and connection.source_id == connection.destination_id:

@@ -20,7 +20,7 @@ def read_quantity(value: Any) -> int:
 
 
 def read_data(value: Any, length: int | None = None) -> bytes:
-    """JSON-RPC data, such as "0x00ff", of `length` bytes or of any length. Raises `ValueError`."""
+    """Read JSON-RPC data, such as "0x00ff", of `length` bytes or of any length. Raises `ValueError`."""
     if not isinstance(value, str) or not _DATA.fullmatch(value):
         raise ValueError("not hexadecimal data")
     data = bytes.fromhex(value[2:])

@@ -136,7 +136,7 @@ class _Nodes(BaseProvider):
         raise NotImplementedError(method)
 
     def _call(self, to: str, data: bytes) -> bytes:
-        """`eth_call` with EIP-3668."""
+        """Make an `eth_call`, with lookups outside the chain (EIP-3668)."""
         for _ in range(_MOST_LOOKUPS):
             try:
                 return self._rpc.eth_call(to, data)

@@ -1,4 +1,4 @@
-"""What a process counts of its exchanges with nodes and attesters, for whoever serves it as metrics.
+"""Counts of a process's exchanges with nodes and attesters, which are served as metrics.
 
 A label has a node's host and never its URL, which may hold a key; and an answer's kind is one of those named here,
 whatever the other side says.
@@ -26,7 +26,7 @@ ATTESTER_ANSWERS = Counter(
 
 
 class Exchanges(TypedDict):
-    """What this process has counted of one node, from its start on."""
+    """The counts of this process about one node, from its start on."""
 
     chain: str
     node: str

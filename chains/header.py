@@ -55,12 +55,12 @@ class Header:
 
     @property
     def base_fee_per_gas(self) -> int | None:
-        """In wei. None before London, and where the layout is not Ethereum's."""
+        """Return the base fee in wei. None before London, and where the layout is not Ethereum's."""
         return int.from_bytes(self.fields[_BASE_FEE]) if len(self.fields) > _BASE_FEE else None
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """Whatever the registry takes, with a time. Raises `InvalidHeader`.
+        """Read any header that the registry takes, with a time. Raises `InvalidHeader`.
 
         The layout is taken for Ethereum's if each field has the size that it has there.
         """
@@ -116,14 +116,14 @@ def verify(encoded: bytes, expected_hash: bytes) -> Header:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the registry reads of every header."""
+    """The fields that the registry reads of every header."""
 
     encoded: bytes
     parent_hash: bytes
     state_root: bytes
     number: int
     end: int
-    """Where in the RLP the field after the number begins."""
+    """Offset in the RLP of the field after the number."""
 
 
 def read_beginning(encoded: bytes) -> Beginning:
@@ -188,7 +188,7 @@ def _read_number(digits: bytes, name: str) -> int:
 
 @dataclass(frozen=True)
 class _Form:
-    """How one field is written in RLP and in JSON; the readers raise `ValueError`."""
+    """The readers of one field, in RLP and in JSON. They raise `ValueError`."""
 
     rpc_name: str
     from_rlp: Callable[[bytes], object]
@@ -268,7 +268,7 @@ _OTHER_LAYOUTS = {
 
 
 def _known_fields(encoded: bytes) -> tuple[bytes, ...]:
-    """All fields where their sizes are those of Ethereum's, else the shared ones."""
+    """Return all fields where their sizes are those of Ethereum's, else the shared ones."""
     found: list[bytes] = []
     try:
         for content in read_fields(encoded):

@@ -16,7 +16,7 @@ class ChainError(Exception):
 
     @property
     def for_operators(self) -> str:
-        """The sentence with the node's words, marked as its own: for logs and commands."""
+        """Return the sentence with the node's words, marked as its own: for logs and commands."""
         return f"{str(self).removesuffix('.')}; the node said: “{self.message}”." if self.message else str(self)
 
 
@@ -24,9 +24,9 @@ class NodeUnavailable(ChainError):
     """No node gave a usable answer. Trying again later may help."""
 
     reasons: tuple[str, ...] = ()
-    """What is wrong with each node, beginning with its host."""
+    """A sentence about each node, beginning with its host."""
     kind = "unreachable"
-    """What is counted of it: a word."""
+    """The word under which metrics count it."""
 
 
 class WrongChain(NodeUnavailable):
@@ -57,7 +57,7 @@ class RpcRefused(ChainError):
     """Every node that could be asked answered with a JSON-RPC error."""
 
     may_pass = False
-    """Whether another node failed, and might have answered. Only then is it worth asking the same again."""
+    """True if another node failed, and might have answered. Only then is it worth asking the same again."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.code = code

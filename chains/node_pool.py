@@ -30,7 +30,7 @@ MAX_REST_SECONDS = 60
 CHAIN_CHECK_SECONDS = 30
 # For so long after a failure, the only node is not asked again.
 FAIL_FAST_SECONDS = 3
-# After so many time-outs' time tasks that share exchanges wait no longer, and nothing is asked a node again that hung:
+# Time-outs after which tasks that share exchanges wait no longer, and a node that hung isn't asked again:
 # a task's lease expires while it waits.
 _PATIENCE = 2
 # Stands for "needs no block's state".
@@ -43,10 +43,10 @@ _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 class _Node:
     endpoint: Endpoint
     chain_checked_at: float | None = None
-    """When it told the right chain id; None: it has failed since, or was never asked."""
+    """The time when it told the right chain id; None: it has failed since, or was never asked."""
     failures: int = 0
     answers: bool = True
-    """Whether it answered when it last failed."""
+    """True if it answered when it last failed."""
     failed_at: float = 0
     rests_until: float = 0
     problem: NodeUnavailable | None = None
@@ -67,14 +67,14 @@ class _Node:
 
 @dataclass
 class _Said:
-    """What the nodes said to the requests, by their places."""
+    """The nodes' answers and failures, by the places of the requests."""
 
     answers: dict[int, Any] = field(default_factory=dict)
     refusals: dict[int, dict[_Node, RpcRefused]] = field(default_factory=lambda: defaultdict(dict))
     faults: dict[int, list[NodeUnavailable]] = field(default_factory=lambda: defaultdict(list))
-    """What was wrong with the answer to one request."""
+    """The faults in the answers to one request."""
     problems: dict[_Node, NodeUnavailable] = field(default_factory=dict)
-    """What is wrong with a node, which is asked for nothing more."""
+    """The problem of each node that is asked for nothing more."""
 
     def note(self, node: _Node, index: int, answer: Any | RpcRefused | NodeUnavailable) -> None:
         if isinstance(answer, NodeUnavailable):
@@ -295,7 +295,7 @@ class NodePool:
         return [*early.items(), *late.items()]
 
     def _ask_last(self, lacking: Iterable[tuple[_Node, str, int]]) -> None:
-        """From now on, ask these nodes last for this method at this block or an earlier one."""
+        """Ask these nodes last, from now on, for this method at this block or an earlier one."""
         with self._lock:
             for node, method, block in lacking:
                 node.lacks[method] = max(block, node.lacks.get(method, block))
@@ -306,7 +306,7 @@ class NodePool:
 
     @property
     def asked_plainly(self) -> frozenset[str]:
-        """The methods that some node takes only in the plainer form."""
+        """Return the methods that some node takes only in the plainer form."""
         with self._lock:
             return frozenset(method for node in self._nodes for method, plainly in node.plainly.items() if plainly)
 

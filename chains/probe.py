@@ -19,7 +19,7 @@ class Abilities:
     finalized: int | None
     """None where the chain has no final block."""
     keeps_hashes: bool
-    """Whether the chain's state knows its head's parent by the history contract (EIP-2935)."""
+    """True if the chain's state knows its head's parent by the history contract (EIP-2935)."""
     oldest_provable: int | None
     """See `oldest_provable`."""
     knows_pending: bool

@@ -69,7 +69,7 @@ class Further(Generic[Answer]):
     request: Request
     read: "Reader[Answer]"
     lacking: str
-    """What is wrong with a node that refuses it: a sentence between the node's name and the refusal."""
+    """The problem of a node that refuses it: words between the node's name and the refusal."""
 
 
 Reader = Callable[[Any], Answer | Further[Answer]]
@@ -124,7 +124,7 @@ class Endpoint:
 
     @property
     def batch_size(self) -> float:
-        """The maximum weight of a batch."""
+        """Return the maximum weight of a batch."""
         doublings = (self._clock() - self._halved_at) // _DOUBLING_SECONDS
         return min(BATCH_SIZE, self._batch_size * 2 ** min(doublings, 8))
 
@@ -271,7 +271,7 @@ class Merged:
         self._readers: list[list[Reader[Any]]] = []
         self._asked = [[self._add(question, index) for index in range(len(question.batched))] for question in questions]
         self.least = 1 + max(place for place, _ in self._asked[0])
-        """So many of the first requests are asked, however long that takes: one question is answered."""
+        """The number of first requests that are asked, however long it takes: one question is answered."""
 
     def _add(self, question: Question, index: int) -> tuple[int, int]:
         request = question.batched[index]

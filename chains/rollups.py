@@ -32,7 +32,7 @@ _SAMPLE = bytes((place * place * 31 + place * 7 + (place >> 3)) & 0xFF for place
 
 @dataclass(frozen=True)
 class DataCost:
-    """What publishing data costs at present, on the high side."""
+    """The present cost of publishing data, as an upper bound."""
 
     gas: int = 0
     wei: int = 0
@@ -60,7 +60,7 @@ def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
 
 
 def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
-    """In wei: the data fee and the operator fee of a mined transaction. None if the node doesn't tell.
+    """Return the data fee and the operator fee of a mined transaction, in wei. None if the node doesn't tell.
 
     Asked while the node has the state of its block. Raises `NodeUnavailable`.
     """
@@ -78,7 +78,7 @@ _known: WeakKeyDictionary[RpcClient, dict[str, bool]] = WeakKeyDictionary()
 
 
 def _has_code(rpc: RpcClient, address: str) -> bool:
-    """Asked once: a chain's predeploys don't change."""
+    """Tell whether the address has code. A chain's predeploys don't change, so the node is asked once."""
     known = _known.setdefault(rpc, {})
     if address not in known:
         known[address] = bool(rpc.code(address))
@@ -86,7 +86,7 @@ def _has_code(rpc: RpcClient, address: str) -> bool:
 
 
 def _op_stack_fee(rpc: RpcClient, size: int, gas: int) -> int:
-    """In wei."""
+    """Return the data fee and the operator fee of a transaction, in wei, as an upper bound."""
     count = -(-size // _MOST_DATA)
     each = size // count + _ENVELOPE
     bound, operator = rpc.eth_calls(

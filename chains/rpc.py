@@ -68,12 +68,13 @@ _MOST_SLOTS = 200
 _FEWER_SLOTS = 4
 # In wei for a unit of gas, where neither nodes nor blocks tell of one: geth builds blocks of what pays as much.
 _LEAST_PRIORITY_FEE = 1_000_000
+_FEE_HISTORY_BLOCKS = 10
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
 """A block by its number, by its hash (EIP-1898), or by name."""
 Topic = bytes | tuple[bytes, ...] | None
-"""What a log must have in one place: a topic, one of several, or anything."""
+"""A log's topic in one place: a certain one, one of several, or any."""
 
 Answer = TypeVar("Answer")
 
@@ -129,7 +130,7 @@ class Receipt:
     data_fee: int | None = None
     """In wei, besides the gas: what an OP Stack chain charges for the transaction's data on its L1. None: unknown."""
     has_operator_fee: bool = False
-    """Whether the chain's operator charges another fee (OP Stack, Isthmus)."""
+    """True if the chain's operator charges another fee (OP Stack, Isthmus)."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ class RpcClient:
         return header
 
     def header(self, block: int | Tag) -> Header | None:
-        """None if there is no such block yet. The header's hash is computed, not taken from the node."""
+        """Return the block's header, with a computed hash and not the node's. None if there is no such block yet."""
         return self._nodes.one(_header_request(block), lambda result: _read_header(result, block))
 
     def headers(self, numbers: Sequence[int]) -> list[Header | None]:
@@ -215,7 +216,7 @@ class RpcClient:
         return self._nodes.one(request, lambda result: _read_header(result, block_hash))
 
     def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | RpcRefused | NodeUnavailable]:
-        """`eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
+        """Return `eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
 
         Asked by block hash (EIP-1898), and by number where a node refuses that. Not verified here.
         """
@@ -232,7 +233,7 @@ class RpcClient:
         return answers
 
     def _note_slots(self, wanted: Sequence[ProofRequest], answers: Sequence[AccountProof | ChainError]) -> None:
-        """Ask for fewer slots at once where so many got no answer, and for more again where they did."""
+        """Ask for fewer slots at once if this number got no answer, and for more again if it did."""
         asked = list(zip((len(one.slots) for one in wanted), answers, strict=True))
         failed = [slots for slots, answer in asked if slots > 1 and isinstance(answer, NodeUnavailable)]
         if failed:
@@ -290,7 +291,7 @@ class RpcClient:
         return self._nodes.one(("eth_getCode", [address, _block(block)]), read_data)
 
     def balance(self, address: str, block: BlockIdentifier = "latest") -> int:
-        """In wei."""
+        """Return the account's balance in wei."""
         return self._nodes.one(("eth_getBalance", [address, _block(block)]), read_quantity)
 
     def storage(self, address: str, slot: int, block: BlockIdentifier = "latest") -> int:
@@ -322,7 +323,9 @@ class RpcClient:
             told = self._nodes.one(("eth_maxPriorityFeePerGas", []), _read_price)
         if told is None:
             with suppress(RpcRefused):
-                told = self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
+                told = self._nodes.one(
+                    ("eth_feeHistory", [hex(_FEE_HISTORY_BLOCKS), "latest", [50]]), _read_priority_fee
+                )
         return max(self.chain.min_priority_fee, _LEAST_PRIORITY_FEE if told is None else told)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
@@ -360,7 +363,7 @@ class RpcClient:
             return tx_hash
 
     def receipt(self, tx_hash: bytes) -> Receipt | None:
-        """None until the transaction is in a block."""
+        """Return the transaction's receipt. None until it is in a block."""
         return self.receipts([tx_hash])[0]
 
     def receipts(self, tx_hashes: Sequence[bytes]) -> list[Receipt | None]:
@@ -428,7 +431,7 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Further[Hea
 
 
 def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
-    """Asks for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it."""
+    """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it."""
 
     def read(result: Any) -> Header:
         try:

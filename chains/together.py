@@ -26,7 +26,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True)
 class Raised:
-    """What a task raised."""
+    """The exception that a task raised."""
 
     error: Exception
 

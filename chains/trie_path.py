@@ -15,7 +15,7 @@ _BRANCH = 17
 
 
 class End(Enum):
-    """Where the way ends."""
+    """The kind of node at which a path ends."""
 
     LEAF = "leaf"  # at the key's own
     OTHER = "other"  # at another key's leaf, or an extension elsewhere: the key is absent
@@ -25,9 +25,9 @@ class End(Enum):
 @dataclass(frozen=True)
 class TriePath:
     branches: Sequence[tuple[int, int]]
-    """Of each on the way, from the root: its depth in nibbles, and how many children it has."""
+    """Each branch of the path, from the root: its depth in nibbles, and the number of its children."""
     depth: int
-    """Of the end, in nibbles."""
+    """Depth of the end, in nibbles."""
     end: End
 
 

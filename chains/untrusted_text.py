@@ -23,8 +23,8 @@ _MAX_ENCODINGS = 3
 
 
 def plain(words: object, secrets: Iterable[str] = ()) -> str:
-    """One printable line of at most `MAX_CHARS` characters, without URLs, without what looks like a key, and without
-    `secrets`, in whatever form and part.
+    """Return one printable line of at most `MAX_CHARS` characters. It has no URL, nothing that looks like a key, and
+    no part of `secrets` in any form.
     """
     text = str(words)
     if len(text) > _MAX_READ:
@@ -64,7 +64,7 @@ def _without(text: str, secrets: Iterable[str]) -> str:
 
 
 def _lower(letter: str) -> str:
-    """One letter in place of one: `str.lower` may give several."""
+    """Return one letter for one: `str.lower` may give several."""
     return letter.lower()[:1]
 
 

@@ -1,4 +1,4 @@
-"""The paths of an API, of which some have a part that may be any."""
+"""The paths of an API. Some have a part that may be anything."""
 
 import re
 from collections.abc import Iterator

@@ -21,7 +21,7 @@ class ChainName(JsonObject):
 
     @property
     def in_words(self) -> str:
-        """Its name; of one that is no longer configured its id."""
+        """Return the chain's name, or its id if it is no longer configured."""
         return self.name if self.is_configured else f"chain {self.id}"
 
 

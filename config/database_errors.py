@@ -1,4 +1,4 @@
-"""Tells whoever wants to know what a database refuses, whichever statement it was: `failed` gets each error."""
+"""Reports each error of a database to the subscribers of `failed`, whichever statement it was."""
 
 from types import TracebackType
 

@@ -141,11 +141,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
-STATICFILES_DIRS = [
-    BASE_DIR / "static",
-    # What pages load besides htmx comes from npm's lock file. The folder's content is exactly the package's.
-    ("idiomorph", BASE_DIR / "node_modules" / "idiomorph" / "dist"),
-]
+STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "config.static_files.StaticFilesStorage"},

@@ -77,7 +77,7 @@ def env_folder(name: str, default: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ImproperlyConfigured(f"{name} can't be used, {folder}: {error.strerror}.") from None
+        raise ImproperlyConfigured(f"{name} can't be used: {folder}: {error.strerror}.") from None
     return folder
 
 

@@ -31,7 +31,7 @@ logconfig_dict = {
         "gunicorn.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
         # It logs an exception where the client of a refused request has gone.
         "waitress": {"handlers": ["console"], "filters": ["one_line"], "level": "WARNING", "propagate": False},
-        # Otherwise each request that waits for a thread would get a line, which helps whoever sends many.
+        # Otherwise each request that waits for a thread would get a line, which helps a client who sends many.
         "waitress.queue": {"level": "ERROR"},
         # Listens for the operator.
         "config.operator_listener": {"handlers": ["console"], "level": "INFO", "propagate": False},
@@ -62,7 +62,7 @@ def _read_settings() -> tuple[str, int] | None:
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Give each process the first free place: whoever follows a dead one goes on with its counts."""
+    """Give each process the first free place: the successor of a dead one goes on with its counts."""
     taken = {other.place for other in server.WORKERS.values()}
     worker.place = next(place for place in range(len(taken) + 1) if place not in taken)
 

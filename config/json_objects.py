@@ -26,7 +26,7 @@ Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
 """ISO 8601."""
 
 PAGE_ONLY = Field(exclude=True)
-"""Of a field that only pages need."""
+"""A field that only pages need."""
 
 
 def iso(at: datetime | None) -> str | None:

@@ -71,7 +71,7 @@ class JsonLines(JsonFormatter):
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
-# Django's lines quote paths, of kilobytes if a client likes. In characters, of which a control takes four.
+# Django's lines quote paths, of kilobytes if a client likes. In characters; a control character takes four.
 _MOST_OF_DJANGO = 400
 
 

@@ -10,7 +10,7 @@ from config.operator_listener import Answer
 
 
 def serve(port: int) -> None:
-    """Serve `/metrics` to this machine alone, unless somebody else may read them."""
+    """Serve `/metrics` to this machine alone, unless the settings allow others."""
     is_for_others = settings.METRICS_TOKEN or any(not one.is_loopback for one in settings.METRICS_ALLOWED_NETWORKS)
     host = "0.0.0.0" if is_for_others else "127.0.0.1"  # noqa: S104 (it is asked for)
     operator_listener.listen(host, port, {"/metrics": _metrics}, "metrics are served")

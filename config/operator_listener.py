@@ -51,11 +51,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def listen(host: str, port: int, pages: Mapping[str, Page], what: str) -> _Server | None:
-    """Serve the pages, by their paths, until the process ends. Log it where the port can't be had, and return None."""
+    """Serve the pages, by their paths, until the process ends. If the port is taken, log it and return None."""
     try:
         server = _Server((host, port), _Handler)
     except OSError as error:
-        logger.error("no %s: port %d can't be had: %s", what, port, error.strerror)  # noqa: TRY400 (all is said)
+        logger.error("no %s: can't listen on port %d: %s", what, port, error.strerror)  # noqa: TRY400 (all is said)
         return None
     server.pages = pages
     threading.Thread(target=server.serve_forever, name="operator-listener", daemon=True).start()

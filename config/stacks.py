@@ -30,7 +30,7 @@ def pages_only(middleware: type[Any]) -> type[Any]:
 
 
 class ContentSecurityPolicy:
-    """As csp's middleware, which makes the policy anew for each answer. Here all have the same, without nonce."""
+    """The same as csp's middleware, which makes the policy anew for each answer. Here all have one, without nonce."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response, self._policy = get_response, build_policy()

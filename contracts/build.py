@@ -39,7 +39,7 @@ class BuildError(Exception):
 
 
 def build() -> dict[Path, str]:
-    """Compiles all sources. Returns the text of each artifact by its path below `artifacts/`, and writes nothing.
+    """Compile all sources. Returns the text of each artifact by its path below `artifacts/`, and writes nothing.
 
     Raises BuildError where the compiler is missing, or finds an error or a warning.
     """
@@ -83,7 +83,7 @@ def code_of(output: dict[str, Any], source: str, name: str) -> dict[str, Any]:
 
 
 def _immutables(node: Any) -> Iterator[tuple[str, str]]:
-    """Id and name of each immutable that is declared in a syntax tree. Ids change with whatever else is compiled."""
+    """Yield id and name of each immutable that a syntax tree declares. Ids change with whatever else is compiled."""
     if isinstance(node, dict):
         if node.get("nodeType") == "VariableDeclaration" and node["mutability"] == "immutable":
             yield str(node["id"]), node["name"]

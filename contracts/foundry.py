@@ -18,7 +18,7 @@ OUTPUTS = [
 
 
 def write_project(folder: Path, sources: Mapping[str, str]) -> dict[str, Any]:
-    """Compiles these sources (texts by their paths below `contracts/`) into a folder. Returns the compiler's output.
+    """Compile these sources (texts by their paths below `contracts/`) into a folder. Returns the compiler's output.
 
     Raises BuildError where they don't compile. Warnings are no matter here.
     """

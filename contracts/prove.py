@@ -45,7 +45,7 @@ SAID = 2000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What halmos found out about a property, and how long that took."""
+    """The result of halmos about a property, and how long it took."""
 
     is_proven: bool
     is_false: bool

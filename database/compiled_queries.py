@@ -30,7 +30,7 @@ class Given(Expression):
 
 
 class GivenList(Given):
-    """Stand for the values of an `__in`, of which there must be one at least."""
+    """Stand for the values of an `__in`. There must be at least one."""
 
     @property
     def _place(self) -> str:
@@ -50,12 +50,12 @@ class _Compiled(NamedTuple):
     sql: str
     parameters: tuple[Any, ...]
     clock: str
-    """How it asks the database's clock; empty if it doesn't."""
+    """The SQL by which it asks the database's clock; empty if it doesn't."""
     model: type[Model]
     fields: Sequence[str]
-    """Of an object, by the columns. Empty: rows are tuples."""
+    """The fields of an object, by the columns. Empty: rows are tuples."""
     converters: Mapping[int, tuple[Sequence[Callable[..., Any]], Any]]
-    """Of the database's values, by the column's place."""
+    """Converters of the database's values, by the column's place."""
 
 
 class CompiledQuery(Generic[Row]):

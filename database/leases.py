@@ -68,9 +68,9 @@ class Lease(Generic[LeasedRow]):
     row: LeasedRow
     token: str
     was_due_at: datetime | None
-    """When it was due as it was claimed. At another time: somebody has made it due since."""
+    """The due time when it was claimed. If the row has another one, it was made due since."""
     extended_at: float
-    """When it was claimed or extended, as `time.monotonic` tells."""
+    """The time when it was claimed or extended, by `time.monotonic`."""
 
     @property
     def is_fresh(self) -> bool:
@@ -229,7 +229,7 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
     """Lease the free rows with one token for all of them: it tells them from what others have claimed."""
     token, began = secrets.token_hex(16), time.monotonic()
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
-    # What somebody writes just now is claimed at the next poll.
+    # A row that is being written just now is claimed at the next poll.
     if not row_locks.update_free(free, lease_token=token, leased_until=_expiry()):
         return [None] * len(pks)
     claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}

@@ -38,7 +38,7 @@ def prove(
     """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
 
     If the service `serves_on` afterwards, its addresses are printed, else none. `variables` come to those that the
-    examples of the documentation use. Raises `ClientError` when the batch is not DONE after so many seconds.
+    examples of the documentation use. Raises `ClientError` when the batch is not DONE in time.
     """
     print("Signing in with a wallet and taking its API key ...", flush=True)
     api_key = client.take_api_key(service.base_url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)

@@ -89,7 +89,7 @@ def status(base_url: str, api_key: str, internal_id: str) -> str:
 
 
 def transactions(base_url: str, internal_id: str) -> set[str]:
-    """Hashes of the transactions by which the batch was proven."""
+    """Return the hashes of the transactions by which the batch was proven."""
     batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
     return {step["transactionHash"] for query in batch["queries"] for step in query["steps"]} - {"", None}
 

@@ -109,7 +109,7 @@ def run(running: ExitStack, options: argparse.Namespace) -> tuple[bool, Sequence
 
 
 def _blocks_with_transfers(chain: DevChain, count: int) -> list[int]:
-    """So many blocks, in each of which the receiver gets a little."""
+    """Mine `count` blocks, in each of which the receiver gets a little, and return their numbers."""
     blocks = []
     for number in range(1, count + 1):
         transfer = {"from": ACCOUNTS[2][0], "to": RECEIVER, "value": hex(number)}
@@ -156,7 +156,7 @@ def _sent(chain: DevChain) -> int:
 def _show(
     cluster: Cluster, chain: DevChain, registry: str, batches: Sequence[Submitted], *, sent: int, seconds: float
 ) -> bool:
-    """Print what has become of the batches. Returns whether every value is right and nothing was paid twice."""
+    """Print the results of the batches. Returns whether every value is right and nothing was paid twice."""
     blocks = {batch.block for batch in batches}
     equal = sum(_is_equal(chain, registry, block) for block in blocks)
     # Each batch says by which transactions it was proven. More of them would have proven something again.

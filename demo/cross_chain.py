@@ -59,7 +59,7 @@ class Attester(Installation):
         return re.findall(r"listens on (\S+)\n", self.log("attester").read_text())
 
     def toml(self) -> str:
-        """For the connection of a service that believes it."""
+        """Return the attester's lines in the connection of a service that believes it."""
         return f"[[connections.attesters]]\naddress = {json.dumps(self.address)}\nurl = {json.dumps(self.url())}\n"
 
 

@@ -44,7 +44,7 @@ _INHERITED = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH
 
 
 class DemoError(Exception):
-    """Why the demo can't go on, one plain sentence."""
+    """The demo can't go on. The message is one sentence."""
 
 
 class Installation:
@@ -136,7 +136,7 @@ class Service(Installation):
         self.manage("migrate", "--no-input", "-v", "0")
 
     def deploy_registry(self, destination: int, source: int) -> str:
-        """Its address."""
+        """Deploy the registry and return its address."""
         return self.manage("deploy_registry", str(destination), str(source)).split()[-1]
 
     def serve(self) -> None:

@@ -69,7 +69,7 @@ class _Server:
         """Start it, and wait until it answers. Raises `ServerError`."""
         log = self.folder / "log"
         with log.open("ab") as output:
-            # Whoever is stopped here may be started again, so the guard doesn't remove the folder.
+            # A server that is stopped here may be started again, so the guard doesn't remove the folder.
             self._process = GuardedProcess(
                 self._command(),
                 env=_environment(),
@@ -120,7 +120,7 @@ class Postgres(_Server):
     """A PostgreSQL cluster. What `durable` ones have committed survives a power cut; the others are faster."""
 
     name = "postgres"
-    _stop_by = signal.SIGINT  # at once, whoever is connected
+    _stop_by = signal.SIGINT  # at once, with clients connected
 
     def __init__(self, *, port: int = 0, durable: bool = False, settings: Sequence[str] = ()) -> None:
         self._home = postgres_home()
@@ -128,7 +128,7 @@ class Postgres(_Server):
         self._settings = [*settings, *(() if durable else ("fsync=off", "full_page_writes=off"))]
 
     def url(self, database: str = "postgres") -> str:
-        """For `DATABASE_URL`."""
+        """Return what `DATABASE_URL` takes."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def _owner(self) -> str | None:
@@ -197,7 +197,7 @@ class Redis(_Server):
     name = "redis"
 
     def url(self, database: int = 0) -> str:
-        """For `BROKER_URL`."""
+        """Return what `BROKER_URL` takes."""
         return f"redis://127.0.0.1:{self.port}/{database}"
 
     def _command(self) -> Sequence[str]:
@@ -216,7 +216,7 @@ class RabbitMQ(_Server):
     """A RabbitMQ. It keeps queues and messages where it is stopped and started again."""
 
     name = "rabbitmq"
-    # Debian's, which starts as whoever starts it.
+    # Debian's, which starts as its caller's user.
     _program = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
     def __init__(self, *, port: int = 0) -> None:
@@ -229,7 +229,7 @@ class RabbitMQ(_Server):
         return cls._program.exists()
 
     def url(self) -> str:
-        """For `BROKER_URL`."""
+        """Return what `BROKER_URL` takes."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}//"
 
     def remove(self) -> None:
@@ -282,7 +282,7 @@ def postgres_home() -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Without what would lead a server's program to another one."""
+    """Return the environment without variables that would lead a server's program to another server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 

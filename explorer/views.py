@@ -41,7 +41,7 @@ from explorer.batch.batch_page import BatchPage
 from explorer.batch.code_snippets import submitting
 from explorer.batch.query_paging import Filters, Wanted, first_of_page
 from explorer.batch.read_from_chain import Reading
-from explorer.batch.unsigned_transactions import LeftToSend
+from explorer.batch.unsigned_transactions import UnsignedTransactions
 from explorer.lists import batch_list, finished_example, first_query
 from explorer.lists import dashboard as dashboards
 from proving import sources
@@ -287,7 +287,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """Show what is left to be sent for a batch that pays itself, as the chains have it now. A GET leads to its page."""
+    """Show the transactions that a self-funded batch lacks, as the chains have it now. A GET leads to its page."""
     found = batch_page.find(internal_id)
     if found is None:
         return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
@@ -296,9 +296,9 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     if request.method != "POST" or not found.pays_itself or found.status not in OPEN_STATUSES:
         return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
     retry_after = read_from_chain.count(client_address(request))
-    left = LeftToSend(_TOO_OFTEN) if retry_after else unsigned_transactions.read(found)
+    left = UnsignedTransactions(_TOO_OFTEN) if retry_after else unsigned_transactions.read(found)
     context = {"internal_id": internal_id, "left": left}
-    response = render(request, "explorer/left_to_send.html", context, status=429 if retry_after else 200)
+    response = render(request, "explorer/unsigned_transactions.html", context, status=429 if retry_after else 200)
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
     return response

@@ -11,8 +11,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from accounts import operator_log
-from accounts.models import DeedKind, User
-from accounts.operator_pages import Deed, DeedRefused, OperatorAdmin, links, list_of
+from accounts.models import AdminActionKind, User
+from accounts.operator_pages import AdminAction, AdminActionRefused, OperatorAdmin, links, list_of
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from proving.models import ConnectionPause, FactsRegistry, SignedTransaction, Signer, SigningStop, Transaction
@@ -31,7 +31,7 @@ else:
 _REASON = "A sentence. Users see it on the pages of batches that wait."
 
 
-def _record(request: HttpRequest, kind: DeedKind, subject: str, reason: str = "") -> None:
+def _record(request: HttpRequest, kind: AdminActionKind, subject: str, reason: str = "") -> None:
     assert isinstance(request.user, User)
     operator_log.record(request.user.address, kind, subject, reason=reason)
 
@@ -64,11 +64,11 @@ class SigningStopAdmin(_StopAdmin):
 
     def save_model(self, request: HttpRequest, obj: SigningStop, form: Any, change: bool) -> None:  # noqa: FBT001 (Django's signature)
         obj.pk = stop_switch.stop(obj.chain_id, obj.reason).pk
-        _record(request, DeedKind.STOPPED, f"chain {obj.chain_id}", obj.reason)
+        _record(request, AdminActionKind.STOPPED, f"chain {obj.chain_id}", obj.reason)
 
     def delete_model(self, request: HttpRequest, obj: SigningStop) -> None:
         if stop_switch.resume(obj.chain_id):
-            _record(request, DeedKind.RESUMED, f"chain {obj.chain_id}")
+            _record(request, AdminActionKind.RESUMED, f"chain {obj.chain_id}")
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[SigningStop]) -> None:
         with transaction.atomic():
@@ -106,11 +106,11 @@ class ConnectionPauseAdmin(_PauseAdmin):
     def save_model(self, request: HttpRequest, obj: ConnectionPause, form: Any, change: bool) -> None:  # noqa: FBT001 (Django's signature)
         obj.source_chain_id, obj.destination_chain_id = map(int, form.cleaned_data["connection"].split("-"))
         obj.pk = pauses.pause_connection(obj.source_chain_id, obj.destination_chain_id, obj.reason).pk
-        _record(request, DeedKind.PAUSED_CONNECTION, self._subject(obj), obj.reason)
+        _record(request, AdminActionKind.PAUSED_CONNECTION, self._subject(obj), obj.reason)
 
     def delete_model(self, request: HttpRequest, obj: ConnectionPause) -> None:
         if pauses.resume_connection(obj.source_chain_id, obj.destination_chain_id):
-            _record(request, DeedKind.RESUMED_CONNECTION, self._subject(obj))
+            _record(request, AdminActionKind.RESUMED_CONNECTION, self._subject(obj))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ConnectionPause]) -> None:
         with transaction.atomic():
@@ -132,7 +132,7 @@ def _pause_signer(signer: Signer, form: dict[str, Any]) -> str:
 
 def _resume_signer(signer: Signer, _: dict[str, Any]) -> str:
     if not pauses.resume_signer(signer.chain_id, signer.address):
-        raise DeedRefused("The signer was not paused.")
+        raise AdminActionRefused("The signer was not paused.")
     return ""
 
 
@@ -142,21 +142,21 @@ class SignerAdmin(OperatorAdmin[Signer]):
     list_display = ("address", "chain_id", "notice", "paused_at", "due_at")
     exclude = ("lease_token",)
     readonly_fields = ("related",)
-    deeds = (
-        Deed(
+    row_actions = (
+        AdminAction(
             "pause",
             "Pause the signer",
             "It signs and broadcasts nothing more, before the next signature. Others of its chain send instead; where "
             "there is none, batches wait, and users see why.",
-            DeedKind.PAUSED_SIGNER,
+            AdminActionKind.PAUSED_SIGNER,
             _pause_signer,
             is_offered=lambda signer: signer.paused_at is None,
         ),
-        Deed(
+        AdminAction(
             "resume",
             "Resume the signer",
             "It sends again, and broadcasts again what it had signed before.",
-            DeedKind.RESUMED_SIGNER,
+            AdminActionKind.RESUMED_SIGNER,
             _resume_signer,
             is_offered=lambda signer: signer.paused_at is not None,
         ),

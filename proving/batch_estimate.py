@@ -1,6 +1,6 @@
 """What a batch would take that nobody has submitted: the chains are asked as admission asks them.
 
-Somebody waits for the answer. So no node is waited for long, few requests wait at a time, and a source chain that does
+A client waits for the answer. So no node is waited for long, few requests wait at a time, and a source chain that does
 not answer is left out. Nothing is stored.
 """
 
@@ -69,7 +69,7 @@ class PartEstimate:
 
 @dataclass(frozen=True)
 class SourceEstimate:
-    """Of what is asked of one source chain, as far as it could be asked."""
+    """The estimate for one source chain, as far as its nodes answered."""
 
     source: int
     head: int = 0  # the number of its newest block, where `blocks` has any
@@ -85,7 +85,7 @@ class SourceEstimate:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why the batch would be rejected, or refused when it is submitted."""
+    """A reason why the batch would be rejected, or refused when it is submitted."""
 
     source: int | None  # None: it is not about one source chain
     code: str
@@ -226,7 +226,7 @@ def _of_source(
 
 @dataclass(frozen=True)
 class _Found:
-    """What is asked for at blocks of one source chain."""
+    """The facts that are asked for at blocks of one source chain."""
 
     blocks: Mapping[Selector, int]
     at: Mapping[int, _Asking]  # by number

@@ -15,7 +15,7 @@ from queries import batch_json, models
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind
 
 AtStep = Mapping[str | None, int]
-"""How many queries have which open step. None: all their steps are completed."""
+"""The number of queries at each open step. None: all their steps are completed."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Counts(batch_json.Counts):
 
     at_step: AtStep
     headers_at_step: AtStep
-    """Of those that are about a header."""
+    """The same for queries that are about a header."""
 
 
 @dataclass(frozen=True)

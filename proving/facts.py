@@ -38,7 +38,7 @@ class HeaderFact:
 
 @dataclass(frozen=True)
 class TimeFact:
-    """Which block was the latest at a time."""
+    """The block that was the latest at a time."""
 
     timestamp: int  # unix seconds
 
@@ -103,7 +103,7 @@ def is_number(fact: Fact) -> bool:
 
 
 def may_be_told(batch: Batch, query: Query) -> bool:
-    """Return whether the registry holds the query's facts. Of a rejected batch nobody looks whether it still does."""
+    """Return whether the registry holds the query's facts. For a rejected batch no worker checks that any more."""
     return query.step is None and batch.status != BatchStatus.REJECTED
 
 
@@ -237,7 +237,7 @@ def _slots(
 
 @dataclass(frozen=True)
 class RegistryView:
-    """What the registry holds about one source block, as of one destination block."""
+    """The registry's facts about one source block, as of one destination block."""
 
     state_root: bytes  # zero bytes: the header is not accumulated
     facts: Mapping[Fact, bytes | None]  # None: not proven
@@ -296,7 +296,7 @@ def _read(function: str, *words: str) -> str:
 class Comparison:
     missing: Missing
     contradiction: str = ""
-    """That the registry holds another value than was proven here, a sentence."""
+    """A sentence, if the registry holds another value than was proven here."""
 
 
 def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Comparison:
@@ -315,7 +315,7 @@ def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Compa
                 elif word != here.get(fact):
                     return Comparison(
                         {},
-                        f"The registry holds another value than was proven here, of {fact}; its operator must look "
-                        "into it.",
+                        f"The registry's value of {fact} is not the one that was proven here. The operator must find "
+                        "out why.",
                     )
     return Comparison(missing)

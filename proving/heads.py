@@ -21,6 +21,8 @@ _MOST_KEPT = 256
 _MOST_DELAYS = 32
 # What the next block is late by, that we don't ask for it just before it comes.
 _LATE_SECONDS = 0.05
+# Seconds between two polls, which are four for each block.
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.2, 4
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,12 @@ class Heads:
 
 @dataclass
 class _Known:
-    """What a client's chain was last seen to be."""
+    """The last known state of a client's chain."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     heads: Heads | None = None
     seen_at: float = 0
-    """As `time.monotonic` tells."""
+    """The time of the last reading, by `time.monotonic`."""
     headers: OrderedDict[bytes, Header] = field(default_factory=OrderedDict)
     """By hash, the newest last."""
     delays: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_DELAYS))
@@ -90,7 +92,7 @@ def recent(chain: Chain, rpc: RpcClient) -> Heads:
 
 def poll_seconds(chain: Chain) -> float:
     """Return how often to ask what the next block brings: a few times per block, so that no node is hammered."""
-    return min(4, max(0.2, chain.block_seconds / 4))
+    return min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, chain.block_seconds / 4))
 
 
 def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:

@@ -1,4 +1,4 @@
-"""A look at one row that was due: counted, timed, and named in the log lines that it writes."""
+"""A job run: a worker's work on one row that was due. It is counted, timed, and named in its log lines."""
 
 import time
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from prometheus_client import Histogram
 from config import log_context
 
 JOB_SECONDS = Histogram(
-    "batchquery_look_seconds",
-    "Looks of workers at due rows, by what came of them.",
+    "batchquery_job_run_seconds",
+    "Job runs: the work of workers on due rows, by outcome.",
     ("kind", "outcome"),
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
@@ -25,7 +25,7 @@ class JobRun:
 
 @contextmanager
 def job_run(kind: str, **about: str | int) -> Iterator[JobRun]:
-    """Time and count a look. Its caller sets the outcome; an exception is a `defect`: expected ones are caught."""
+    """Time and count a job run. Its caller sets the outcome; an exception is a `defect`: expected ones are caught."""
     this, outcome, began = JobRun(), "defect", time.monotonic()
     try:
         with log_context.about(**about):

@@ -121,7 +121,7 @@ class Signer(Leased):
 
 # What a transaction takes that does nothing.
 CANCELLATION_GAS = 21_000
-# What a final one counts of the most that it could have cost, at the least: honest ones seldom cost less.
+# The minimum share of its maximum cost that a final transaction counts: honest ones seldom cost less.
 _LEAST_PART = 4
 
 
@@ -149,7 +149,7 @@ def proves_facts(block: str, transaction: str = "") -> models.Q:
 
 
 class Transaction(models.Model):
-    """One nonce of a signer: what it is for, and what became of it. Its signed versions compete for the nonce."""
+    """One nonce of a signer: its purpose and its state. Its signed versions compete for the nonce."""
 
     signer = models.ForeignKey(Signer, models.PROTECT, related_name="transactions")
     nonce = models.PositiveBigIntegerField()
@@ -196,7 +196,7 @@ class Transaction(models.Model):
 
     @property
     def newest(self) -> "SignedTransaction":
-        """The version that was signed last."""
+        """Return the version that was signed last."""
         return max(self.versions.all(), key=lambda version: version.pk)
 
     @property
@@ -249,7 +249,7 @@ class Transaction(models.Model):
 
 
 class Share(models.Model):
-    """What one batch causes of the cost of one transaction: of one that isn't mined, the most that it can cost."""
+    """One batch's part of the cost of one transaction: before it is mined, of the maximum that it can cost."""
 
     transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="shares")
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
@@ -287,7 +287,7 @@ class SignedTransaction(models.Model):
 
     @property
     def gas(self) -> int:
-        """Its gas limit."""
+        """Return the gas limit."""
         return self.transaction.gas_limit if self.gas_limit is None else self.gas_limit
 
 
@@ -320,7 +320,7 @@ class ConnectionPause(models.Model):
 
 
 class ChainHead(models.Model):
-    """How far a destination was when a worker last saw it: pages count confirmations by it without asking a chain."""
+    """A destination's head when a worker last saw it: pages count confirmations by it without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     number = models.PositiveBigIntegerField()
@@ -332,7 +332,7 @@ class ChainHead(models.Model):
 
 
 class ChainWatch(Leased):
-    """What a worker saw of a configured chain when it last observed it: `/healthz` tells it without asking a chain."""
+    """A worker's last observation of a configured chain: `/healthz` tells it without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     looked_at = models.DateTimeField(null=True)
@@ -353,7 +353,7 @@ class ChainWatch(Leased):
 
 
 class AttesterWatch(models.Model):
-    """What the attesters of a configured connection said when a worker last asked them, work or not."""
+    """The last answers of a configured connection's attesters. Workers ask them also when no work needs it."""
 
     source_chain_id = models.PositiveBigIntegerField()
     destination_chain_id = models.PositiveBigIntegerField()

@@ -50,6 +50,8 @@ _ROWS, _PROOFS, _TRANSACTIONS, _BATCHES = 1000, 200, 20, 50
 _BLOCKS = 500
 # How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
 _TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, leases.LONGEST
+# How long sessions, nonces and counts are kept after they expired. Sign-ins and requests remove most of them earlier.
+_EXPIRED_DAYS = 1
 
 
 def wake() -> None:
@@ -93,7 +95,7 @@ def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapp
     ends = None if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     for kind in KINDS:
-        if (days := getattr(settings, kind.setting)) is None:
+        if (days := getattr(settings, kind.setting) if kind.setting else _EXPIRED_DAYS) is None:
             continue
         while True:
             if ends is not None and time.monotonic() >= ends:
@@ -117,10 +119,10 @@ def _log(counts: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """What is pruned by one setting."""
+    """Data that is pruned at an age."""
 
     name: str  # for people, plural
-    setting: str
+    setting: str  # empty: it has expired, and is pruned after `_EXPIRED_DAYS`
     prune: Callable[[datetime], int]
     """Prune a chunk of what is older than this, in the caller's transaction. How many rows; 0: nothing is left."""
 
@@ -279,7 +281,7 @@ KINDS = (
     Kind("account events", "KEEP_ACCOUNT_EVENTS_DAYS", _older(AccountEvent, "at")),
     Kind("key uses", "KEEP_KEY_USES_DAYS", _older(KeyUse, "hour")),
     Kind("idempotency keys", "KEEP_IDEMPOTENCY_KEYS_DAYS", _older(IdempotencyKey, "created_at")),
-    Kind("sessions", "KEEP_SESSIONS_DAYS", _older(Session, "expire_date")),
-    Kind("sign-in nonces", "KEEP_SIGN_IN_NONCES_DAYS", _older(SignInNonce, "expires_at")),
-    Kind("throttle counts", "KEEP_THROTTLE_COUNTS_DAYS", _older(ThrottleCount, "began_at")),
+    Kind("sessions", "", _older(Session, "expire_date")),
+    Kind("sign-in nonces", "", _older(SignInNonce, "expires_at")),
+    Kind("throttle counts", "", _older(ThrottleCount, "began_at")),
 )

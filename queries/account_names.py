@@ -30,7 +30,7 @@ class Account:
 
 @dataclass(frozen=True)
 class NoAccount:
-    """Why a name stands for no account: what follows "the name …" in a sentence."""
+    """The reason why a name stands for no account. It follows "the name …" in a sentence."""
 
     because: str
     is_supported: bool = True

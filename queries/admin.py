@@ -7,8 +7,8 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from accounts.models import DeedKind
-from accounts.operator_pages import Deed, DeedRefused, OperatorAdmin, links, list_of
+from accounts.models import AdminActionKind
+from accounts.operator_pages import AdminAction, AdminActionRefused, OperatorAdmin, links, list_of
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from queries import progress
@@ -19,7 +19,7 @@ from queries.rejection_codes import RejectionCode
 def _cancel(batch: Batch, form: dict[str, Any]) -> str:
     reason = f"The operator has cancelled the batch. The reason given: {form['reason']}"
     if not progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
-        raise DeedRefused("The batch is not open any more, so nothing was cancelled.")
+        raise AdminActionRefused("The batch is not open any more, so nothing was cancelled.")
     return "What was sent for it before stays paid, and is followed."
 
 
@@ -42,13 +42,13 @@ class BatchAdmin(OperatorAdmin[Batch]):
     list_filter = (_Open,)
     exclude = ("request", "lease_token")
     readonly_fields = ("related",)
-    deeds = (
-        Deed(
+    row_actions = (
+        AdminAction(
             "cancel",
             "Cancel the batch",
             "The batch is rejected for good, and its submitter reads why. What was sent for it stays paid; what is not "
             "mined yet and serves nobody else is cancelled.",
-            DeedKind.CANCELLED_BATCH,
+            AdminActionKind.CANCELLED_BATCH,
             _cancel,
             is_offered=lambda batch: batch.status in OPEN_STATUSES,
         ),
@@ -114,7 +114,7 @@ class BlockAdmin(OperatorAdmin[Block]):
 
 @admin.register(WebhookDelivery)
 class WebhookDeliveryAdmin(OperatorAdmin[WebhookDelivery]):
-    """Where it is sent, and what, is its user's business."""
+    """A page without URL and content, which are the user's business."""
 
     search_help_text = "Finds an identifier of a delivery, and all deliveries of a batch."
     links_by = frozenset({"webhook__batch__id__exact"})

@@ -118,7 +118,7 @@ def batch_query_status(
     While it is, the header Retry-After says after how many seconds to ask again. If-None-Match with the ETag of the
     last answer gets 304 without a body where nothing has changed.
 
-    With `wait` the answer comes when `queryStatus` changes, or after so many seconds: from what it was in the answer
+    With `wait` the answer comes when `queryStatus` changes, or after these seconds: from what it was in the answer
     with the ETag of If-None-Match, else from IN_PROGRESS. It may come earlier without news, such as where many wait.
     """
     batch = _found(request.auth)  # type: ignore[attr-defined]

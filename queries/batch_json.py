@@ -39,7 +39,7 @@ class BatchQuery(Schema):
 
 @dataclass(frozen=True)
 class Wait(JsonObject):
-    """What keeps a batch waiting, and the chains that it is about."""
+    """A reason why a batch waits, and the chains that it is about."""
 
     sentence: str
     failing_since: Time | None
@@ -61,7 +61,7 @@ class BatchState(BatchQuery):
 
 @dataclass(frozen=True)
 class Counts:
-    """Of a batch's queries."""
+    """The counts of a batch's queries."""
 
     source_chains: Sequence[int]
     queries: int

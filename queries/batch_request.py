@@ -37,6 +37,8 @@ from queries.webhook_request import WebhookRequest
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
+# Of a body: each account may have its own block, and so both names, `accounts`, `props` and `slots`.
+_KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # To normalise them takes half a millisecond for each letter, and ten times as much for a Han letter.
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
@@ -101,7 +103,7 @@ def _decimal(value: object, what: str, limit: int) -> int:
 
 @dataclass
 class _Context:
-    """What validation needs to know besides the body."""
+    """The data that validation needs besides the body."""
 
     chains: Chains
     destination: int | None  # None: it is not valid, which is a fault of its own
@@ -118,7 +120,7 @@ def _context(info: ValidationInfo) -> _Context:
 
 
 def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Validate a value of which a body may hold thousands. After so many faults, skip the others."""
+    """Validate a value that a body may hold thousands of. After the first faults, skip the others."""
     context = _context(info)
     if context.faults > MAX_FAULTS_LISTED:
         return value  # The body is refused anyway.
@@ -154,7 +156,7 @@ def _source(value: object, info: ValidationInfo) -> int:
 
 @dataclass(frozen=True)
 class Selector:
-    """Which block: by number, by a tag, or the latest whose timestamp (unix seconds) isn't after a time."""
+    """A block: by number, by a tag, or the latest whose timestamp (unix seconds) isn't after a time."""
 
     number: int | None = None
     timestamp: int | None = None
@@ -299,7 +301,7 @@ class _Strict(BaseModel):
 
 
 class AccountRequest(_Strict):
-    """What to prove of one account."""
+    """The facts to prove of one account."""
 
     props: list[Property] = Field(default=[], max_length=16, description="Account properties to prove.")
     slots: list[Slot] = Field(default=[], description="Storage slots to prove, in hexadecimal.")
@@ -312,12 +314,12 @@ class AccountRequest(_Strict):
 
     @property
     def fields(self) -> int:
-        """A bit 1 << AccountField for each property."""
+        """Return a mask with the bit 1 << AccountField for each property."""
         return sum(1 << AccountField[name] for name in set(self.props))
 
 
 class BlockRequest(_Strict):
-    """What to prove at one block."""
+    """The facts to prove at one block."""
 
     accounts: Annotated[dict[AccountKey, AccountRequest], BeforeValidator(_at_most_once)] = Field(
         default={}, description="By account address, or ENS name."
@@ -351,7 +353,7 @@ class BatchRequest(_Strict):
     ] = Field(
         description="By source chain id, then by `block:<number>`, `timestamp:<seconds>`, `latest` or `finalized`."
     )
-    webhook: WebhookRequest | None = Field(default=None, description="Who is told what becomes of the batch.")
+    webhook: WebhookRequest | None = Field(default=None, description="The receiver of the batch's events.")
 
     @property
     def pays_itself(self) -> bool:
@@ -397,8 +399,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     Raises `InvalidRequest` with every fault, and what `account_names.resolve` raises.
     """
     try:
-        # Each account may have its own block. They have five keys: both names, `accounts`, `props` and `slots`.
-        document = strict_json.parse(body, max_keys=5 * max_queries + 1000)
+        document = strict_json.parse(body, max_keys=_KEYS_PER_QUERY * max_queries + _OTHER_KEYS)
     except strict_json.TooManyKeys:
         raise InvalidRequest([Fault("", f"A batch may name {max_queries} accounts; this one names more.")]) from None
     except strict_json.NotJson as error:

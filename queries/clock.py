@@ -40,7 +40,7 @@ class Witness:
 class Reading:
     at: datetime
     problem: str
-    """What is wrong with the clocks, a sentence; empty if nothing is."""
+    """A sentence that says what is wrong with the clocks; empty if nothing is."""
 
 
 class Clock:

@@ -31,21 +31,21 @@ _PER_READ = 500
 _WRITTEN_BY_MIGRATE = {"django_migrations", "django_content_type", "auth_permission"}
 # Tables that only the engine needs.
 _OF_SQLITE = {"sqlite_sequence"}
-# Whoever has written so lately may write again. Workers write every few seconds, and whoever asks for `/healthz`.
+# A process that has written so lately may write again. Workers write every few seconds, and `/healthz` does too.
 _LATELY = timedelta(seconds=30)
 
 
 class MoveRefused(Exception):
-    """Why nothing was moved, a sentence."""
+    """Nothing was moved. The message is a sentence that says why."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a table holds."""
+    """The content of a table: its rows' number and checksum."""
 
     rows: int
     checksum: str
-    """Of all values, whatever the order of the rows; hex."""
+    """The checksum of all values, whatever the order of the rows; hex."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _check_that_nobody_writes() -> None:
     if any(at is not None and abs(timezone.now() - at) < _LATELY for at in written):
         raise MoveRefused(
             f"The service has written to the file in the last {_LATELY.total_seconds():.0f} seconds. Stop the web "
-            "server and the workers, and then wait so long."
+            "server and the workers, wait that long, and run this again."
         )
 
 
@@ -188,7 +188,7 @@ def _contents(rows: Iterable[Sequence[Any]]) -> Contents:
 
 
 class _Sum:
-    """Of the hashes of rows, each of which counts as often as it is there."""
+    """The sum of the hashes of rows, in which equal rows count each."""
 
     def __init__(self) -> None:
         self._rows, self._sum = 0, 0

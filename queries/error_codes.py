@@ -50,7 +50,7 @@ FILE_ERROR_CODES = (
     ErrorCode(410, "proofs_pruned", "the proofs of the batch were removed", of_proofs=True),
     ErrorCode(429, "too_many_requests", "go on after Retry-After seconds"),
 )
-"""Of the explorer's files."""
+"""The error codes of the explorer's files."""
 
 OTHER_ERROR_CODES = (
     ErrorCode(400, "bad_request", "the request as such is malformed"),
@@ -61,7 +61,7 @@ OTHER_ERROR_CODES = (
     ErrorCode(500, "internal_error", "a defect of the service"),
     ErrorCode(502, "unavailable", "the proxy answers, and the service behind it doesn't"),
 )
-"""What any request may meet."""
+"""The error codes that any request may get."""
 
 
 def described(codes: Collection[ErrorCode]) -> str:

@@ -20,7 +20,7 @@ from config.error_answers import Refused, refused_answer, wants_json
 from queries.models import Batch, Query
 
 _SMALL = 500  # accounts, slots and headers
-# So many times the largest batch.
+# A multiple of the largest batch.
 _LARGEST_PER_MINUTE = 30
 # A batch's page in JSON counts the queries of the batch and shows some; that takes half as long as its whole request.
 _PAGE_SHARE = 2
@@ -88,7 +88,7 @@ def count_batch_bundle(client_address: str, batch: Batch) -> None:
 
 
 def count_form_of_signed_out(client_address: str) -> None:
-    """Count a form with all that was typed, for somebody who isn't signed in. It takes longer than the largest batch.
+    """Count a form with all that was typed, for a client who isn't signed in. It takes longer than the largest batch.
 
     Raises `TooManyReads`.
     """
@@ -104,7 +104,7 @@ def count_form(client_address: str, user_id: int, characters: int, rows: int) ->
         _count(
             client,
             size,
-            "Too many large forms came from you. Go back, wait as long as Retry-After says, and send it again.",
+            "You sent too many large forms. Go back, wait as long as Retry-After says, and send the form again.",
         )
 
 

@@ -45,10 +45,10 @@ OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROG
 
 
 class Sender(models.TextChoices):
-    """Who sends the transactions of a batch, and pays for them."""
+    """The sender of a batch's transactions, who pays for them."""
 
     OPERATOR = "operator"
-    SELF = "self"  # whoever has submitted it, or anybody else: not this service
+    SELF = "self"  # the submitter, or anybody else: not this service
 
 
 class StepKind(models.TextChoices):
@@ -61,7 +61,7 @@ class StepKind(models.TextChoices):
 
 
 PROVABLE_STEPS = (StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-"""Of queries whose header and proofs are stored: the rest is up to transactions."""
+"""Steps of queries whose header and proofs are stored: the rest is up to transactions."""
 
 
 class BlockTag(models.TextChoices):
@@ -80,19 +80,19 @@ LEFT_TO_OTHERS = (
     "You pay for this batch: it goes on when what it asks for is on the chain. GET /batch-queries/{}/transactions has "
     "the transactions that are missing; anybody may send them."
 )
-"""What a batch waits for that pays itself, with its identifier."""
+"""The sentence about what a self-funded batch waits for, with its identifier."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """What a batch waits for, a sentence. If it fails: since when, and when the next attempt is."""
+    """A sentence about what a batch waits for. If it fails: since when, and when the next attempt is."""
 
     sentence: str
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
     source_chain_ids: tuple[int, ...] = ()  # of the blocks that wait; empty if no source chain is concerned
     said_at: datetime | None = None
-    """When a worker last found it so, of the rows that say it the longest ago. None: it is found so now."""
+    """The time when a worker last found it so, of the row that has said it for longest. None: it is found so now."""
 
     def __str__(self) -> str:
         if self.failing_since is None:
@@ -178,12 +178,12 @@ class Batch(Leased):
 
     @property
     def why_no_proofs(self) -> str:
-        """A sentence, where its proofs were pruned; else empty."""
+        """Return a sentence if its proofs were pruned, else an empty string."""
         return _why_pruned("proofs", self.proofs_pruned_at, self.finished_at, "; the facts stay in the registry")
 
     @property
     def why_no_steps(self) -> str:
-        """A sentence, where the details of its steps were pruned; else empty."""
+        """Return a sentence if the details of its steps were pruned, else an empty string."""
         return _why_pruned("details of the steps", self.steps_pruned_at, self.finished_at)
 
     def unadmitted(self, source: int, *, up_to: int | None = None) -> "models.QuerySet[Query]":
@@ -244,7 +244,7 @@ class PathUnit(models.TextChoices):
 
 
 HEADER_COLUMNS = ("hash", "header_rlp", "state_root", "timestamp")
-"""What a block's header says, all empty until it was fetched and verified."""
+"""The columns of a block's header, all empty until it was fetched and verified."""
 
 
 class Block(Leased):
@@ -407,7 +407,7 @@ class Step(models.Model):
 
 
 class WebhookEvent(models.TextChoices):
-    """What webhooks tell of (docs/specification.md, "Webhooks")."""
+    """The events that webhooks tell (docs/specification.md, "Webhooks")."""
 
     DONE = "DONE"
     REJECTED = "REJECTED"
@@ -416,7 +416,7 @@ class WebhookEvent(models.TextChoices):
 
 
 class Webhook(Leased):
-    """Where a batch's events are told. It is leased to deliver the first of them that is pending."""
+    """The receiver of a batch's events. It is leased to deliver the first of them that is pending."""
 
     batch = models.OneToOneField(Batch, models.CASCADE, primary_key=True, related_name="webhook")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
@@ -503,7 +503,7 @@ class ServiceClock(models.Model):
 
 
 class Pruning(Leased):
-    """One row: it is leased by whoever prunes (`proving.pruning`)."""
+    """One row, leased by the worker that prunes (`proving.pruning`)."""
 
     def __str__(self) -> str:
         return f"due at {self.due_at}"

@@ -262,7 +262,7 @@ def _locked_batches(queries: Sequence[int]) -> list[str]:
 
 
 def _finish(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
-    """Make those of the batches DONE of which no query is open (docs/specification.md, "Rules that hold")."""
+    """Make the batches DONE that have no open query (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
     done = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS)
     finished = list(done.order_by("pk").values_list("pk", flat=True))
@@ -285,7 +285,7 @@ def _tell_of_step(told: Mapping[str, Webhook], completed: Sequence[int], kind: S
 
 
 def _told_of(told: Mapping[str, Webhook], going_back: Sequence[int], kind: StepKind) -> list[Webhook]:
-    """Return the webhooks that were told of the step `kind`, or of DONE, which these queries take back."""
+    """Return the webhooks that were told of the step `kind`, or of DONE, which the rollback of these queries undoes."""
     past = [told[pk] for pk in _past(kind, told, going_back)]
     done = set(Batch.objects.filter(pk__in=[webhook.pk for webhook in past], status=BatchStatus.DONE).values_list("pk"))
     return [webhook for webhook in past if (webhook.pk,) in done or WebhookEvent.STEP in webhook.events]

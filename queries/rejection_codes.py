@@ -1,6 +1,6 @@
 """Why batches are rejected: one stable word for each reason, for programs.
 
-`explorer.batch.rejection_advice` explains each code to people.
+`templates/explorer/_what_happened.html` and `_what_to_do.html` explain each code to people.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class RejectionCode(models.TextChoices):
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a batch is, or would be, rejected."""
+    """The reason why a batch is, or would be, rejected."""
 
     code: RejectionCode
     reason: str  # a sentence

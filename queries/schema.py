@@ -26,7 +26,7 @@ _LOCK = 7_117_310
 def lock(connection: BaseDatabaseWrapper, *, shared: bool = False) -> Iterator[bool]:
     """Keep migrations from running meanwhile, if none runs now. Yield whether none does.
 
-    The lock ends with the process. Tables that somebody is just migrating are not what they will be.
+    The lock ends with the process. Tables that are being migrated are not what they will be.
     """
     if connection.vendor == "postgresql":
         kind = "_shared" if shared else ""

@@ -3,4 +3,4 @@
 from django.dispatch import Signal
 
 stored = Signal()
-"""Sent with the `batch` when it is committed. Whoever listens must neither fail nor take time: a client waits."""
+"""Sent with the `batch` when it is committed. A receiver must neither fail nor take time: a client waits."""

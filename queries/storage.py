@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 # When clients should try again.
 RETRY_SECONDS = 10
 # A check syncs the disk, and anybody may ask for one. So a process waits this long between two checks, by a clock that
-# can't be set back. A check may wait for the lock; whoever asks meanwhile gets the last result.
+# can't be set back. A check may wait for the lock; a caller meanwhile gets the last result.
 _CHECK_SECONDS = 10
 # How long a request waits for the first check, before which there is no result.
 _FIRST_CHECK_SECONDS = 10

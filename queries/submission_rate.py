@@ -1,6 +1,6 @@
 """How often, and how much, a user may submit in a minute, and have estimated.
 
-Every request counts, whatever becomes of it: refusing one may cost as much as storing one. Accounts, slots and headers
+Every request counts, refused ones too: refusing one may cost as much as storing one. Accounts, slots and headers
 count only once they are stored, or estimated. Status polls don't count: they come every few seconds, and must cost no
 write.
 """
@@ -19,7 +19,7 @@ REQUESTS, QUERIES = "submissions", "submitted queries"
 
 @dataclass(frozen=True)
 class Rate:
-    """What is counted by itself. The same limits hold for each."""
+    """A kind of request that is counted by itself. The same limits hold for each."""
 
     verb: str
     requests: str

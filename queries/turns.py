@@ -1,8 +1,8 @@
 """In whose turns a block is worked on, and at which place there. `proving.worker.due` takes the turns.
 
 A block of several users is worked on in the turns of the one for whom the fewest blocks are due: that is the user who
-would get to it first. Whoever joins takes it over only with fewer than the other, and each reconcile asks anew: it
-can't be taken and then buried under thousands. A batch that pays itself takes over no block from those who
+would get to it first. A user who joins takes it over only with fewer than the other, and each reconcile asks anew: it
+can't be taken and then buried under thousands. A self-funded batch takes over no block from those who
 don't.
 """
 

@@ -71,7 +71,7 @@ def _is_sent_anyway(name: object, value: object) -> bool:
 
 def _events(value: list[str]) -> list[str]:
     if not value:
-        raise invalid("A webhook without events would be told nothing.")
+        raise invalid("Name at least one event, or leave out the list of events.")
     return list(dict.fromkeys(value))
 
 
@@ -81,7 +81,7 @@ _HeaderValue = Annotated[str, BeforeValidator(_header_value, json_schema_input_t
 
 
 class WebhookRequest(BaseModel):
-    """Who is told what becomes of the batch, by a POST that is signed as Standard Webhooks says."""
+    """The receiver of the batch's events, by a POST that is signed as Standard Webhooks says."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 

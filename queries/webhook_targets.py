@@ -124,7 +124,7 @@ def _check_name(host: str) -> bool:
     if is_named(host):
         return True
     if len(host) > 253 or not _NAME.fullmatch(host):
-        raise NotAllowed("The name in a webhook's URL is none that a host can have.")
+        raise NotAllowed("The host in a webhook's URL is not a valid name.")
     if "." not in host:
         raise NotAllowed("The name in a webhook's URL must be a full one, such as hooks.example.org.")
     return False

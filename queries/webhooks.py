@@ -1,4 +1,4 @@
-"""Webhooks: what is to be told of a batch, and what became of telling it.
+"""Webhooks: the events of a batch, and the results of delivering them.
 
 An event is written as a `WebhookDelivery` in the database transaction of the change that it tells of, so none is lost
 and none is invented (an outbox). `proving.webhooks` delivers them. Here they are written, listed, and made due again.
@@ -62,7 +62,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a webhook is sent, with the headers that are sent along."""
+    """The address of a webhook, with the headers that are sent along."""
 
     url: str
     headers: Mapping[str, str]
@@ -144,7 +144,7 @@ def _row(batch_id: str) -> str:
     return f"webhook of batch {batch_id}"
 
 
-# --- What became of it ------------------------------------------------------------------------------------------------
+# --- Results of deliveries --------------------------------------------------------------------------------------------
 
 
 def first_pending(webhook: Webhook) -> WebhookDelivery | None:

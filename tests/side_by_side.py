@@ -21,12 +21,12 @@ _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 
 @dataclass(frozen=True)
 class Met(Generic[_First, _Second]):
-    """What became of two that meet."""
+    """The results of two that meet."""
 
     first: _First
     second: _Second
     waited: bool
-    """Whether the second one waited for the end of the first one's transaction."""
+    """True if the second one waited for the end of the first one's transaction."""
 
 
 def meet(

@@ -67,7 +67,7 @@ def filled(route: str, key: ApiKey) -> str:
     route = IDENTIFIER.sub(key.batches.get().pk, route)
     values = {"<int:number>": "1", "<number>": "1", "<int:key_id>": str(key.pk)}
     values |= {"<delivery_id>": "msg_01M7W1MRHW703BTRFFPT53VVP5"}
-    values |= {"<path:object_id>": "1", "<path:content_type_id>": "1", "<slug:deed>": "cancel"}
+    values |= {"<path:object_id>": "1", "<path:content_type_id>": "1", "<slug:action>": "cancel"}
     values |= {"^(?P<app_label>accounts|queries|proving)/$": "proving/", "(?P<url>.*)$": "anything"}
     for name, value in values.items():
         route = route.replace(name, value)
@@ -89,7 +89,7 @@ def all_of(answer: HttpResponseBase) -> str:
 
 
 class Caller:
-    """Whoever asks, signed in once, as that takes longer than most pages. Whom an answer signs out signs in again."""
+    """A client that signs in once, as that takes longer than most pages, and again when an answer signs it out."""
 
     def __init__(self, user: User | None) -> None:
         self._user = user

@@ -37,7 +37,7 @@ def start(command: str, folder: object, **variables: str) -> subprocess.Complete
     [
         ({"BASE_URL": "foo"}, "BASE_URL must look like https://example.org, not 'foo'."),
         ({"LOG_LEVEL": "loud"}, "LOG_LEVEL must be one of DEBUG, INFO, WARNING, ERROR, CRITICAL, not 'loud'."),
-        ({"STATE_DIR": "/dev/null/state"}, "STATE_DIR can't be used, /dev/null/state: Not a directory."),
+        ({"STATE_DIR": "/dev/null/state"}, "STATE_DIR can't be used: /dev/null/state: Not a directory."),
     ],
 )
 def test_a_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, sentence):

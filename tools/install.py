@@ -48,7 +48,7 @@ PIP_SECTIONS = ("global", "install", ":env:")
 
 
 class InstallError(Exception):
-    """Why nothing could be installed, one sentence."""
+    """Nothing could be installed. The message is one sentence."""
 
 
 def main() -> int:

@@ -69,13 +69,13 @@ def operations(description: Mapping[str, Any]) -> list[Operation]:
 
 @dataclass(frozen=True)
 class Known:
-    """What exists, so that requests are about something."""
+    """Existing batches and blocks, for requests to name."""
 
     keys: Sequence[str]
     batches: Sequence[str] = ()
     deliveries: Sequence[str] = ()
     etags: list[str] = field(default_factory=list)
-    """Of answers so far."""
+    """The ETags of answers so far."""
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class _Door:
     chain: DevChain
     behave: Behaviour | None = None
     asked_by: set[str] = field(default_factory=set)
-    """Who has got an answer of the present way."""
+    """The clients that got an answer of the present way."""
 
     def __call__(self, exchange: Exchange) -> None:
         if self.behave is None:

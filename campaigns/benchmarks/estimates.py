@@ -1,7 +1,7 @@
 """How right estimates are: what is expected, and promised at the most, beside what is then spent.
 
 Proofs: generated ones of mainnet's shape, and recorded ones where they are at hand, each in one transaction, as
-`benchmarks.gas` measures it. The estimate is told a few of them, as acceptance asks for. Batches: of the service on a
+`benchmarks.gas` measures it. The estimate is told a few of them, as admission asks for. Batches: of the service on a
 development chain (`tests/proving/test_estimates.py` holds both, `make bench-estimates` prints the table).
 """
 
@@ -64,7 +64,7 @@ def of_proof(lab: Lab, case: Case) -> Result:
 
 
 def estimated(case: Case) -> Likely:
-    """Return what acceptance would say, before it has seen more than a few of the proofs."""
+    """Return what admission would say, before it has seen more than a few of the proofs."""
     header = Header.decode(case.header)
     wanted: list[Fact] = []
     for account in case.accounts:

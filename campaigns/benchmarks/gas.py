@@ -71,7 +71,7 @@ class Case:
     """Further blocks that are vouched for: number and hash."""
     header: bytes = b""
     accounts: Sequence[AccountToProve] = ()
-    """What is proven, where it is of one block."""
+    """The accounts to prove, if all are of one block."""
 
 
 class Lab:

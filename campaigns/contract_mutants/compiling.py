@@ -37,7 +37,7 @@ class Store:
 
 
 class Compiler:
-    """Of the mutants of some sources. Raises BuildError where the compiler can't run."""
+    """A compiler of the mutants of some sources. Raises BuildError where the compiler can't run."""
 
     def __init__(self, sources: Mapping[str, str], trees: Mapping[str, Node], store: Store) -> None:
         """`sources` and `trees` are by path: `src/...` for contracts, `test/...` for those that only tests deploy."""

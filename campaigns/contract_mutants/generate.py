@@ -60,7 +60,7 @@ class Mutant:
     function: str
     """`Contract.function`; `constructor`, `fallback` and the like for those without a name. Of a NAMED one its name."""
     start: int
-    """Where the original begins, in bytes."""
+    """Offset of the original, in bytes."""
     end: int
     original: str
     replacement: str

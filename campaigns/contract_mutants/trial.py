@@ -37,13 +37,13 @@ class TrialError(Exception):
 
 
 class Command(NamedTuple):
-    """What may catch a mutant, as arguments of Python: it ends with 1 then, and with 0 if it finds nothing."""
+    """A command that may catch a mutant, as arguments of Python. It ends with 1 if it does, otherwise with 0."""
 
     kind: str
-    """What the report calls it: tests, campaigns."""
+    """Its name in the report: tests, campaigns."""
     arguments: tuple[str, ...]
     harness: bool = False
-    """Whether it deploys a contract for tests that has the mutant's code in it, and no other contract."""
+    """True if it deploys a contract for tests that has the mutant's code in it, and no other contract."""
 
     @property
     def shown(self) -> str:

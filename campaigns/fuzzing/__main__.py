@@ -26,9 +26,9 @@ class Campaign:
     name: str
     run: Callable[[DevChain, int, int], Tally]
     count: int
-    """How many it tries, if nothing else is said."""
+    """The number of its trials, unless the caller names another."""
     share: int
-    """How many in one go, which takes about half a minute."""
+    """The number of trials in one go, which takes about half a minute."""
 
 
 CAMPAIGNS = (
@@ -65,7 +65,7 @@ class Result(NamedTuple):
 
 @dataclass
 class Totals:
-    """Of one campaign."""
+    """The totals of one campaign."""
 
     tally: Tally = field(default_factory=Tally)
     seconds: float = 0

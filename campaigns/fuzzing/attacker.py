@@ -125,7 +125,7 @@ _OPERATIONS = bytes(
 
 
 class Names:
-    """What can be in a trie, accounts or slots: those whose keys begin in the same way are neighbours."""
+    """The accounts or slots that can be in a trie: those whose keys begin in the same way are neighbours."""
 
     def __init__(self, names: Iterable[tuple[bytes, bytes]]) -> None:
         """`names` has of each what is hashed for its key, and how operations name it."""
@@ -192,7 +192,7 @@ _AT_BRANCH, _AT_EXTENSION, _AT_LEAF, _AT_NOTHING = "branch", "extension", "leaf"
 
 
 class Node(NamedTuple):
-    """What is on top of the stack, as far as whoever goes on with it must know."""
+    """The top of the stack, as far as the next operation must know it."""
 
     kind: str
     key: str

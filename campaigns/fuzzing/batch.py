@@ -9,7 +9,7 @@ from campaigns.fuzzing.tally import Divergence
 from tests.contracts.simulator import MOST_WEIGHT, Call, Log, Outcome, Simulator
 
 Judge = Callable[[Outcome], str]
-"""What is wrong with an outcome, or nothing."""
+"""A function that says what is wrong with an outcome, or nothing."""
 
 
 def succeeds(outcome: Outcome) -> str:
@@ -17,7 +17,7 @@ def succeeds(outcome: Outcome) -> str:
 
 
 def takes(logs: Collection[Log]) -> Judge:
-    """Whatever order the logs are in."""
+    """Return a judge that expects these logs in any order."""
 
     def judge(outcome: Outcome) -> str:
         if not outcome.succeeded:

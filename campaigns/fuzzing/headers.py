@@ -197,7 +197,7 @@ def _why_false(facts: PackedFacts) -> str:
 
 
 class _Registry:
-    """What is sent to one, which sees what was sent before in the same batch."""
+    """The calls to one registry, which sees what was sent before in the same batch."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench

@@ -41,7 +41,7 @@ class UnknownOpcode(AssertionError):
 
 @dataclass(frozen=True)
 class Execution:
-    """What a call did. `data` is what it returned, or what it reverted with; nothing where it halted."""
+    """The outcome of a call. `data` is what it returned, or what it reverted with; nothing where it halted."""
 
     succeeded: bool
     data: bytes

@@ -67,7 +67,7 @@ class HeaderField(NamedTuple):
 
 
 class BlockHash(NamedTuple):
-    """Whoever reads it learns that it is known, and no value."""
+    """A block hash that is known: reading it gives no value."""
 
     digest: bytes
 

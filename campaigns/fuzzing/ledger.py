@@ -46,7 +46,7 @@ def _read(selector: bytes, *arguments: bytes, value: bytes | None) -> Read:
 
 @dataclass
 class _Account:
-    """Of one account at one block: what is stored, and None where nothing is."""
+    """The stored facts of one account at one block, and None where nothing is."""
 
     presence: AccountFacts | None = None
     storage_root: bytes | None = None

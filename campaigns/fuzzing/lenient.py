@@ -39,14 +39,14 @@ class _Lost(Exception):
 
 
 class Run(NamedTuple):
-    """How operations end where nothing is refused."""
+    """The end of operations if nothing is refused."""
 
     root: bytes | None
     """None where they halt, whatever is checked."""
     broken: tuple[str, ...]
     """Rules that they break, in this order."""
     facts: tuple[Fact, ...]
-    """Whatever would become readable."""
+    """All facts that would become readable."""
 
 
 def run(

@@ -25,13 +25,13 @@ def harness_calldata(
 
 @dataclass
 class Scene:
-    """Where operations begin. What isn't defined can be anything: what could pass for subtrees, for instance."""
+    """The memory in which operations begin. Its undefined part can hold anything, such as what passes for subtrees."""
 
     block: int
     state: list[_Subtree]
     storage: list[_Subtree] | None
     owner: bytes
-    """Of the storage, if one is open; else whatever was left."""
+    """The owner of the storage, if one is open; else whatever was left."""
     node: bytes
     """The zone of nodes, whole."""
     above: bytes
@@ -119,7 +119,7 @@ class Model(_Decoder):
         self.memory = bytearray(scene.stacks() + scene.above)
         """The zone of stacks, as it must be."""
         self.forms: list[str] = []
-        """What was done, by operation and, where it has several, by form."""
+        """The operations so far, each with its form if it has several."""
         self.count = 0
         """Operations that were begun."""
         self._block = scene.block

@@ -79,7 +79,7 @@ def check(bench: Bench, world: World, proof: bytes, mutated: list[bytes], *, acc
 
 
 def check_nodes(bench: Bench, world: World, chance: random.Random, tally: Tally, *, count: int = 25) -> None:
-    """Whatever becomes of the nodes of a proof, what can be packed of them proves what py-trie reads from them.
+    """Mutate the nodes of a proof. What can still be packed must prove what py-trie reads from them.
 
     For a block that is accumulated. Raises Divergence.
     """

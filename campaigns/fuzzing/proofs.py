@@ -35,7 +35,7 @@ _HEADERS = 2 + max(_WALKS)
 
 @dataclass(frozen=True)
 class Known:
-    """What a registry has stored."""
+    """The stored facts of a registry."""
 
     storage: Mapping[int, int] = field(default_factory=dict)
     state_roots: Mapping[int, bytes] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class Known:
 class Transaction:
     calldata: bytes
     kinds: Sequence[str]
-    """How it names its block, and by which bytes its operations begin."""
+    """The kinds of naming its block, and the first bytes of its operations."""
     answer: bytes | None
-    """Of the block hash source, whatever block it is asked for. None: it reverts."""
+    """The answer of the block hash source for any block. None: it reverts."""
     known: Known
     """Before."""
 

@@ -68,7 +68,7 @@ class Begun(NamedTuple):
     seeming: list[_Subtree]
     """The open stack, and what lies below its bottom or above its top, where that looks as if it belonged to it."""
     beyond: int
-    """How many of these are above its top."""
+    """The number of these above its top."""
 
 
 def random_scene(chance: Chance) -> Begun:

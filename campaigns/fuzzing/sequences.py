@@ -47,7 +47,7 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import PANIC, Call, Outcome, Simulator
 
 KINDS = ("header", "number", "walk", "parent hash", "hop")
-"""How an attack brings the header under which it proves."""
+"""The ways in which an attack brings the header under which it proves."""
 
 # Attacks in a batch: as many as make a request or two.
 _BATCH = 150
@@ -105,7 +105,7 @@ class Model:
         """`decoder` is `tests.contracts.decoder`, or one that was changed."""
         self._decoder = decoder
         self.shown: dict[bytes, bytes] = {}
-        """What was hashed, by its hash: that is so whether or not the model is right."""
+        """The hashed bytes, by their hash: this holds whether or not the model is right."""
         self._hash = lru_cache(1 << 15)(keccak)
 
     @contextmanager

@@ -48,7 +48,7 @@ class Trial:
         self.ledger = Ledger(known_hashes)
         self.calldata = scene.calldata(b"")
         self.end = NODE + len(scene.image())
-        """Of the image, in memory."""
+        """The end of the image, in memory."""
         self.block = scene.block
         self.model = Model(scene, self.ledger)
         self.refusal = ""

@@ -13,9 +13,9 @@ class Divergence(AssertionError):
 class Tally:
     done: int = 0
     accepted: Counter[str] = field(default_factory=Counter)
-    """What was accepted, by kind: of operation, or of call."""
+    """The accepted ones, by kind of operation or of call."""
     refused: Counter[str] = field(default_factory=Counter)
-    """What was refused, by the model's sentence."""
+    """The refused ones, by the model's sentence."""
     alone: Counter[str] = field(default_factory=Counter)
     """Count by rule: attacks that a registry would take which lacks that rule and no other."""
 

@@ -32,7 +32,7 @@ class Mutant:
     """One change: what stands between two offsets, in bytes, becomes something else."""
 
     path: str
-    """Of the module, below the project."""
+    """The module's path below the project."""
     line: int
     """From 1: the first one of what is changed."""
     start: int

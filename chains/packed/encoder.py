@@ -208,7 +208,7 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class _Leaves:
-    """How the keys of a trie are written, which is where state and storage differ."""
+    """The form of a trie's keys, in which state and storage differ."""
 
     present: Callable[[bytes, int, bytes], bytes]  # key, depth, value
     absent_at_leaf: Callable[[bytes, int, str, bytes], bytes]  # key, depth, the other leaf's path and value

@@ -39,7 +39,7 @@ def _sqlite() -> dict[str, Any]:
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
         },
         # A file in tests as well: a worker in a process of its own must see the same database. Its folder, which
-        # tests/conftest.py makes, is locked by whoever migrates it, and by nobody who migrates another one.
+        # tests/conftest.py makes, is locked by each process that migrates it, and by no other.
         "TEST": {"NAME": _folder_of_tests() / f"batch-query-service-test-{os.getpid()}" / "db.sqlite3"},
     }
 

@@ -6,7 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.environment import env_hidden, env_int, env_list
 
-# Whoever knows it may read them: `Authorization: Bearer …`.
+# A bearer token that also grants access: `Authorization: Bearer …`.
 METRICS_TOKEN = env_hidden("METRICS_TOKEN")
 # Who else may: clients of these networks, and by default of this machine alone.
 _networks = env_list("METRICS_ALLOWED_NETWORKS", "127.0.0.0/8,::1")

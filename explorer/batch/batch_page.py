@@ -13,7 +13,6 @@ from database.compiled_queries import CompiledQuery, Given
 from explorer.batch import (
     batch_progress,
     query_paging,
-    rejection_advice,
     timelines,
     transaction_display,
     trusted_sources,
@@ -21,7 +20,6 @@ from explorer.batch import (
 from explorer.batch.batch_progress import Progress
 from explorer.batch.polling import poll_seconds
 from explorer.batch.query_paging import MAX_CARDS, QueryPage, Wanted
-from explorer.batch.rejection_advice import Advice
 from explorer.batch.timelines import Timeline
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.batch.trusted_sources import TrustedSource
@@ -31,26 +29,18 @@ from proving import batch_waits
 from proving.batch_waits import Counts
 from proving.registry import holding
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Sender
+from queries.rejection_codes import RejectionCode
 
-# A screen reader hears of each completed step if there are at most so many, else of each tenth of them.
+# A screen reader hears of each completed step up to this number, else of each tenth of them.
 _MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
-
-_MEANINGS = {
-    BatchStatus.RECEIVED: "It is stored. Next, it is checked against the chains.",
-    BatchStatus.ACCEPTED: "It was checked against the chains. Next, headers and proofs are fetched.",
-    BatchStatus.IN_PROGRESS: "It is being proven.",
-    BatchStatus.DONE: "Every fact was read back from the facts registry and is as proven.",
-    BatchStatus.REJECTED: "It will not be proven.",
-}
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the batch is, and how it stands."""
+    """The batch's request and status."""
 
     id: str
     status: str
-    meaning: str
     created_at: datetime
     finished_at: datetime | None
     deadline_at: datetime | None  # while open
@@ -83,7 +73,10 @@ class Rejection:
     code: str
     reason: str
     retryable: bool
-    advice: Advice
+
+    @property
+    def was_cancelled(self) -> bool:
+        return self.code in {RejectionCode.CANCELLED_BY_OPERATOR, RejectionCode.CANCELLED_BY_USER}
 
 
 @dataclass(frozen=True)
@@ -123,7 +116,7 @@ class BatchPage:
 
     @property
     def version(self) -> str:
-        """Changes whenever anything that the page shows does."""
+        """Return a hash of everything that the page shows."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:32]
 
     @property
@@ -138,7 +131,7 @@ class BatchPage:
             # Otherwise each poll of a large batch would announce something.
             far = f"{10 * completed // total * 10} % of the steps completed."
         if self.progress.went_back_at and self.header.is_open:
-            return f"The batch went back. {self.progress.went_back_because} {far}"
+            return f"The batch was rolled back. {self.progress.went_back_because} {far}"
         return f"The batch is {self.header.status}: {far}"
 
 
@@ -168,7 +161,7 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
     chains = tuple(chain_name(chain_id) for chain_id in counts.source_chains)
     return BatchPage(
         headline=_headline(queries, counts, chains, destination),
-        header=_header(batch, destination, can_change=can_change),
+        header=_header(batch, destination),
         costs=Costs(
             batch.fee,
             batch.fee_is_estimate,
@@ -206,14 +199,10 @@ def find(internal_id: str) -> Batch | None:
     return _BATCH.first(batch=internal_id)
 
 
-def _header(batch: Batch, destination: ChainName, *, can_change: bool) -> Header:
-    meaning = _MEANINGS[BatchStatus(batch.status)]
-    if batch.status == BatchStatus.DONE and can_change:
-        meaning += " The block that holds them is not final yet: if the chain drops it, the batch goes back."
+def _header(batch: Batch, destination: ChainName) -> Header:
     return Header(
         id=batch.pk,
         status=batch.status,
-        meaning=meaning,
         created_at=batch.created_at,
         finished_at=batch.finished_at,
         deadline_at=batch.deadline_at if batch.status in OPEN_STATUSES else None,
@@ -246,4 +235,4 @@ def _rejection(batch: Batch) -> Rejection | None:
     if batch.status != BatchStatus.REJECTED:
         return None
     code = batch.rejection_code
-    return Rejection(code, batch.rejection_reason, batch.rejection_retryable, rejection_advice.advice(code))
+    return Rejection(code, batch.rejection_reason, batch.rejection_retryable)

@@ -1,16 +1,15 @@
-"""How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what went back."""
+"""How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what was rolled back."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
-from typing import Annotated
 
 from config.chain_names import ChainName
-from config.json_objects import PAGE_ONLY, JsonObject
+from config.json_objects import JsonObject
 from explorer.batch import expectations
 from explorer.batch.expectations import Expected
-from explorer.batch.query_cards import HEADER_STEPS, STEP_MEANINGS
+from explorer.batch.query_cards import HEADER_STEPS
 from proving import batch_waits
 from proving.batch_waits import AtStep, Counts, ShownWait
 from proving.models import FactsRegistry, Signer
@@ -20,10 +19,9 @@ from queries.models import OPEN_STATUSES, Batch, StepKind
 
 @dataclass(frozen=True)
 class StepCount(JsonObject):
-    """How many of the batch's queries have completed a step."""
+    """The number of the batch's queries that have completed a step."""
 
     kind: str
-    meaning: Annotated[str, PAGE_ONLY]
     completed: int
     total: int  # queries that have this step
 
@@ -81,10 +79,10 @@ def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount
     headers = sum(headers_at_step.values())
     for kind, not_past in zip(StepKind, open_or_before, strict=True):
         if kind in HEADER_STEPS:
-            yield StepCount(kind, STEP_MEANINGS[kind], total - not_past, total)
+            yield StepCount(kind, total - not_past, total)
         elif total > headers:
             completed = total - not_past - headers_at_step.get(None, 0)
-            yield StepCount(kind, STEP_MEANINGS[kind], completed, total - headers)
+            yield StepCount(kind, completed, total - headers)
 
 
 def _notices(chain_id: int, registries: Iterable[FactsRegistry]) -> tuple[str, ...]:

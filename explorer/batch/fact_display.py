@@ -35,7 +35,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class InShort:
-    """What a fact is, in a title or a table: a text, or a long value that is shown by its ends."""
+    """A fact's value in a title or a table: a text, or a long value that is shown by its ends."""
 
     text: str
     unit: str = ""
@@ -77,7 +77,7 @@ class Value(JsonObject):
 
     @property
     def copied(self) -> str:
-        """The name of the button that copies the word."""
+        """Return the name of the button that copies the word."""
         return f"the word of {self.label}"
 
 

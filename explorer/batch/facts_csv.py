@@ -16,7 +16,7 @@ COLUMNS = (
     *("query", "source_chain_id", "destination_chain_id", "block", "block_hash", "account", "name", "property", "slot"),
     *("state", "value", "word"),
 )
-# So many queries are read at once.
+# Number of queries that are read at once.
 _CHUNK = 500
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")

@@ -22,32 +22,15 @@ from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import FactsRegistry
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, BlockTag, Query, Step, StepKind, StepStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
-STEP_MEANINGS = {
-    StepKind.INITIAL_STATE: "header and proofs are fetched and verified",
-    StepKind.BLOCKHASH_AVAILABLE: "the destination can come to trust the block's hash",
-    StepKind.HEADER_ACCUMULATED: "the facts registry holds the header's state root",
-    StepKind.ACCOUNT_ACCUMULATED: "the facts read back from the registry as proven",
-}
 # A header is proven with its accumulation.
 HEADER_STEPS = tuple(StepKind)[: list(StepKind).index(StepKind.ACCOUNT_ACCUMULATED)]
-_MEANINGS_FOR_HEADER = {
-    StepKind.INITIAL_STATE: "the header is fetched and verified",
-    StepKind.HEADER_ACCUMULATED: "the header's properties read back from the registry as proven",
-}
-
-
-_BLOCK_MEANINGS: Mapping[str, str] = {
-    BlockTag.LATEST: "the newest when the batch was checked",
-    BlockTag.FINALIZED: "the newest final one when the batch was checked",
-}
 
 
 @dataclass(frozen=True)
 class ShownStep(JsonObject):
     kind: str
-    meaning: Annotated[str, PAGE_ONLY]
     status: str  # of `StepStatus`, or STOPPED (open when its batch was rejected), or empty: not begun
     started_at: Time | None = None
     ended_at: Time | None = None  # completed, or stopped
@@ -79,7 +62,7 @@ class ShownStep(JsonObject):
 
     @property
     def last_error_matters(self) -> bool:
-        """A step that went back has its reason as last error; the page shows it once."""
+        """Tell whether the last error says more than why the step was rolled back."""
         return bool(self.last_error) and self.last_error != self.went_back_because
 
 
@@ -125,13 +108,8 @@ class ShownQuery(JsonObject):
 
     @property
     def time(self) -> str:
-        """The time that names the block, in UTC; empty beyond the calendar's years."""
+        """Return the time that names the block, in UTC; empty beyond the calendar's years."""
         return utc(self.timestamp) if self.timestamp is not None else ""
-
-    @property
-    def block_meaning(self) -> str:
-        """Return which block the selector means, a phrase; empty where it is a number."""
-        return _BLOCK_MEANINGS.get(self.selector, "the latest at that time" if self.timestamp is not None else "")
 
     @property
     def last_slot(self) -> int:
@@ -147,16 +125,16 @@ class ShownQuery(JsonObject):
 
     @property
     def single_values(self) -> list[Value]:
-        """The values that are shown one by one, each with its calls."""
+        """Return the values that are shown one by one, each with its calls."""
         return [value for value in self.values if value not in self.listed_values]
 
     @property
     def listed_values(self) -> list[Value]:
-        """The values in a list: slots, or properties of the header. There may be many, all read the same way."""
+        """Return the values of a list: slots, or properties of the header. There may be many, all read the same way."""
         return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
 
 
-# So many of a query's facts are in its line.
+# Number of a query's facts in its line.
 _MOST_IN_ROW = 3
 
 
@@ -304,16 +282,14 @@ def _steps(
     held_up = not query.is_admitted and batch.status in {BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS}
     for kind in _kinds(query):
         step = steps.get(kind)
-        meaning = _meaning(kind, query)
         if step is None:
-            yield ShownStep(kind, meaning, "")
+            yield ShownStep(kind, "")
             continue
         is_open = step.status == StepStatus.IN_PROGRESS
         stopped = is_open and batch.status == BatchStatus.REJECTED
         fails = is_open and not stopped and block is not None and block.failing_since is not None
         yield ShownStep(
             kind=kind,
-            meaning=meaning,
             status="STOPPED" if stopped else step.status,
             started_at=step.started_at,
             ended_at=batch.finished_at if stopped else step.completed_at,
@@ -332,14 +308,10 @@ def _steps_without_details(query: Query, batch: Batch) -> Iterable[ShownStep]:
     status = str(StepStatus.COMPLETED)
     for kind in _kinds(query):
         if kind == query.step:
-            yield ShownStep(kind, _meaning(kind, query), "STOPPED" if batch.status == BatchStatus.REJECTED else "")
+            yield ShownStep(kind, "STOPPED" if batch.status == BatchStatus.REJECTED else "")
             status = ""
         else:
-            yield ShownStep(kind, _meaning(kind, query), status)
-
-
-def _meaning(kind: StepKind, query: Query) -> str:
-    return STEP_MEANINGS[kind] if query.address else _MEANINGS_FOR_HEADER.get(kind, STEP_MEANINGS[kind])
+            yield ShownStep(kind, status)
 
 
 # --- Facts ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from proving.models import FactsRegistry
 from queries import query_rows
 from queries.models import Batch, Query
 
-# A batch of at most so many queries shows each whole, below the table of all.
+# A batch of at most this number of queries shows each whole, below the table of all.
 MAX_CARDS = 10
 # Of queries that are all whole, for programs; and of lines of the table.
 PAGE_SIZE = 50
@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True)
 class Filters:
-    """Which queries a page leaves out, and their order. What is malformed has no effect."""
+    """The queries that a page leaves out, and their order. A malformed filter has no effect."""
 
     search: str = ""  # as written
     source: str = ""  # id of a source chain
@@ -57,12 +57,12 @@ class Filters:
 
     @property
     def account(self) -> str:
-        """EIP-55; empty: the search is for none."""
+        """Return the address (EIP-55) that is searched for, or an empty string."""
         return checksummed(self.search.lower()) or ""
 
     @property
     def block(self) -> str:
-        """The number of a block; empty: the search is for none."""
+        """Return the number of the block that is searched for, or an empty string."""
         return self.search if _NUMBER.fullmatch(self.search) else ""
 
     @property
@@ -99,7 +99,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which queries a reader asks for."""
+    """The queries that a reader asks for."""
 
     first: str = ""
     """The number of the first query to show, as written. One that doesn't exist becomes the nearest."""

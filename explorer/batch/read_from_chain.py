@@ -35,7 +35,7 @@ class ReadFact:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the registry answered. `problem` is a sentence instead of an answer."""
+    """The registry's answer. `problem` is a sentence instead of one."""
 
     number: int  # of the query
     problem: str = ""
@@ -58,13 +58,13 @@ class Reading:
 def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
     """Ask the destination's registry, at the newest block, for one page of slots from `first_slot` on.
 
-    If somebody else is reading, the answer is to try again.
+    If another reader is using the nodes, the answer is to try again.
     """
     try:
         with rpc_bulkhead.waiting_for(batch.destination_chain_id):
             return _read(batch, query, first_slot)
     except rpc_bulkhead.Busy:
-        return Reading(query.position + 1, "Somebody else is reading a chain just now; try again in a moment.")
+        return Reading(query.position + 1, "Another reader is using the nodes. Try again in a moment.")
 
 
 def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
@@ -73,7 +73,7 @@ def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
     row = holding.of_batch(batch, holding.registries(chain.id, [source.id])).get(source.id)
     proven = fact_display.proven([query], first_slot)[query.pk]
     if row is None or query.block is None or not proven:
-        return Reading(number, "There is no longer a facts registry to read this from.")
+        return Reading(number, "The facts registry that held this is no longer in use.")
     try:
         rpc = get_page_rpc(chain.id)
         head = rpc.head().number

@@ -142,7 +142,7 @@ def _tracks(batch: Batch, steps: Sequence[_Steps]) -> Iterator[tuple[Segment, ..
         segment = _of_steps(batch, step, order.index(StepKind(step.kind)) + 1)
         cover_each_other = cover_each_other or before > segment.start
         lost = step.went_back and before < segment.start
-        tracks.append((Segment("lost", "it went back", before, segment.start), segment) if lost else (segment,))
+        tracks.append((Segment("lost", "rolled back", before, segment.start), segment) if lost else (segment,))
         before = segment.end or timezone.now()
     return iter(tracks if cover_each_other else [sum(tracks, ())])
 

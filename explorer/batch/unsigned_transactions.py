@@ -1,4 +1,4 @@
-"""What is left to be sent for a batch that pays itself, asked of the chains for a page."""
+"""The transactions that a self-funded batch still lacks, asked of the chains for a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class ShownUnsigned:
 
 
 @dataclass(frozen=True)
-class LeftToSend:
+class UnsignedTransactions:
     """`problem` is a sentence instead of an answer."""
 
     problem: str = ""
@@ -45,7 +45,7 @@ class LeftToSend:
     waits: tuple[str, ...] = ()
     is_complete: bool = True
     block: int | None = None  # of the chain, that was looked at
-    wei: int = 0  # that all cost at the most, at the price of this moment
+    wei: int = 0  # the maximum cost of all, at the present price
 
     @property
     def gas(self) -> int:
@@ -68,26 +68,26 @@ class LeftToSend:
         }
 
 
-def read(batch: Batch) -> LeftToSend:
+def read(batch: Batch) -> UnsignedTransactions:
     """Read what is left to send of a batch. Nothing is left of a batch that is DONE.
 
     If too many others are asking, the answer is to try again.
     """
     chain = chain_name(batch.destination_chain_id)
     if batch.status == BatchStatus.DONE:
-        return LeftToSend(chain=chain)
+        return UnsignedTransactions(chain=chain)
     try:
         with rpc_bulkhead.waiting_for(chain.id):
             left = unsigned.left_of(batch)
             wei = _most_wei(chain.id, left.transactions)
     except rpc_bulkhead.Busy:
-        return LeftToSend("Somebody else is asking the chains just now; try again in a moment.")
+        return UnsignedTransactions("Another reader is using the nodes. Try again in a moment.")
     except UnknownChain:
-        return LeftToSend(f"Chain {chain.id} is no longer configured here.")
+        return UnsignedTransactions(f"Chain {chain.id} is no longer configured here.")
     except (NodeUnavailable, RpcRefused, TooSlow) as error:
-        return LeftToSend(f"The chain could not be read. {error} Try again in a moment.")
+        return UnsignedTransactions(f"The chain could not be read. {error} Try again in a moment.")
     shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in left.transactions]
-    return LeftToSend("", chain, tuple(shown), tuple(left.waits), left.is_complete, left.block, wei)
+    return UnsignedTransactions("", chain, tuple(shown), tuple(left.waits), left.is_complete, left.block, wei)
 
 
 def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:

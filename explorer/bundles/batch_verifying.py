@@ -12,7 +12,7 @@ _OF_BLOCK = ("sourceChainId", "blockNumber", "blockHash", "header", "nextHeader"
 
 @dataclass(frozen=True)
 class VerifiedBatch:
-    """What a bundle proves, given that the hashes of all its blocks are those of these blocks."""
+    """The facts that a bundle proves, given that the hashes of all its blocks are those of these blocks."""
 
     batch: str  # claimed only, like the next
     destination_chain_id: str

@@ -24,13 +24,13 @@ from proving.registry import holding
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.query_rows import from_number
 
-# So many queries, blocks or proofs are read at once.
+# Number of queries, blocks or proofs that are read at once.
 _CHUNK = 500
 _DIGEST_BYTES = 16
 
 
 class Changed(Exception):
-    """The batch went back, or its proofs were removed, while its bundle was written: what there is of it is void."""
+    """The batch was rolled back, or its proofs were removed, while its bundle was written: the part written is void."""
 
 
 def is_there(batch: Batch) -> bool:
@@ -68,7 +68,7 @@ def _listed(name: str, parts_of_it: Iterator[list[dict[str, Any]]]) -> Iterator[
 def _require_unchanged(batch: Batch) -> None:
     """Check that the batch is as it was. Raises `Changed`.
 
-    Proofs are removed after the batch is marked, and headers change after it went back.
+    Proofs are removed after the batch is marked, and headers change after a rollback.
     """
     now = batch_page.find(batch.pk)
     if (

@@ -19,7 +19,7 @@ _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
     """Return, by the block's id, a header after it, later than its time (unix seconds), as RLP, where there is one.
 
-    It is there if somebody asked for that block, or in the transaction that proved the time.
+    It is there if another query asked for that block, or in the transaction that proved the time.
     """
     found: dict[int, bytes] = {}
     if not times:

@@ -32,7 +32,7 @@ class VerifiedTime:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a bundle proves, given that `block_hash` is the hash of block `block_number` of chain `source_chain_id`."""
+    """The facts of a bundle, proven if `block_hash` is the hash of block `block_number` of chain `source_chain_id`."""
 
     source_chain_id: str  # claimed only: a header does not say of which chain it is
     block_number: int
@@ -50,7 +50,7 @@ def verify(document: str | bytes) -> Verified:
 
 
 def read(document: str | bytes, *formats: str) -> dict[str, Any]:
-    """Read a bundle of one of these formats, of which nothing else is checked. Raises `InvalidBundle`."""
+    """Read a bundle of one of these formats. Nothing else is checked. Raises `InvalidBundle`."""
     try:
         bundle = json.loads(document)
     except (ValueError, RecursionError):

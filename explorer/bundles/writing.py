@@ -12,7 +12,7 @@ from proving.models import AccountProof
 from proving.registry import holding
 from queries.models import Batch, Query
 
-# So many are named to the database: others may have asked thousands of the same account.
+# The maximum that is named to the database: others may have asked for thousands of the same account.
 _FEW_SLOTS = 500
 
 

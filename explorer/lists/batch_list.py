@@ -29,7 +29,7 @@ _CHAIN = _NUMBER
 
 @dataclass(frozen=True)
 class Filters:
-    """What the page's address asks for. A malformed part has no effect, and is named in `ignored`.
+    """The filters in the page's address. A malformed one has no effect, and is named in `ignored`.
 
     A search is kept as it is; `BatchList` tells whether it was understood.
     """

@@ -26,7 +26,7 @@ from proving.registry import holding
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 from queries.properties import AccountField, HeaderField
 
-# So many queries of a batch are read. More are only counted.
+# Number of queries of a batch that are read. More are only counted.
 _MOST_READ = 64
 _SEVERAL = {
     AccountField.NONCE: "nonces",
@@ -64,7 +64,7 @@ class BatchRow:
 
     @property
     def day(self) -> date:
-        """On which it was submitted, in UTC."""
+        """Return the day of its submission, in UTC."""
         return self.created_at.astimezone(UTC).date()
 
 

@@ -22,9 +22,9 @@ def chains(request: HttpRequest) -> HttpResponse:
     user = request.user.address if isinstance(request.user, User) else ""
     # The button that signs out holds a token, which is another one after signing in anew.
     token = request.COOKIES.get(settings.CSRF_COOKIE_NAME, "") if user else ""
-    # What it looks like besides its content: who is signed in, the theme, and its ages.
-    looks = (user, token, request.COOKIES.get("theme", ""), int(time.time()) // _AGES_SECONDS)
-    etag = chains_json.etag(chains_json.as_json(page), *looks)
+    # The page depends on more than its content: the user, the theme, and the ages that it shows.
+    variant = (user, token, request.COOKIES.get("theme", ""), int(time.time()) // _AGES_SECONDS)
+    etag = chains_json.etag(chains_json.as_json(page), *variant)
     content = render_to_string("explorer/chains.html", {"page": page}, request).encode()
     response = conditional(request, content, etag, content_type="text/html; charset=utf-8")
     patch_cache_control(response, max_age=chains_json.KEPT_SECONDS, **{"private" if user else "public": True})

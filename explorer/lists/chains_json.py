@@ -105,9 +105,9 @@ def get_chains(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def etag(content: bytes, *looks: object) -> str:
-    """Return the ETag of an answer with this content, which looks so besides."""
-    return f'"{hashlib.sha256(content + repr(looks).encode()).hexdigest()[:16]}"'
+def etag(content: bytes, *variant: object) -> str:
+    """Return the ETag of this variant of an answer with this content."""
+    return f'"{hashlib.sha256(content + repr(variant).encode()).hexdigest()[:16]}"'
 
 
 def as_json(page: ChainsPage) -> bytes:

@@ -70,7 +70,7 @@ class Attesters:
 
 @dataclass(frozen=True)
 class Reach:
-    """How far back blocks can be proven. From the oldest block that needs no path, one leads on in `most` `steps`."""
+    """The reach of proofs into the past. From the oldest block that needs no path, one leads on in `most` `steps`."""
 
     direct: int | None  # the newest blocks, which need no path; None: any final block does without
     steps: str  # `hops` or `headers`; empty: it was not seen yet which of them
@@ -82,7 +82,7 @@ class Reach:
 
     @property
     def blocks(self) -> int | None:
-        """In all; None: all."""
+        """Return how many blocks back it reaches. None: to the first block."""
         return None if self.direct is None else self.direct + self.most * self.blocks_each
 
 
@@ -124,7 +124,7 @@ class ShownChain:
 
     @property
     def behind(self) -> int | None:
-        """Blocks of the head above the newest final one."""
+        """Return how many blocks the newest final one is behind the head."""
         return None if self.head is None or self.final is None else max(0, self.head - self.final)
 
     @property

@@ -1,4 +1,4 @@
-"""What became of a user's batches on each of the last days, by the day on which they ended, in UTC.
+"""The results of a user's batches on each of the last days, by the day on which they ended, in UTC.
 
 Batches are never pruned, so nothing is missing for that. What is added up is bounded instead.
 """
@@ -18,7 +18,7 @@ from database.compiled_queries import CompiledQuery, Given
 from queries.models import Batch, BatchStatus
 
 DAYS = 30
-# Only so many of a user's newest batches are added up.
+# Only this number of a user's newest batches is added up.
 MOST_BATCHES = 10_000
 
 

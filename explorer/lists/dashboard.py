@@ -1,4 +1,4 @@
-"""What a user sees first: what became of the newest batches, what is left of the day's budget, and the last 30 days."""
+"""What a user sees first: the results of the newest batches, the rest of the day's budget, and the last 30 days."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Dashboard:
     allowances: tuple[DailyAllowance, ...]
     charts: tuple[Chart, ...]  # empty: nothing has ended in these days
     counts_all: bool  # whether the charts are about all batches of these days
-    counted: int  # how many there are counted at the most
+    counted: int  # the maximum that is counted
     keys: tuple[ShownKey, ...]  # the newest
     key_count: int
 

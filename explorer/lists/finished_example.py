@@ -14,7 +14,7 @@ from explorer.lists.headlines import Headline
 from proving import sources
 from queries.models import BatchStatus
 
-# So many of the newest batches are looked through.
+# Number of newest batches that are searched.
 _BATCHES = 10
 
 

@@ -34,7 +34,7 @@ class Headline:
 
     @property
     def text(self) -> str:
-        """In one line, with long values by their ends."""
+        """Return one line, with long values by their ends."""
         parts = [self.about, *([f"of {_by_its(ADDRESS_ENDS, self.address)}"] if self.address else []), self.where]
         said = " ".join(part for part in parts if part)
         if self.answer:
@@ -45,7 +45,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class AskedQuery:
-    """What a title needs of a query."""
+    """The data of a query that a title needs."""
 
     address: str | None  # None: it is about the header
     source: ChainName
@@ -59,7 +59,7 @@ class AskedQuery:
 
     @property
     def time(self) -> str:
-        """The time that names the block, in UTC; empty beyond the calendar's years."""
+        """Return the time that names the block, in UTC; empty beyond the calendar's years."""
         return utc(self.timestamp) if self.timestamp is not None else ""
 
 

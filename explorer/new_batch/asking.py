@@ -26,7 +26,7 @@ from queries.submission_rate import ESTIMATES
 
 @dataclass(frozen=True)
 class Estimated:
-    """What came of asking. Without an estimate it says why."""
+    """The answer to an estimate: with it, or with the reason why there is none."""
 
     estimate: ShownEstimate | None = None
     names: Mapping[str, str] = field(default_factory=dict)  # what ENS says, by the name
@@ -58,7 +58,7 @@ def estimate(user: User, draft: Draft) -> Estimated:
 def submit(user: User, draft: Draft, token: str) -> str:
     """Submit the batch, and return its identifier. Raises `InvalidRequest` and `Refused`."""
     _check_may_ask(user)
-    # The admin, and whoever looks for what a key was used for, find the batch under it.
+    # The admin, and the list of what a key was used for, find the batch under it.
     key = user.api_keys.live(timezone.now()).order_by("pk").first()
     if key is None:
         raise ApiError(403, "no_api_key", "You have no API key. Make one among your keys: batches belong to one.")

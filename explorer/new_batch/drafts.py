@@ -22,7 +22,7 @@ from queries.properties import AccountField
 
 # Of a form. A row holds any number of accounts.
 MAX_ROWS = 50
-# So many times the most that a batch may name is looked at: rows that overlap count twice.
+# The form reads this multiple of a batch's maximum: rows that overlap count twice.
 MOST_BUILT = 4
 # In larger forms, what several rows ask for counts for each.
 _MOST_COUNTED_ONCE = 40_000
@@ -80,7 +80,7 @@ class Row:
 
     @cached_property
     def size(self) -> int:
-        """Return how much there is to look at: how much it counts in limits, or how much was typed if that is more.
+        """Return the work of reading it: how much it counts in limits, or how much was typed if that is more.
 
         What other rows ask for too is counted here as well, and so are properties beyond those that there are.
         """
@@ -90,7 +90,7 @@ class Row:
 
     @property
     def first_accounts(self) -> tuple[list[str], int]:
-        """The first one, and how many there are."""
+        """Return the first account, and how many there are."""
         first = _WORD.search(self.accounts)
         return [first[0]] if first else [], len(self.account_keys)
 
@@ -103,7 +103,7 @@ class Row:
 
     @cached_property
     def account_keys(self) -> AbstractSet[str]:
-        """Each account once, however it is spelled."""
+        """Return each account once, however it is spelled."""
         return set(self._lower_accounts)
 
     @cached_property
@@ -123,7 +123,7 @@ class Row:
 
     @cached_property
     def account_lines(self) -> Mapping[str, Sequence[int]]:
-        """The lines where an account stands, by each of its spellings."""
+        """Return the lines of each account, by each of its spellings."""
         return _lines(_words(self.accounts))
 
     @cached_property
@@ -136,7 +136,7 @@ class Row:
 
     @cached_property
     def slot_lines(self) -> Mapping[str, Sequence[int]]:
-        """The lines where a slot stands, by its key."""
+        """Return the lines of each slot, by its key."""
         return _lines((_slot_key(word), line) for word, line in _words(self.slots))
 
     @cached_property
@@ -182,7 +182,7 @@ class Request:
 
     @cached_property
     def _places(self) -> Mapping[tuple[str, bool], Sequence[Place]]:
-        """Only where there are faults: for 10,000 accounts it takes longer than all else."""
+        """Find the places of all accounts and slots, for faults only: with 10,000 accounts nothing takes longer."""
         writing = _Writing(notes_places=True)
         for number, row in self.rows:
             writing.add(number, row)
@@ -210,7 +210,7 @@ class Draft:
 
     @cached_property
     def size(self) -> int:
-        """Return how much there is to look at."""
+        """Return the work of reading it."""
         return sum(row.size for row in self.rows)
 
     @cached_property
@@ -322,7 +322,7 @@ def _accounts(row: Row) -> Mapping[str, Sequence[int]]:
 
 
 def _is_account(text: str) -> bool:
-    """Return whether it is an account in any spelling: an address, or a name, of which ENSIP-15 makes small letters."""
+    """Return whether it is an account in any spelling: an address, or a name, which ENSIP-15 makes lower case."""
     return text.isascii() and (account_names.is_name(text) or checksummed(text) is not None)
 
 
@@ -377,7 +377,7 @@ def _wei(text: str) -> str:
 
 
 def of_document(document: Mapping[str, Any], *, fee_is_kept: bool = True) -> Draft:
-    """Fill the form in from a request that was valid. Accounts of which the same is asked share a row."""
+    """Fill the form in from a request that was valid. Accounts with the same questions share a row."""
     fee = document.get("fee", AUTO)
     return Draft(
         destination=document["destinationChainId"],

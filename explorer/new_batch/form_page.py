@@ -14,7 +14,6 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.batch import submitted_request
 from explorer.batch.code_snippets import submitting
-from explorer.batch.rejection_advice import Advice, advice
 from explorer.new_batch import pasted_rows
 from explorer.new_batch.asking import Estimated
 from explorer.new_batch.drafts import Draft, Row
@@ -28,7 +27,7 @@ from queries.models import Batch
 
 # Longer JSON is only offered as a file.
 _MOST_SHOWN_CHARACTERS = 20_000
-# What has more parts is longer: each takes a line of so many characters.
+# The least characters of a line of JSON. A request with too many parts is too long, and isn't written to see that.
 _LEAST_CHARACTERS = 18
 _MOST_LINE_FAULTS = 20
 _CHAIN_ID = re.compile(r"[0-9]{1,19}", re.ASCII)
@@ -48,10 +47,6 @@ class FormPage:
     is_signed_out: bool = False  # Then nothing is made of what was typed.
 
     @property
-    def advice(self) -> Advice | None:
-        return advice(self.corrects.rejection_code) if self.corrects else None
-
-    @property
     def status(self) -> int:
         if self.refused:
             return status_of(self.refused)
@@ -61,7 +56,7 @@ class FormPage:
 
 @dataclass(frozen=True)
 class RowHead:
-    """What a row says while it is folded."""
+    """The summary of a folded row."""
 
     number: int  # from 0
     row: Row

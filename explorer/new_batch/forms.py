@@ -49,7 +49,7 @@ def _one_of(label: str, choices: Iterable[tuple[str, str]], widget: type[ChoiceW
 
 
 class BatchForm(forms.Form):
-    """What is said once for all rows, and what is pasted to become rows."""
+    """The fields for all rows, and the text that is pasted to become rows."""
 
     destination = _one_of("Destination chain", (), forms.Select)
     sender = _one_of("Who pays", (("service", "The service"), ("self", "I pay myself")), forms.RadioSelect)

@@ -89,7 +89,9 @@ def _line_faults(lines: Iterable[_Line], columns: Sequence[str]) -> Iterator[Lin
         if len(line.cells) > len(columns):
             yield LineFault(line.number, f"It has {len(line.cells)} columns instead of at most {len(columns)}.")
         elif _ADDRESS.fullmatch("".join(line.cells[block : block + 1])):
-            yield LineFault(line.number, "Where its block belongs is another address. Put each on a line of its own.")
+            yield LineFault(
+                line.number, "The column of its block holds another address. Put each address on a line of its own."
+            )
 
 
 def _one_cell_of_addresses(cells: Sequence[str]) -> Sequence[str]:

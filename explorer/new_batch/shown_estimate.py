@@ -20,10 +20,10 @@ _FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)
 
 @dataclass(frozen=True)
 class MeantBlock:
-    """Which block a row means, as its chain was a moment ago."""
+    """The block that a row means, as its chain was a moment ago."""
 
     number: int
-    back: int  # so many blocks before the newest; less than 0: it is still to come
+    back: int  # blocks before the newest; less than 0: it is still to come
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from queries.batch_request import Fault
 
 # Of one field, and in the list.
 _MOST_OF_FIELD, _MOST_LISTED = 5, 20
-# Fields of several controls, of which the first is led to.
+# Fields of several controls: links lead to the first of them.
 _GROUPS = frozenset({"sender", "at", "props", "header"})
 
 Field = tuple[int | None, str]

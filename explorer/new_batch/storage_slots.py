@@ -88,4 +88,4 @@ KEYS: dict[str, Callable[[str], bytes]] = {
     "uint256": lambda text: _word(_number(text, "The key")),
     "bytes32": _bytes32,
 }
-"""How each type of key is written in 32 bytes: numbers and addresses on the right, bytes on the left."""
+"""The encoding of each type of key in 32 bytes: numbers and addresses on the right, bytes on the left."""

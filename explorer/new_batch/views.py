@@ -29,12 +29,12 @@ from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)
-_DEED = re.compile(r"(remove|slot)-([0-9]{1,3})", re.ASCII)
+_BUTTON = re.compile(r"(remove|slot)-([0-9]{1,3})", re.ASCII)
 _P = ParamSpec("_P")
 
 
 class _SeeOther(HttpResponseRedirect):
-    """What was posted is done, and this is where to look at it."""
+    """An answer to a form that is done: the browser opens the page that shows it."""
 
     status_code = 303
 
@@ -68,14 +68,14 @@ def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     heavy_reads.count_form(client_address(request), user.pk, _sent_characters(request), sent_rows(request.POST))
     page, is_valid = _typed(request)
     if not is_valid:
-        sentence = "The form came incomplete, or with letters that no text has."
+        sentence = "The form arrived incomplete, or with characters that are not text."
         return form_page.answer(request, replace(page, faults=shown_faults.of_fields({(None, ""): [sentence]})))
-    deed = request.POST.get("do", "")
-    if deed == "submit":
+    button = request.POST.get("do", "")
+    if button == "submit":
         return _submit(request, user, page)
-    if deed == "json":
+    if button == "json":
         return _file(request, page)
-    return form_page.answer(request, _changed(request, user, page, deed))
+    return form_page.answer(request, _changed(request, user, page, button))
 
 
 def _sent_characters(request: HttpRequest) -> int:
@@ -89,13 +89,13 @@ def _typed(request: HttpRequest) -> tuple[FormPage, bool]:
     return FormPage(form.draft(), form.token if _TOKEN.fullmatch(form.token) else asking.new_token()), form.is_valid
 
 
-def _changed(request: HttpRequest, user: User, page: FormPage, deed: str) -> FormPage:
+def _changed(request: HttpRequest, user: User, page: FormPage, button: str) -> FormPage:
     """Return what a button makes of the form; without one, such as by Enter in a field, it is estimated."""
-    if deed == "add-row":
+    if button == "add-row":
         return _with_row(page)
-    if deed == "paste":
+    if button == "paste":
         return _with_pasted(request, user, page)
-    if (of_row := _DEED.fullmatch(deed)) and (number := int(of_row[2])) < len(page.draft.rows):
+    if (of_row := _BUTTON.fullmatch(button)) and (number := int(of_row[2])) < len(page.draft.rows):
         return _without_row(page, number) if of_row[1] == "remove" else _with_slot(page, number)
     return replace(page, estimated=asking.estimate(user, page.draft))
 

@@ -1,4 +1,4 @@
-"""What the operator looks at: what needs a person now, and how far queues, workers, nodes, signers and money are.
+"""The operator's page: what needs a person now, and the state of queues, workers, nodes, signers and money.
 
 It says to people what `/healthz` and `/metrics` say to monitors, by the same statements, and changes nothing.
 """
@@ -31,14 +31,14 @@ from proving.worker import heartbeats
 from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Query, WebhookDelivery
 
 _DAY = timedelta(days=1)
-# With less of them a signer needs money soon, and what it is sent should last for so many.
+# Days: a signer that lasts for less than the first needs money soon, and what it gets should last for the second.
 _FEW_DAYS, _MANY_DAYS = 7, 30
 _MOST_ROWS = 20
 _MOST_USERS = 20
 # Shares of users in transactions that are added up.
 _MOST_SHARES = 20_000
 
-# What an answer from a node comes to, and a batch of which fewer are asked for at once.
+# Outcomes that are no failure: an answer, and a batch that is asked for again in smaller parts.
 _GOOD = {"answered", "too_long"}
 
 _Row = TypeVar("_Row", bound=Leased)
@@ -147,7 +147,7 @@ class ShownSigner:
 
     @property
     def lacks(self) -> int:
-        """Wei that it takes besides to last for `_MANY_DAYS`."""
+        """Return how many wei it needs besides its balance to last for `_MANY_DAYS`."""
         return max(0, self.minimum + self.spent * _MANY_DAYS - (self.balance or 0))
 
 

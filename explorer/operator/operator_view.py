@@ -1,4 +1,4 @@
-"""The operator's page: whoever else asks for it is told that there is none."""
+"""The operator's page. Everybody else is told that there is none."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render

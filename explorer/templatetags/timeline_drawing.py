@@ -24,7 +24,7 @@ _THINNEST = 0.8
 _LANE_HEIGHT, _TRACK_AT, _TRACK_HEIGHT, _TEXT_AT = 30, 20, 18, 12
 # A narrower segment has no room for its label, in percent.
 _LEAST_LABELLED = 4
-_LEGEND = {"ok": "completed", "run": "under way", "stopped": "stopped", "wait": "waiting", "lost": "lost: it went back"}
+_LEGEND = {"ok": "completed", "run": "under way", "stopped": "stopped", "wait": "waiting", "lost": "lost: rolled back"}
 _HATCH = (
     '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<path d="M0 0v6" stroke-width="2.5"/></pattern></defs>'
@@ -92,7 +92,7 @@ class DrawnTimeline:
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """Return the drawing in words."""
         lanes = (f"{lane.name}: {', '.join(one.what for one in lane.segments)}." for lane in self.lanes)
         return f"{span(self.took)} {'so far' if self.goes_on else 'in all'}. {' '.join(lanes)}"
 

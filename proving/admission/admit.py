@@ -60,9 +60,9 @@ class _Admission:
     blocks: Sequence[Block] = ()
     """With their headers as they were read: whoever works on a block first can ask for more at once."""
     ahead: Ahead | None = None
-    """What is not admitted yet; None: all is."""
+    """The blocks that are not admitted yet; None: all are."""
     coming: Reservation = _NOTHING
-    """What that is estimated at. The money must suffice for it too, or less would be proven than was paid for."""
+    """The estimate of `ahead`. The money must suffice for it too, or less would be proven than was paid for."""
 
     @property
     def needed(self) -> Reservation:
@@ -237,7 +237,7 @@ _Asking = Mapping[int, Sequence[Fact]]
 
 @dataclass(frozen=True)
 class _Questions:
-    """What queries of a batch ask for that are about one source chain and not admitted yet."""
+    """The requests of a batch's queries about one source chain that are not admitted yet."""
 
     at: Mapping[int, _Asking]  # by the block's number, rising
     blocks: Mapping[int, Block]  # the same

@@ -32,7 +32,7 @@ from proving.paths.planning import TooFar
 from queries.models import BlockTag
 from queries.rejection_codes import Rejection, RejectionCode
 
-# So many of the newest states every node keeps, archive or not. A refusal of one of these tells little.
+# Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
 _KEPT_BY_ALL = 128
 _LONGEST_PAUSE_SECONDS = 60
 # Headers, blocks or facts that are read between two calls of `go_on`.
@@ -41,7 +41,7 @@ _PER_READ = 200
 
 @dataclass(frozen=True)
 class Wait:
-    """Why it can't be decided yet, a sentence, and after what pause to ask again.
+    """A sentence that says why it can't be decided yet, and the pause before asking again.
 
     None: ever later, because it fails.
     """
@@ -52,7 +52,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked for at one block of the source chain, each fact once."""
+    """The facts that are asked for at one block of the source chain, each once."""
 
     number: int
     facts: Sequence[Fact]
@@ -110,15 +110,16 @@ def _too_far_ahead(highest: int, latest: int, source: Chain, head: Header) -> Re
     if blocks > settings.MAX_BLOCKS_AHEAD:
         return Rejection(
             RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            f"Block {highest} of chain {source.id} is {blocks} blocks above the head {head.number}; a batch waits for "
-            f"at most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
+            f"Block {highest} of chain {source.id} is {blocks:,} blocks above the newest one, {head.number}. A batch "
+            f"waits for at most {settings.MAX_BLOCKS_AHEAD:,} blocks. Send it again when the block is nearer.",
             retryable=True,
         )
     seconds = latest - head.timestamp
     if seconds > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
         return Rejection(
             RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
-            f"The time {latest} is {seconds} s after the newest block of chain {source.id}. Try again when it is near.",
+            f"The time {latest} is {seconds:,} s after the newest block of chain {source.id}. Send the batch again "
+            "when the time is nearer.",
             retryable=True,
         )
     return None
@@ -192,21 +193,20 @@ def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | N
 
 @dataclass(frozen=True)
 class Required:
-    """What it takes."""
+    """The path, the gas and the money that are required."""
 
     counted: "Counted"
     estimate: Estimate
     fees: Fees
-    """Of the destination."""
+    """The destination's fees."""
 
 
 @dataclass(frozen=True)
 class Feasibility:
-    """Of blocks that exist."""
+    """The feasibility of proving blocks that exist."""
 
     obstacles: Sequence[Rejection | Ahead | Raised]
-    """What stands in the way, or what could not be asked. That a block doesn't exist is told first: the rest failed on
-    that."""
+    """The obstacles, or what could not be asked. A block that doesn't exist comes first: the rest failed on that."""
     tries: Tries
     required: Required | None
     """None where an obstacle keeps it from being known."""
@@ -280,7 +280,7 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
     is_old = oldest.number <= head.number - _KEPT_BY_ALL
     answers = rpc.proofs(wanted)
     lacking = next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None)
-    # Of young blocks, whoever is to prove the queries asks for them again.
+    # Young blocks are asked for again when their queries are proven.
     if lacking and is_old:
         raise lacking
     inquiry.go_on()
@@ -313,13 +313,13 @@ def _told_by(header: Header, answers: Sequence[AccountProof | ChainError]) -> Tr
 
 @dataclass(frozen=True)
 class Counted:
-    """What the registry does not hold yet, and how it comes to trust the blocks of that."""
+    """The facts that the registry does not hold yet, and the paths to their blocks."""
 
     missing: Sequence[Missing]
-    """Of each block that exists; of some nothing is."""
+    """The missing facts of each block that exists; may be none."""
     route: Route
     headers: Mapping[int, Header]
-    """Of these blocks, and of some that follow, by number: as the source chain has them now."""
+    """Headers of these blocks, and of some that follow, by number: as the source chain has them now."""
 
 
 def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
@@ -401,13 +401,13 @@ def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Est
 
 @dataclass(frozen=True)
 class Cost:
-    """Of what is missing."""
+    """The cost of what is missing."""
 
     gas: Likely
     wei: Likely
-    """Expected at the present gas price; at the most, at one a quarter above it."""
+    """The expected cost at the present gas price, and the maximum at one a quarter above it."""
     data: DataCost
-    """Of the most, what a rollup takes for data."""
+    """The part of the maximum that a rollup takes for data."""
 
     @property
     def bound(self) -> Reservation:

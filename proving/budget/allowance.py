@@ -17,7 +17,7 @@ from queries.rejection_codes import Rejection, RejectionCode
 
 @dataclass(frozen=True)
 class DailyAllowance:
-    """What a user's batches may take in any 24 hours, and how much of it is used, or promised to open ones."""
+    """The limit of a user's batches in any 24 hours, and how much of it is used, or reserved for open ones."""
 
     chain: Chain | None  # in wei, on this destination; None: in gas, on all that are no test networks
     most: int
@@ -97,8 +97,8 @@ def _is_used_up(limit: "_DailyLimit", needed: Reservation) -> Rejection | None:
     said = f"; this batch is estimated at {limit.shown(more)}." if more else "."
     return Rejection(
         RejectionCode.BUDGET_EXCEEDED,
-        f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which {limit.shown(used)} "
-        f"are used or promised{said}",
+        f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours. {limit.shown(used)} "
+        f"of this are used or reserved{said}",
         retryable=True,
     )
 
@@ -110,12 +110,12 @@ def fee_too_low(fee: int, needed: Reservation, *, path_gas: int, data_wei: int) 
     """
     if needed.wei <= fee:
         return None
-    path = f", {path_gas} of it for the path to blocks that are old" if path_gas else ""
-    beside = f" and {data_wei} wei for its data" if data_wei else ""
+    path = f", {path_gas:,} of it for the path to old blocks" if path_gas else ""
+    beside = f", and {data_wei:,} wei for its data" if data_wei else ""
     return Rejection(
         RejectionCode.FEE_TOO_LOW,
-        f"Proving this batch is estimated at {needed.gas} gas{path}{beside}, {needed.wei} wei at a gas price a quarter "
-        f"above the present one, which is more than its fee of {fee} wei.",
+        f"Proving this batch may cost {needed.wei:,} wei, more than its fee of {fee:,} wei. It is estimated at "
+        f"{needed.gas:,} gas{path}{beside}, at a gas price a quarter above the present one.",
         retryable=True,
     )
 

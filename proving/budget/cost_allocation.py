@@ -18,11 +18,11 @@ _PER_STATEMENT = 500
 
 
 class NotOurs(Exception):
-    """A batch pays itself, and nothing may be sent for it here. That this is asked for is a defect."""
+    """A batch is self-funded, so nothing may be sent for it here. Asking for it is a defect."""
 
 
 class Costs(NamedTuple):
-    """What a transaction costs its batches, or can still cost them, and what counts against limits, in gas and wei."""
+    """A transaction's cost to its batches, so far and at most, and what counts against limits, in gas and wei."""
 
     gas: int
     wei: int
@@ -141,7 +141,7 @@ def _portions_of(tx: Transaction) -> Counter[str]:
     paying = {query.batch_id for query in asking}
     for batch, estimate, sender in Batch.objects.filter(pk__in=paying).values_list("pk", "estimated_gas", "sender"):
         if sender == Sender.SELF:
-            raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which pays itself.")
+            raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which is self-funded.")
         if batch in weights:
             weights[batch] = max(1, min(weights[batch], estimate or 0))
     for batch, weight in weights.items():

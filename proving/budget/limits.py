@@ -23,7 +23,7 @@ from queries.models import Batch, Query
 
 @dataclass(frozen=True)
 class Limit:
-    """What a transaction's gas may cost, so that the batch's fee or the user's limit suffices to the end."""
+    """The limit of a transaction's cost, so that the batch's fee or the user's limit suffices to the end."""
 
     batches: frozenset[str]  # that it holds for
     what: str  # of whose money
@@ -33,7 +33,7 @@ class Limit:
 
     @property
     def price(self) -> int:
-        """Wei for a unit of gas. What is divided among batches is rounded, by less than a unit for each."""
+        """Return wei for a unit of gas. Costs of batches are rounded, by less than a unit for each."""
         return max(0, self.left) // (self.gas + 1)
 
     def sentence(self, chain: Chain, price: int) -> str:
@@ -114,7 +114,7 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
 def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tuple[str, frozenset[str]] | None:
     """Say why a stored transaction, whose own share doesn't count, exceeds a user's gas budget, and for which batches.
 
-    Acceptance counts what is expected; this holds also for what reverts and is sent again.
+    Admission counts what is expected; this holds also for what reverts and is sent again.
     """
     if chain.test_network:
         return None

@@ -22,7 +22,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Reservation:
-    """What is spent, or may still be."""
+    """An amount that is spent, or may still be."""
 
     gas: int
     wei: int
@@ -34,11 +34,11 @@ class Reservation:
 def to_user(user_id: int, destinations: list[int]) -> Reservation:
     """Add up what the user's batches cause on these destinations.
 
-    That is what they have caused in the last 24 hours, whatever became of them, and what the open ones are still
+    That is their cost of the last 24 hours, rejected ones included, and what the open ones are still
     expected to cause.
     """
     batches = Batch.objects.filter(user=user_id, destination_chain_id__in=destinations)
-    # What pays itself is never sent for here.
+    # Nothing is sent here for a self-funded batch.
     open_ones = batches.filter(status__in=OPEN_STATUSES, sender=Sender.OPERATOR).exclude(estimated_gas=None)
     in_a_day = Share.objects.filter(recent("transaction__"), batch__in=batches).annotate(of_open=Value(value=False))
     of_open_ones = Share.objects.filter(batch__in=open_ones).annotate(of_open=Value(value=True))
@@ -76,7 +76,7 @@ def by_signer(chain_id: int) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Caused:
-    """What batches of one user on one destination have caused in the last 24 hours, the pending at its most."""
+    """The cost of one user's batches on one destination in the last 24 hours, with pending ones at their maximum."""
 
     user_id: int
     address: str  # of the user

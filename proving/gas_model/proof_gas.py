@@ -79,7 +79,7 @@ class Likely:
 
 @dataclass(frozen=True)
 class Load:
-    """What a part of a transaction takes."""
+    """The gas and calldata that a part of a transaction takes."""
 
     size: float = 0.0  # of calldata, in bytes
     execution: float = 0.0  # in gas
@@ -110,7 +110,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Storage:
-    """Of an account."""
+    """The storage of an account."""
 
     shape: Shape
     value_size: float = _HASH_BYTES  # of a slot that is not zero, in bytes
@@ -118,7 +118,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Tries:
-    """Of a source chain, as the proofs of some accounts tell. What they don't tell is taken for mainnet's largest."""
+    """The tries of a source chain, as the proofs of some accounts tell. The rest is assumed as large as mainnet's."""
 
     state: Shape | None = None
     leaf_size: float = _LEAF_BYTES  # nonce, balance and hashes of an account, in bytes
@@ -169,7 +169,7 @@ _DEEP = Storage(_DEEP_STORAGE)
 
 @dataclass(frozen=True)
 class Missing:
-    """What a registry lacks of what is asked for at one block."""
+    """The requested facts of one block that a registry lacks."""
 
     number: int
     facts: Sequence[Fact]
@@ -193,7 +193,7 @@ class Missing:
 
     @property
     def hashed(self) -> int:
-        """The block whose hash is needed: it is the header after it that binds when a block ended."""
+        """Return the block whose hash is needed: for times the next one, whose header says when this block ended."""
         return self.number + bool(self.times)
 
     @cached_property
@@ -236,7 +236,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Route:
-    """How a registry comes to trust the hashes of old blocks."""
+    """The path by which a registry comes to trust the hashes of old blocks."""
 
     paths: int = 0
     hops: int = 0
@@ -253,7 +253,7 @@ class Route:
 
 
 class _Loads:
-    """What is missing at one block: what each part of it takes, and how many transactions."""
+    """The missing facts of one block: the gas of each part, and the number of transactions."""
 
     def __init__(self, missing: Missing, known: _Known) -> None:
         self.missing, self._known = missing, known
@@ -278,7 +278,7 @@ class _Loads:
 
     @property
     def first(self) -> Part:
-        """The part with which the first transaction counts."""
+        """Return the part that the first transaction counts as."""
         return Part.HEADERS if Part.HEADERS in self.parts else Part.ACCOUNTS
 
     @property
@@ -338,7 +338,7 @@ def _of_nodes(nodes: Nodes) -> Load:
 
 
 class _Way:
-    """What a route takes, and in how many transactions. What it leads to is proven in the last one."""
+    """The gas of a route, and the number of its transactions. The last one also proves facts."""
 
     def __init__(self, route: Route, known: _Known, header: Load) -> None:
         """Count the load of a route, with headers that are like this one."""
@@ -371,7 +371,7 @@ class _Way:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of what is missing at the blocks of one source chain."""
+    """The estimate of what is missing at the blocks of one source chain."""
 
     parts: Mapping[Part, Likely] = field(default_factory=dict)
     size: Likely = Likely()  # of calldata, in bytes
@@ -390,7 +390,7 @@ class Estimate:
 
 
 class Shares:
-    """What the things that are asked for at a block take at the most, in gas, without the path to it."""
+    """The maximum gas of each thing that is asked for at a block, without the path to it."""
 
     def __init__(self, loads: _Loads) -> None:
         self.missing = loads.missing

@@ -22,7 +22,7 @@ HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS = 250_000, 55_000, 30_000
 
 @dataclass(frozen=True)
 class RemainingWork:
-    """What is neither proven nor under way."""
+    """The facts that are neither proven nor under way."""
 
     proof_gas: int = 0
     path_gas: int = 0  # by which the registry comes to trust the blocks

@@ -11,7 +11,7 @@ from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import trie_shapes
 from proving.gas_model.proof_gas import Storage, Tries
 
-# Of the accounts, of those of which slots are asked for, and of each of these slots.
+# Samples of the accounts, of accounts with requested slots, and of each account's slots.
 _ACCOUNTS, _CONTRACTS, _SLOTS = 4, 4, 4
 _HASH_BYTES = 32
 

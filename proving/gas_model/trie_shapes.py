@@ -20,13 +20,13 @@ _HASH = 32
 _FULL_BYTES, _BRANCH_BYTES = 1, 2
 # As nodes send them: lengths, and a byte for each place; and a leaf with an account of the usual size.
 _RAW_BRANCH, _RAW_LEAF = 20, 115
-# On the high side, a branch has so many more children than were seen, and one of two comes last.
+# As an upper bound, a branch has this many more children than were seen, and one of two comes last.
 _MORE, _TWO = 3.0, 2.0
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Of one trie in one proof, or several: what they take, on average."""
+    """The nodes of one trie in one or several proofs: what they take, on average."""
 
     size: float = 0.0  # packed, in bytes, without leaves
     raw_size: float = 0.0  # as a node sends them, in bytes
@@ -64,11 +64,11 @@ class Shape:
 
     @property
     def absent(self) -> float:
-        """The share of the keys that the trie does not have."""
+        """Return the share of the keys that the trie does not have."""
         return sum(share for (_, end), share in self.ends.items() if end != End.LEAF)
 
     def nodes(self, keys: float, transactions: int = 1) -> Nodes:
-        """Count the nodes that prove so many keys, in so many transactions, each for keys in one part of the trie.
+        """Count the nodes that prove `keys` in some transactions, each for keys in one part of the trie.
 
         Transactions have in common only what is on the way to where one ends and the next begins.
         """
@@ -130,7 +130,7 @@ def of_paths(paths: Sequence[TriePath]) -> Shape:
 
 
 def of_random_keys(count: int) -> Shape:
-    """Return the shape of a trie that has so many keys, by the ways of these."""
+    """Return the shape of a trie of this number of keys, by the paths of some of them."""
     levels: dict[int, Level] = {}
     ends: dict[tuple[int, End], float] = {}
     before = 1.0  # the share of the keys whose way comes to this depth
@@ -148,13 +148,13 @@ def of_random_keys(count: int) -> Shape:
 
 
 def of_children(*counts: int) -> Shape:
-    """Return the shape of a trie whose ways all have branches of so many children, from the root on, and a leaf."""
+    """Return the shape of a trie whose paths all have branches with these numbers of children, and then a leaf."""
     levels = {depth: Level(1.0, float(count)) for depth, count in enumerate(counts)}
     return Shape(levels, {(len(counts), End.LEAF): 1.0})
 
 
 def _distinct(depth: int, keys: float, transactions: int) -> float:
-    """Return how many of the nodes at a depth are on the ways of so many keys."""
+    """Return how many of the nodes at a depth are on the paths of this number of keys."""
     places = float(_PLACES**depth)
     found = -places * math.expm1(keys * math.log1p(-1 / places)) if depth else 1.0
     return min(keys, found + transactions - 1)

@@ -35,7 +35,7 @@ SIGNED, CONTRADICTS = "signed", "contradicts"
 
 @dataclass(frozen=True)
 class Said:
-    """What one attester said about a block."""
+    """One attester's answer about a block."""
 
     address: str
     """EIP-55."""

@@ -26,7 +26,7 @@ from queries.clock import Witness
 
 logger = logging.getLogger(__name__)
 
-# Between two observations, and while something is wrong: whoever mends it wants to see that.
+# Seconds between two observations, and while something is wrong: the operator who mends it wants to see that.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
 # A newest block that is older has another reason than chance, in blocks and in seconds.
 _BLOCKS_LATE, _SECONDS_LATE = 20, 300
@@ -79,7 +79,7 @@ def witnesses() -> list[Witness]:
 
 @dataclass(frozen=True)
 class Examined:
-    """What was seen of a chain, and what is wrong with its nodes, clock and signers."""
+    """The observations of a chain, and the problems of its nodes, clock and signers."""
 
     head: Header | None = None
     """The newest block; None where no node tells it."""

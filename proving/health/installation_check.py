@@ -109,7 +109,7 @@ class _Registry:
         try:
             deployments.check(row)
         except ChainError as error:
-            return cls(row, f"The code of the facts registry {row} can't be looked at: {error.for_operators}")
+            return cls(row, f"The code of the facts registry {row} can't be read: {error.for_operators}")
         if row.refused:
             return cls(row, row.refused_with_remedy)
         return cls(row, f"The facts registry {row} has the code of this version, {row.code_hash}.")

@@ -7,7 +7,7 @@ CODES = (
     *("signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped", "no_registry"),
     *("registry_refused", "connection_paused", "signer_paused"),
 )
-"""Those of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
+"""The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
 
 
 class Problem(NamedTuple):

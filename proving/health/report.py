@@ -25,7 +25,7 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 
 def workers() -> Iterator[Problem]:
     if not heartbeats.is_running():
-        yield Problem("no_worker", "No worker is running: batches are stored, but none moves.")
+        yield Problem("no_worker", "No worker is running. Batches are stored, but none is proven.")
 
 
 def clocks() -> Iterator[Problem]:
@@ -128,5 +128,5 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
 
 
 def findings() -> tuple[list[Problem], list[Problem]]:
-    """Return the problems, and the notices, of which not all have a code. Raises `django.db.DatabaseError`."""
+    """Return the problems, and the notices, some of which have no code. Raises `django.db.DatabaseError`."""
     return [problem for check in CHECKS for problem in check()], [*attesters(), *brokers()]

@@ -176,7 +176,7 @@ def _webhooks() -> Iterator[_Family]:
 
 @dataclass(frozen=True)
 class Pending:
-    """What a signer has stored that is not mined."""
+    """The stored transactions of a signer that are not mined."""
 
     count: int
     since: datetime  # of the oldest
@@ -210,7 +210,10 @@ def _signers() -> Iterator[_Family]:
     yield _gauge("transactions_pending", "Transactions that are stored and not mined.", counts, *labels)
     ages = [(of[pk], _age(pending[pk].since if pk in pending else None, now)) for pk in of]
     yield _gauge(
-        "transactions_pending_oldest_seconds", "For how long the oldest has been pending; 0: none is.", ages, *labels
+        "transactions_pending_oldest_seconds",
+        "Seconds since the oldest pending one was stored; 0: none is pending.",
+        ages,
+        *labels,
     )
     lowest = [(of[pk], one.lowest_nonce) for pk, one in pending.items()]
     yield _gauge("transactions_pending_lowest_nonce", "The nonce that must be mined next.", lowest, *labels)
@@ -226,21 +229,23 @@ def _chains() -> Iterator[_Family]:
     watches = list(ChainWatch.objects.filter(pk__in=chains).order_by("pk"))
     now = timezone.now()
     balances = [((one.chain_id, address), int(wei)) for one in watches for address, wei in (one.balances or {}).items()]
-    yield _gauge("signer_balance_wei", "What a signer held when it was last looked at.", balances, "chain", "signer")
+    yield _gauge("signer_balance_wei", "A signer's balance at the last observation.", balances, "chain", "signer")
     destinations = get_chains().destinations()
     minima = [((chain.id,), chain.minimum_signer_balance_wei) for chain in destinations]
-    yield _gauge("signer_minimum_balance_wei", "With less, a signer sends nothing.", minima, "chain")
+    yield _gauge("signer_minimum_balance_wei", "The balance below which a signer sends nothing.", minima, "chain")
     limits = [((chain.id,), limit) for chain in destinations if (limit := chain.daily_limit_wei) is not None]
-    yield _gauge("daily_limit_wei", "The most that a chain's signers spend in 24 hours.", limits, "chain")
+    yield _gauge("daily_limit_wei", "The maximum that a chain's signers spend in 24 hours.", limits, "chain")
     spent = [((one.chain_id,), one.spent_in_day) for one in watches if one.spent_in_day is not None]
-    yield _gauge("daily_spent_wei", "What counts against that limit, the pending included.", spent, "chain")
+    yield _gauge(
+        "daily_spent_wei", "Spending that counts against that limit, pending transactions included.", spent, "chain"
+    )
 
     heads = [((one.chain_id,), one.number) for one in watches if one.number is not None]
     yield _gauge("chain_head_number", "The newest block that a worker has seen.", heads, "chain")
     ages = [((one.chain_id,), now.timestamp() - one.timestamp) for one in watches if one.timestamp is not None]
-    yield _gauge("chain_head_age_seconds", "Now, less the time of that block.", ages, "chain")
-    looks = [((one.chain_id,), _age(one.looked_at, now)) for one in watches if one.looked_at]
-    yield _gauge("chain_observed_seconds", "For how long no worker has looked at the chain.", looks, "chain")
+    yield _gauge("chain_head_age_seconds", "Seconds since the time of that block.", ages, "chain")
+    observed = [((one.chain_id,), _age(one.looked_at, now)) for one in watches if one.looked_at]
+    yield _gauge("chain_observed_seconds", "Seconds since a worker last observed the chain.", observed, "chain")
     final = ChainHead.objects.filter(pk__in=chains).order_by("pk").values_list("chain_id", "final")
     yield _gauge(
         "chain_final_number", "A destination's newest final block.", [((pk,), at) for pk, at in final], "chain"
@@ -257,10 +262,10 @@ def _health() -> Iterator[_Family]:
     running = heartbeats.running()
     yield _gauge("workers", "Workers that run.", [((), running.count())])
     away = running.exclude(broker_problem="").count()
-    yield _gauge("workers_without_broker", "Those that poll, because their broker is away.", [((), away)])
+    yield _gauge("workers_without_broker", "Workers that poll because their broker is away.", [((), away)])
     codes = [problem.code for check in report.CHECKS for problem in check()]
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]
-    yield _gauge("problems", "What keeps the service from working, by the codes of /healthz.", counts, "code")
+    yield _gauge("problems", "Problems that keep the service from working, by the codes of /healthz.", counts, "code")
     connections = {(one.source_id, one.destination_id) for one in get_chains().connections}
     registries = FactsRegistry.in_use.order_by("pk").values_list("source_chain_id", "destination_chain_id", "notice")
     notices = [(row[:2], bool(row[2])) for row in registries if row[:2] in connections]

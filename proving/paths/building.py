@@ -25,15 +25,16 @@ from proving.transactions import signing
 
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
 _CALL_BYTES = 500
-# EIP-7825 bounds a transaction's gas at 16,777,216; what a hop and a walked header take at the most.
+# EIP-7825 bounds a transaction's gas at 16,777,216; the maximum that a hop and a walked header take.
 _MAX_HOPS, _MAX_HEADERS = 40, 250
-# Reverted transactions that are counted.
+# Reverted transactions that are counted, and the pause after them in seconds.
 _FAILURES = 10
+_FIRST_PAUSE, _LONGEST_PAUSE = 10, 600
 
 
 @dataclass(frozen=True)
 class Leg:
-    """What to send now, in one transaction, all or nothing; and the blocks that the registry trusts afterwards."""
+    """A path segment to send now, in one transaction; and the blocks that the registry trusts afterwards."""
 
     plan: Plan
     calls: Sequence[Call]
@@ -42,7 +43,7 @@ class Leg:
 
     @property
     def data(self) -> Sequence[bytes]:
-        """The calldata of each call."""
+        """Return the calldata of each call."""
         return [data for _, data in self.calls]
 
     @property
@@ -196,7 +197,7 @@ def pause_after_failures(connection: OpenConnection) -> float:
     if not failures:
         return 0
     # Bounded also where the clock was ahead when it was sent.
-    pause = leases.backoff(failures, first=10, longest=600)
+    pause = leases.backoff(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     left = min(pause, sent[0][1] + pause - timezone.now())
     return max(0, left.total_seconds())
 

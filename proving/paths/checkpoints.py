@@ -1,6 +1,6 @@
 """Blocks that a registry has come to trust, by their state roots or their hashes: where paths begin.
 
-The rows are hints, which whoever plans a path asks the chain about: they may be of a transaction that failed, or of a
+The rows are hints, which the planner of a path checks on the chain: they may be of a transaction that failed, or of a
 chain that was reorganised.
 """
 

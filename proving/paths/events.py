@@ -1,7 +1,7 @@
 """Learns which blocks others have made a registry of ours trust: paths may begin there.
 
 `read` reads events of final blocks, once each, and notes what they tell. Those are hints, as all checkpoints are:
-whoever plans a path asks the chain.
+the planner of a path asks the chain.
 """
 
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ _HASH = keccak(text="BlockHashProven(bytes32)")
 _BLOCKS_PER_REQUEST = 2000
 _REQUESTS_PER_READ = 20
 _HEADERS_PER_REQUEST = 50
-# What `unread` reads at the most: blocks of the destination, and events that name a block by its hash only.
+# The maximum that `unread` reads: blocks of the destination, and events that name a block by its hash only.
 _MOST_UNREAD, _MOST_HASHES = 2 * _BLOCKS_PER_REQUEST, 200
 
 

@@ -166,7 +166,7 @@ def route_to(
                 route = replace(route, waits=[*route.waits, plan.sentence])
                 plan = Plan(header.number, header.number, Start(header.number))
             if not plan.hops and plan.origin in hopped_to and plan.walk <= connection.config.window:
-                # Whoever works on the lowest hops past the others, also where from one of them a walk would be cheaper.
+                # The path to the lowest block hops past the others, even if a walk from one of them were cheaper.
                 plan = replace(plan, hops=[plan.target], walk=0)
             route = _with(route, plan, connection, goes_on=plan.origin in hopped_to)
             stops = [plan.origin, *plan.hops]
@@ -228,8 +228,8 @@ def _why_too_far(connection: OpenConnection, plan: Plan) -> TooFar | None:
     ):
         if length > most:
             return TooFar(
-                f"Block {plan.target} of chain {connection.config.source_id} is {length} {what} before block "
-                f"{plan.origin}, about {plan.gas} gas; this service goes at most {most} {what}."
+                f"Block {plan.target} of chain {connection.config.source_id} is {length:,} {what} before block "
+                f"{plan.origin}, about {plan.gas:,} gas. This service goes back at most {most:,} {what}."
             )
     return None
 

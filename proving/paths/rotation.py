@@ -36,7 +36,7 @@ def of_paths(registry: int, block: Block) -> Rotation:
 
 
 def give(rotation: Rotation, block: Block) -> None:
-    """Wake the block of the user whose turn it is; it was given one, whatever becomes of it."""
+    """Wake the block of the user whose turn it is. The turn counts, whatever the block does with it."""
     _given[rotation.registry] = (rotation.newest, rotation.given | {rotation.first})
     next_one = _waiting(block).filter(turn_of=rotation.first).order_by("queue_at").values_list("pk", flat=True)[:1]
     Block.objects.filter(pk__in=list(next_one)).update(due_at=Now(), queue_at=Now())

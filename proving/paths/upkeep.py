@@ -39,6 +39,8 @@ _MADE_UP = 8
 # Seconds until it is due again when there is nothing to wait for, when nothing can be sent for now, and when the
 # registry can't be used.
 _PAUSE, _POSTPONED_PAUSE, _UNUSABLE_PAUSE = 600, 10, 60
+# Until other transactions have left room.
+_ROOM_PAUSE = 0.2
 
 
 def wake(*, everyone: bool = False) -> None:
@@ -157,7 +159,7 @@ def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
         case Sent():
             return _Done("Waiting for the transaction that accumulates a header.", poll_seconds(chain))
         case NoRoom() | UnderWay():
-            return _Done("Waiting for transactions that were sent before.", 0.2)
+            return _Done("Waiting for transactions that were sent before.", _ROOM_PAUSE)
         case Refused(sentence) | NotPaid(sentence):
             return _Done(sentence, _POSTPONED_PAUSE)
 

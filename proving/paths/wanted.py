@@ -13,7 +13,7 @@ _MOST = 1000
 def by_others(block: Block, batch: str | None = None) -> list[int]:
     """Return numbers of the blocks of the same connection, beside this one, whose hashes are wanted.
 
-    Those for which the operator pays; with the identifier of a batch that pays itself, those of that batch.
+    Those for which the operator pays; with the identifier of a self-funded batch, those of that batch.
     """
     waiting = _wanting(block, batch).exclude(block=block)
     named = waiting.order_by().values_list("block__number", "timestamp").distinct()[:_MOST]

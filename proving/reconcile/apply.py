@@ -63,7 +63,7 @@ _NotSent = Requeue | Fail | NotPaid
 
 
 def _send(context: Context, action: Sending) -> Requeue | Fail | None:
-    """Send it, for as many of the queries as can pay now: whoever can't holds up nobody who can."""
+    """Send it, for as many of the queries as can pay now: the others hold up nobody."""
     match action:
         case Prove():
             why_not = _prove(context, action)
@@ -132,7 +132,7 @@ def _for_who_can_pay(
 
 def _able(context: Context, queries: set[int], batches: Collection[str]) -> set[int]:
     """Return the queries that are of other batches."""
-    # Whatever became of them meanwhile: what can't pay must not be asked for again and again.
+    # In whatever state they are: what can't pay must not be asked for again and again.
     return queries.difference(Query.objects.filter(block=context.block, batch__in=batches).values_list("pk", flat=True))
 
 

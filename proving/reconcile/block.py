@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 _UNUSABLE_SECONDS = 10
 # Of thousands the first ones are sent while the next ones are fetched.
 _QUERIES_PER_FETCH = 1000
-# As `looks` counts them.
+# As `job_runs` counts them.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
@@ -183,7 +183,7 @@ def _fail(lease: Lease[Block], why: str, queries: Collection[int] | None = None,
 
 @dataclass(frozen=True)
 class _GivenBack:
-    """A block that is given back, due again after so many seconds; with None not at all, unless a query came."""
+    """A block that is given back, due again after these seconds; with None not at all, unless a query came."""
 
     lease: Lease[Block]
     sentence: str
@@ -223,7 +223,7 @@ def _changes(given: _GivenBack, users: Sequence[int]) -> dict[str, object]:
     seconds = 0 if given.seconds is None and users else given.seconds
     due_at: Combinable | None = None if seconds is None else Now() + timedelta(seconds=seconds)
     if block.due_at is not None and block.due_at != given.lease.was_due_at:
-        # A query came, or something became of a transaction.
+        # A query came, or the state of a transaction changed.
         at = Value(block.due_at, output_field=DateTimeField())
         due_at = at if due_at is None else Least(due_at, at)
     return {

@@ -14,7 +14,7 @@ from queries.models import Block
 
 @dataclass
 class AskedAhead:
-    """What the destination has answered before it was clear whether it matters, because asking at once costs less."""
+    """The destination's answers to questions that may turn out needless: one exchange for all costs less."""
 
     confirmed: RegistryView | None = None
     """At the newest confirmed block, with facts that may be asked for."""
@@ -41,7 +41,7 @@ class Context:
 
     @property
     def block(self) -> Block:
-        """The row as it was last read under the lease."""
+        """Return the row as it was last read under the lease."""
         return self.lease.row
 
     @property

@@ -33,16 +33,16 @@ from queries.rejection_codes import RejectionCode
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
-# What is more than so many facts fills a transaction, or nearly: it has nothing to gain from others.
+# More facts than this fill a transaction, or nearly: they gain nothing from sharing it.
 _MOST_THAT_GATHERS = 50
 # What others send is looked for at longer and longer intervals: a tenth of the time for which it has not come, and so
 # many seconds at the most.
 _LONGEST_PAUSE_FOR_OTHERS = 300
-# After so many polls a block whose transaction is under way is reconciled though nobody has woken it.
+# After this number of polls a block is reconciled though nothing woke it while its transaction is under way.
 _TENDED_POLLS = 16
 
 EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
-"""What blocks say that wait for a path, their own or another's."""
+"""The sentence of blocks that wait for a path, their own or another's."""
 
 
 # --- Actions ----------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class ProveTime:
     following: Header
     queries: Collection[int]
     otherwise: "ProveTime | Prove | None" = None
-    """What others need, who are not to wait where none of these can pay."""
+    """The action for other users, who are not to wait where none of these can pay."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ Change = (
     | NoteGathering
     | ShowPath
 )
-"""Of rows."""
+"""An action that changes rows."""
 Sending = Prove | ProveTime | PreparePath | ExtendPath
 Action = Change | GiveTurn | Sending
 
@@ -530,7 +530,7 @@ def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | No
         case NotYet():
             return Decision(Requeue(found.sentence, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
-            # Acceptance found a path. A node that is stale, or of another chain, may hide it for a moment.
+            # Admission found a path. A node that is stale, or of another chain, may hide it for a moment.
             return Decision(Fail(found.sentence))
 
 
@@ -558,7 +558,7 @@ def rest(seen: Rest) -> End:
         pause = min(_LONGEST_PAUSE_FOR_OTHERS, seen.left_to_others_for.total_seconds() / 10)
         return Requeue("", max(seen.poll_seconds, pause))
     if seen.is_open:
-        # Whoever tends the transaction wakes the block when something has become of it.
+        # The transaction monitor wakes the block when the transaction's state changes.
         return Requeue(seen.under_way, seen.poll_seconds * (_TENDED_POLLS if seen.under_way else 1))
     # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
     if seen.checked_number is None or seen.checked_number <= seen.final:

@@ -77,7 +77,7 @@ def checked(context: Context) -> Checked | None:
 
 @dataclass(frozen=True)
 class Gone:
-    """What was completed, as the registry has it now."""
+    """The completed facts, as the registry has them now."""
 
     root_is_confirmed: bool  # the registry trusts the block's state root
     proven: Sequence[int] = ()  # queries of which facts below the state root are proven, or to be
@@ -158,7 +158,7 @@ def _asking_for_header(blocks: Sequence[Block]) -> list[list[Query]]:
 
 @dataclass(frozen=True)
 class Unfetched:
-    """What is left of INITIAL_STATE when all is fetched that nodes serve."""
+    """The queries that stay at INITIAL_STATE when all is fetched that nodes serve."""
 
     source: int
     number: int
@@ -191,19 +191,19 @@ class OpenQuery:
     is_of_header: bool  # it asks for no account
     timestamp: int | None  # by which it names its block, unix seconds
     step: StepKind
-    is_left_to_others: bool = False  # its batch pays itself: what proves it is sent by somebody else
+    is_left_to_others: bool = False  # its batch is self-funded: others send its transactions
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What is looked up where something that is missing needs the header, whoever sends it."""
+    """The registry's trust in the header, read if something that is missing needs it, whoever sends it."""
 
     header: Header
     """Its hash must be vouched for: the block's own, or the next one, which alone says when the block ended."""
     is_vouched_for: bool
-    """Whether the registry can take that header now."""
+    """True if the registry can take that header now."""
     is_vouched_for_long: bool
-    """Whether that holds for some blocks, too: otherwise it may revert, and what shares its transaction with it."""
+    """True if that also holds for some blocks: otherwise its transaction may revert, with all that shares it."""
     is_extending: bool
     """A transaction that extends the registry's trust is under way."""
     pause_after_failures: float
@@ -212,17 +212,17 @@ class Trust:
 
 @dataclass(frozen=True)
 class Lacking:
-    """What is looked up where the registry lacks something."""
+    """The further reads if the registry lacks something."""
 
     missing: Missing
     left_to_others: Collection[int]
-    """Ids of the queries that somebody else sends for."""
+    """Ids of the queries whose transactions others send."""
     sent_for: Collection[Fact]
-    """What transactions that are under way may prove."""
+    """The facts that transactions under way may prove."""
     failures: int
     """Transactions for what is missing that reverted."""
     root_is_known: bool
-    """Whether the state root is the block's at the newest block of the destination, or at the confirmed one."""
+    """True if the state root is the block's at the newest block of the destination, or at the confirmed one."""
     is_accumulating: bool
     """A transaction that brings the header is under way."""
     trust: Trust | None
@@ -255,7 +255,7 @@ class Lacking:
 
     @cached_property
     def all_needing(self) -> Missing:
-        """Return what of all that is missing can't be proven without the block's header, whoever sends it."""
+        """Return the missing facts that can't be proven without the block's header, whoever sends them."""
         return self._needing(self.missing)
 
     def _needing(self, missing: Missing) -> Missing:
@@ -285,20 +285,20 @@ class Observation:
     gathers_until: datetime | None  # as it is stored
 
     awaiting_header: Sequence[OpenQuery]
-    """Those at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
+    """The open queries at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
     asked: Mapping[int, OpenQuery]
     """By id: those that are observed, whose proofs are stored and for which nothing is under way."""
 
     view: RegistryView
-    """What the registry holds at the newest confirmed block. Facts below an unknown root are not looked up."""
+    """The registry's facts at the newest confirmed block. Facts below an unknown root are not looked up."""
     root_is_confirmed: bool
-    """Whether the state root there is the block's."""
+    """True if the state root there is the block's."""
     accumulated_by: str
     """Hash of the transaction of ours that brought the header, if one did."""
     proven_by: Mapping[int, str]
     """By id of a query that asks for nothing that is missing: hash of the transaction that proved it."""
     contradiction: str
-    """That the registry holds another value than was proven here, a sentence. What else it lacks is not compared."""
+    """A sentence, if the registry holds another value than was proven here. Other missing facts are not compared."""
     lacking: Lacking | None
     """None: it lacks nothing."""
 
@@ -371,7 +371,7 @@ def of_batch(context: Context, batch: str) -> tuple[Observation, bool]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """What these queries ask for, beside what the registry holds of it at the newest confirmed block."""
+    """The facts of these queries, compared with the registry at the newest confirmed block."""
 
     asked: Mapping[int, OpenQuery]
     view: RegistryView
@@ -421,7 +421,7 @@ def _observation(
 
 
 def _awaiting_header(blocks: Sequence[Block]) -> list[list[OpenQuery]]:
-    # Of thousands most are past these steps, and each one that is named costs each look.
+    # Of thousands most are past these steps, and each id in the statement costs time at each reconcile.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     found: dict[int, list[OpenQuery]] = {block.pk: [] for block in blocks}
     awaiting = awaiting.only("block", "address", "timestamp", "step").annotate(pays_itself=_PAYS_ITSELF)
@@ -507,7 +507,7 @@ def _own_header(block: Block) -> Header:
 
 
 def _looked_at(context: Context) -> list[Query]:
-    """Return the queries to look at, first those for which something may be sent.
+    """Return the queries to observe, first those for which something may be sent.
 
     If they are many, others are chosen by lot: for some of them nobody may ever send anything, and these must not be
     the first each time.
@@ -604,7 +604,7 @@ def path(context: Context, target: Header) -> PathFound | Preparation | NotYet |
 def path_of_batch(
     context: Context, target: Header, batch: str, hints: Collection[int]
 ) -> PathFound | Preparation | NotYet | TooFar:
-    """Find the path as `path` does, for one batch that pays itself, whose turn it always is.
+    """Find the path as `path` does, for one self-funded batch, whose turn it always is.
 
     `hints` are those of `planning.survey`.
     """
@@ -626,7 +626,7 @@ def _path(
 
 @dataclass(frozen=True)
 class Rest:
-    """What is left when all is done that can be now."""
+    """The state after all is done that can be now."""
 
     is_open: bool
     under_way: str  # a sentence about the transaction that is waited for

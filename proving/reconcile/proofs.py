@@ -80,7 +80,7 @@ def _waiting(blocks: Sequence[Block]) -> list[list[Query]]:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What of an account isn't stored yet."""
+    """The data of an account that isn't stored yet."""
 
     address: str
     account: bool

@@ -44,7 +44,7 @@ _ORDER = list(StepKind)
 
 @dataclass(frozen=True)
 class _Changes:
-    """What is to be changed of one block, in this order."""
+    """The changes of one block, in this order."""
 
     context: Context
     changes: Sequence[Change]

@@ -1,7 +1,7 @@
-"""The transactions that a batch lacks that pays itself: unsigned, for whoever wants to send them.
+"""The transactions that a self-funded batch lacks: unsigned, for anyone to send.
 
 What is missing is observed and decided by the same functions as what the operator pays for. Nothing is sent here and
-nothing is written: only the chain tells what became of a transaction that was given out.
+nothing is written: only the chain tells whether a transaction that was given out was sent.
 
 They are in an order that works. Each that can be simulated is. One that rests on another before it, which nobody has
 sent yet, gets an upper bound of its gas. A path that takes several transactions is given one by one: where the next one
@@ -67,21 +67,21 @@ class Unsigned:
     gas: int
     """A limit that suffices."""
     what: str
-    """What it does, a sentence."""
+    """A sentence about what it does."""
     queries: Collection[int]
-    """Those that it is for: ids."""
+    """Ids of the queries that it is for."""
 
 
 @dataclass(frozen=True)
 class Left:
-    """What is left to be sent for a batch."""
+    """The transactions that are left to send for a batch."""
 
     transactions: Sequence[Unsigned]
     """To be sent in this order."""
     waits: Sequence[str]
-    """What is waited for besides, sentences."""
+    """Sentences about what else is waited for."""
     is_complete: bool
-    """Whether nothing is missing once these are on the chain."""
+    """True if nothing is missing once these are on the chain."""
     block: int | None = None
     """The block of the destination that was looked at, the oldest of several. None: nothing was looked for there."""
 
@@ -116,7 +116,7 @@ class _Enough(Exception):
 
 @dataclass
 class _Found:
-    """What was found so far."""
+    """The results so far."""
 
     ends: float  # as `time.monotonic` tells
     transactions: list[Unsigned] = field(default_factory=list)
@@ -179,7 +179,7 @@ class _Source:
 
 @dataclass(eq=False)
 class _Reading(Lease[Block]):
-    """That of somebody who only reads: whoever has the row keeps it. It can't be extended, and so it ends."""
+    """The lease of a reader, which claims no row. It can't be extended, and so it ends."""
 
     ends: float
 
@@ -198,7 +198,7 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
         connection = connections.open_unless_paused(batch.destination_chain_id, source_id)
         head = connection.destination_rpc.head()
         found.look_at(head.number)
-        # What somebody has just sent counts at once: to wait for confirmations is not to send it again.
+        # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.
         source = _Source(found, batch.pk, connection, Heads(head, head, 0))
         waiting = batch.queries.filter(source_chain_id=source_id, is_admitted=True, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
@@ -320,7 +320,7 @@ def _of_times(
         what = f"Proves that {where} was the latest at the time {each.timestamp}, and accumulates its header."
         yield _Proposed(calldata.of_time(context, each), what, rests)
         each = each.otherwise
-    # Whoever asks for a time asks for accounts of its block, too. Each of these transactions brings the header.
+    # A query for a time also asks for accounts of its block. Each of these transactions brings the header.
     assert seen.lacking is not None, "the time is missing"
     missing = seen.lacking.missing_now
     facts: Missing = {fact: asking for fact, asking in missing.items() if isinstance(fact, AccountFact | SlotFact)}

@@ -19,7 +19,7 @@ _CONTRACT = "AttestedBlockHashSource"
 
 
 class ChangeRefused(Exception):
-    """Why the attesters can't be changed so; a sentence."""
+    """The attesters can't be changed so. The message is a sentence that says why."""
 
 
 def change(
@@ -29,7 +29,7 @@ def change(
     threshold: int,
     signatures: Sequence[bytes],
     *,
-    seconds: float = 600,
+    seconds: float = transaction_monitor.WAIT_SECONDS,
 ) -> list[str]:
     """Change the attesters. Returns the new ones, in the contract's order, once the change is confirmed.
 
@@ -60,8 +60,8 @@ def change(
     strangers = sorted(by_signer.keys() - set(decode(["address[]"], members)[0]))
     if strangers:
         raise ChangeRefused(
-            f"Not among the attesters of {contract} now: {', '.join(strangers)}. Were other attesters, another "
-            f"threshold or another nonce than {int.from_bytes(nonce)} signed?"
+            f"These signers are not attesters of {contract} now: {', '.join(strangers)}. Check that they signed the "
+            f"same attesters and threshold, and the nonce {int.from_bytes(nonce)}."
         )
     if len(by_signer) < int.from_bytes(needed):
         raise ChangeRefused(f"Signatures of {int.from_bytes(needed)} attesters are needed; here are {len(by_signer)}.")

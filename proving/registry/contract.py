@@ -31,7 +31,7 @@ class RevertReason:
 
 
 class Registry:
-    """The registry at `address`. Encodes only; whoever has a client makes the calls."""
+    """The registry at `address`. It only encodes: its caller makes the calls."""
 
     def __init__(self, address: str) -> None:
         self.address = to_checksum_address(address)
@@ -102,7 +102,7 @@ def selector(contract: str, function: str) -> bytes:
 
 
 def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
-    # web3's contract objects take milliseconds to make, and there is one for each look at each block.
+    # web3's contract objects take milliseconds to make, and each reconcile of each block would make one.
     named, types = _selector_and_types(contract, function)
     return named + encode(types, arguments)
 

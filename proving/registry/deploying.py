@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class DeploymentError(Exception):
-    """What keeps the registry from being deployed, a sentence with what to do about it."""
+    """The registry can't be deployed. The message is a sentence that says why, and what to do about it."""
 
 
 def deploy(
@@ -36,7 +36,7 @@ def deploy(
     source: int,
     *,
     replace: bool = False,
-    seconds: float = 600,
+    seconds: float = transaction_monitor.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
     """Deploy the registry of a connection, and wait until it is confirmed. What was begun before is finished.

@@ -31,7 +31,7 @@ class Deployment:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """The addresses to which is sent what is proven to it."""
+        """Return the addresses to which proofs for it are sent."""
         return self.contract.address, self.multicall
 
 
@@ -39,8 +39,8 @@ class Unusable(Exception):
     """A connection has no registry that may be used: why, and what its operator must do; sentences."""
 
 
-# For so many seconds a process relies on what it has seen of a registry's code, which hardly ever changes; and for so
-# many where it was refused, which may be a mistake of the node.
+# Seconds for which a process relies on a registry's code as it saw it, which hardly ever changes; and on a refusal,
+# which may be a mistake of the node.
 _USED_SECONDS, _REFUSED_SECONDS = 600, 10
 # When, by the client that told and by address: a new client has seen nothing.
 _compared_at: WeakKeyDictionary[RpcClient, dict[str, float]] = WeakKeyDictionary()

@@ -18,19 +18,19 @@ from queries.models import Block
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216; both with room for the rest of it.
 MAX_BYTES = 110_000
 _MAX_GAS = 13_000_000
-# What verifying and storing takes at the most, beside calldata, and what is packed of it that is no trie node.
+# The maximum gas of verifying and storing, beside calldata; and the packed bytes that are no trie node.
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
 _SLOT_GAS, _SLOT_BYTES = 30_000, 70
 _NODE_GAS = 6_000
 # Of a header that is accumulated, and of each of its fields.
 _HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
-# What a byte of other calls in the same transaction takes at the most.
+# The maximum gas of a byte of other calls in the same transaction.
 _GAS_BESIDE = 60
 _ROWS_PER_READ = 50
 
 
 class _Pack:
-    """What goes into one transaction, with an upper bound of its calldata and gas.
+    """The content of one transaction, with an upper bound of its calldata and gas.
 
     Packed, no node is longer than it was, and none is there twice: those of the state trie once in a transaction, those
     of a storage trie once in its account.
@@ -39,7 +39,7 @@ class _Pack:
     def __init__(self, queries: Collection[int] = (), *, beside: int = 0) -> None:
         self.queries = set(queries)
         self.continued: set[int] = set()
-        """Those of which more comes in another transaction."""
+        """Ids of the queries of which another transaction proves more."""
         self._accounts: dict[str, AccountToProve] = {}
         self._slots: dict[str, dict[int, list[bytes]]] = {}
         self._state_nodes: set[bytes] = set()
@@ -49,7 +49,7 @@ class _Pack:
 
     @property
     def gas(self) -> int:
-        """An upper bound, without calldata."""
+        """Return an upper bound of the gas, without calldata."""
         return self._gas
 
     @property
@@ -88,7 +88,7 @@ class _Pack:
 
 
 def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
-    """Estimate in how many transactions these come, if they have so many nodes of so many bytes in all."""
+    """Estimate how many transactions these need, by the number and the bytes of their nodes."""
     packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
     gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
     return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / _MAX_GAS))

@@ -23,6 +23,9 @@ from proving.sources.base import NotYet, Start
 
 logger = logging.getLogger(__name__)
 
+# Gas of attesting a block, and of each signature, as measured.
+_GAS, _GAS_OF_SIGNATURE = Likely(28_000, 90_000), Likely(8_000, 15_000)
+
 
 class Attested:
     contract = "AttestedBlockHashSource"
@@ -31,8 +34,7 @@ class Attested:
     def trust(self, connection: Connection) -> str:
         return (
             f"{connection.threshold} of {len(connection.attesters)} attesters, who sign hashes of final blocks of "
-            f"chain {connection.source_id}. So many of them together could make chain {connection.destination_id} "
-            "believe in a block that does not exist."
+            f"chain {connection.source_id}. Any {connection.threshold} of them together could forge a block."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
@@ -41,7 +43,9 @@ class Attested:
 
     def gas(self, connection: Connection) -> Likely:
         signatures = connection.threshold or 0
-        return Likely(28_000 + 8_000 * signatures, 90_000 + 15_000 * signatures)
+        return Likely(
+            _GAS.expected + _GAS_OF_SIGNATURE.expected * signatures, _GAS.bound + _GAS_OF_SIGNATURE.bound * signatures
+        )
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         final = self._final(connection)

@@ -20,7 +20,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What must be sent, and mined, before a start can be known."""
+    """A transaction that must be mined before a start can be known."""
 
     calls: tuple[Call, ...]
 

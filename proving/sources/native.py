@@ -9,7 +9,7 @@ from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
 
-# `blockhash` serves so many where the chain has no history contract (EIP-2935).
+# The blocks that `blockhash` serves where the chain has no history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256
 # The most that the contract takes, however large the chain's own history is.
 _MAX_WINDOW = 8191

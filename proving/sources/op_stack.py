@@ -15,6 +15,8 @@ from proving.sources.base import NotYet, Preparation, Start
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
 _NUMBER_SELECTOR = bytes.fromhex("8381f58a")  # number()
+# Of recording the present block, as measured.
+_GAS = Likely(76_000, 100_000)
 
 
 class OpStack:
@@ -23,15 +25,15 @@ class OpStack:
 
     def trust(self, connection: Connection) -> str:
         return (
-            f"Whoever may upgrade chain {connection.destination_id}; and its sequencer, until the block in which it "
-            f"tells of chain {connection.source_id} is derived from that chain."
+            f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived "
+            f"from chain {connection.source_id}."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)
 
     def gas(self, connection: Connection) -> Likely:
-        return Likely(76_000, 100_000)
+        return _GAS
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         recorded = self._recorded(connection)

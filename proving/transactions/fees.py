@@ -31,12 +31,12 @@ def most_for_gas(chain: Chain, bounds: Collection[Limit], fees: "MarketFees") ->
 
 @dataclass(frozen=True)
 class MarketFees:
-    """What the market asks for a unit of gas, in wei: now, and what to offer so that it holds for some blocks."""
+    """The market's fees for a unit of gas, in wei: the present one, and an offer that holds for some blocks."""
 
     base_and_tip: int
     offer: OfferedFees
     least: int
-    """What must be offered for the next block at least, whatever this one does to the base fee (EIP-1559)."""
+    """The least offer for the next block, whatever this one does to the base fee (EIP-1559)."""
 
 
 def market_fees(rpc: RpcClient) -> MarketFees:

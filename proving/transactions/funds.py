@@ -18,15 +18,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Funds:
-    """What there is to spend, in wei."""
+    """The money that can be spent, in wei."""
 
     cap: int
     """On a unit of gas, with room for one replacement under the chain's own."""
     balance: int
     free: int
-    """Of the balance: what pending transactions can't cost."""
+    """The part of the balance that pending transactions can't cost."""
     left_today: int | None
-    """Of the chain's daily limit; None where there is none."""
+    """The rest of the chain's daily limit; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Affordable:
-    """How many transactions can be paid for, the first ones, and the most for a unit of their gas, in wei."""
+    """The number of first transactions that can be paid for, and the maximum for a unit of their gas, in wei."""
 
     count: int
     price: int
@@ -51,7 +51,7 @@ class Affordable:
 
 @dataclass(frozen=True)
 class Balance:
-    """What a signer had, in wei, and the transactions (ids) that it may have paid for since, or not."""
+    """A signer's past balance, in wei, and the ids of transactions that it may have paid for since."""
 
     wei: int
     pending: frozenset[int]
@@ -92,7 +92,7 @@ def affordable(costs: Sequence[Costs], market: MarketFees, funds: Funds) -> Affo
 
 @dataclass(frozen=True)
 class Lack:
-    """Why not even the first transaction may be sent, a sentence for the operator."""
+    """A sentence for the operator that says why not even the first transaction may be sent."""
 
     sentence: str
     is_signers: bool  # another signer may have what this one lacks

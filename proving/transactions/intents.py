@@ -1,4 +1,4 @@
-"""What is to be sent, and what becomes of it."""
+"""Orders of transactions to send, and their results."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
 
 @dataclass(frozen=True)
 class Intent:
-    """What to send. An empty `to` creates a contract.
+    """A transaction to send. An empty `to` creates a contract.
 
     `queries` are the ids that it is for, `accumulates` are the blocks whose headers it carries. With `extends`, the id
     of a registry, it extends that registry's trust to blocks that the queries need; it then proves facts only of the
@@ -32,9 +32,9 @@ class Intent:
     extends: int | None = None
     leads_to: Block | None = None
     continued: Collection[int] = ()
-    """Of the queries, those of which more is proven by the next one."""
+    """Ids of the queries of which the next intent proves more."""
     most_gas: int | None = None
-    """What executing it takes at the most, without its calldata; None where only a simulation tells."""
+    """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
 
     def gas_bound(self) -> int | None:
         """Return the most gas that it takes as a transaction; None if only a simulation tells."""
@@ -53,7 +53,7 @@ class Intent:
 
 @dataclass(frozen=True)
 class Order:
-    """What one task sends: all or nothing of it, or the first ones, where money or room doesn't suffice for the rest.
+    """The intents that one task sends: all or none, or only the first ones that money and room suffice for.
 
     `and_store(first_nonce)` runs in the database transaction that stores them. `block` is the one in whose turn it is
     sent, whose user may have only so much pending. By a `multicall`, the address of that contract, it may share a
@@ -76,7 +76,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class NoRoom:
-    """As much as may wait to be mined does already, of everybody or of the user whose turn it is."""
+    """No room: as much as may wait to be mined already does, of everybody or of the user whose turn it is."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class UnderWay:
 
 @dataclass(frozen=True)
 class Refused:
-    """Nothing of it can be sent for now, whoever pays: the operator has stopped the signers, or no block has room."""
+    """Nothing of it can be sent now, by no payer: the operator has stopped the signers, or no block has room."""
 
     sentence: str
 

@@ -1,4 +1,4 @@
-"""How much may wait to be mined, and how much of it of one user: a signer's nonces are mined in order, so that whoever
+"""How much may wait to be mined, in all and of one user: a signer's nonces are mined in order, so that a user who
 comes next waits for all that it has sent before.
 
 Each user may have as much as is left free (a dynamic threshold: Choudhury and Hahne, "Dynamic Queue Length Thresholds
@@ -22,12 +22,12 @@ _TRANSACTIONS, _GAS = 64, 120_000_000
 
 @dataclass(frozen=True)
 class Room:
-    """How much more one signer may send for one user."""
+    """The room that one signer has for more transactions of one user."""
 
     transactions: int
     gas: int
     has_none: bool
-    """Whether the user has nothing under way: then one may always be sent."""
+    """True if the user has nothing under way: then one may always be sent."""
 
     def fits(self, gas_limits: Sequence[int]) -> int:
         """Return how many of these transactions fit, the first ones. What isn't used up yet is enough for one more."""

@@ -32,6 +32,9 @@ from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
 
+# A version is broadcast again after a block, and not before.
+_MIN_RESEND_SECONDS = 5
+
 # Nodes replace a pending transaction only if both fees rise by at least 10 %.
 RISE_PERCENT = 113
 # Of the estimate of a cancellation's gas, where that depends on the present price of data.
@@ -56,7 +59,7 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
         newest = _replace(chain, rpc, lease, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, lease.row, tx))
         if not newest.is_cancellation and _is_stuck(chain, rpc, lease.row, tx, newest):
             newest = _replace(chain, rpc, lease, tx, newest, cancel=True)
-    resend_after = timedelta(seconds=max(chain.block_seconds, 5))
+    resend_after = timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
     if newest.broadcast_at is None or _is_past(newest.broadcast_at, resend_after):
         broadcast(rpc, newest)
 
@@ -96,7 +99,7 @@ def _holds_up_others(signer: Signer, tx: Transaction, poor: Collection[str] | No
             )
         )
     paying = Batch.objects.filter(queries__transactions=tx) if poor is None else poor
-    # What pays itself waits for nothing of ours: to cancel for it would cost money.
+    # A self-funded batch waits for nothing of ours: to cancel for it would cost money.
     waiting = Query.objects.filter(
         block__in=blocks,
         is_admitted=True,

@@ -63,7 +63,7 @@ from queries.models import Batch
 
 logger = logging.getLogger(__name__)
 
-# What several blocks share at the most: the fewer it concerns that one of them reverts, and blocks have room for it.
+# The maximum gas of a shared transaction: fewer blocks suffer when one of them reverts, and a block has room for it.
 _SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
 # Where it is simulated. What is pending beside it, of ours or of others, may be mined after it, or cancelled: then it
 # finds what is there now.
@@ -174,7 +174,7 @@ class _Account:
     signer: Signer
     balance: Balance
     nonce: int
-    """As of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
+    """The nonce at the newest block. A node's pending nonce can't be checked, and isn't needed."""
 
 
 def _ask(rpc: RpcClient, signer: Signer) -> _Account:
@@ -236,7 +236,7 @@ def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, *, may_rest_on_pe
 
 @dataclass(frozen=True)
 class _InsufficientFunds(NotPaid):
-    """What the operator lets be spent doesn't suffice, or what the signer has."""
+    """The signer's balance, or what the operator lets be spent, doesn't suffice."""
 
     is_signers: bool
     """It is the signer that lacks the money; another one may have it."""
@@ -264,7 +264,7 @@ class _Sending:
         return [one.signer for one in self._accounts.values()]
 
     def store(self, ready: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
-        """Store the orders, and return what becomes of each. Until all is committed nobody else sends on the chain."""
+        """Store the orders, and return the result of each. Until all is committed nobody else sends on the chain."""
         self._lock_users(ready.values())
         outcomes: dict[int, Sent | Unsent] = {}
         for parcel in _parcels(ready):
@@ -276,7 +276,7 @@ class _Sending:
         progress.lock_batches({pk for queries in shown.values() for pk in queries})
         for version, queries in shown.items():
             progress.note_transaction(queries, version.hash)
-        # Killed before the broadcast, whoever comes next does it.
+        # If we are killed before the broadcast, the next worker does it.
         due_at = Now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
         signers = Signer.objects.filter(pk__in={version.transaction.signer_id for version in self.versions})
         signers.update(due_at=Least(Coalesce("due_at", due_at), due_at))
@@ -362,7 +362,7 @@ class _Sending:
     def _store_shared(
         self, account: _Account, going: Mapping[int, _Ready]
     ) -> tuple[dict[int, Sent | Unsent], list[dict[int, _Ready]]]:
-        """Store the orders in one transaction. Returns what becomes of them, or the parts to store instead."""
+        """Store the orders in one transaction. Returns their results, or the parts to store instead."""
         least = self._market.offer.max_fee_per_gas
         outcome = self._store(account, _shared(list(going.values())), replace(self._market, least=least))
         if not isinstance(outcome, NotPaid):
@@ -389,7 +389,7 @@ class _Sending:
         )
 
     def _under_way(self, several: Mapping[int, _Ready]) -> set[int]:
-        """Return the places of orders of which a stored transaction does something already.
+        """Return the places of orders that a stored transaction already does in part.
 
         One at a time extends a registry, because each builds on the last.
         """

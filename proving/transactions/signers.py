@@ -18,15 +18,18 @@ from proving.transactions import signing
 from proving.transactions.intents import Order
 from queries import clock
 
+# A nonce may wait for the longer of the two.
+_PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
+
 
 @dataclass
 class Pending:
-    """What one signer has sent that isn't mined."""
+    """The sent transactions of one signer that aren't mined."""
 
     gas: dict[int, int] = field(default_factory=dict)
     """Gas limits by the ids of its transactions, in the order of their nonces."""
     since: datetime | None = None
-    """When the lowest of its nonces was signed, or left the chain; None where nothing is pending."""
+    """The time when the lowest of its nonces was signed, or left the chain; None where nothing is pending."""
 
     def is_stuck(self, chain: Chain) -> bool:
         """Return whether its lowest nonce has waited so long that others may have to wait as long behind it."""
@@ -36,7 +39,7 @@ class Pending:
 
 def _patience(chain: Chain) -> timedelta:
     """Return how long a nonce may wait: some blocks, and time for its fees to be raised."""
-    return timedelta(seconds=max(60, 10 * chain.block_seconds))
+    return timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
 
 
 def why_none(chain: Chain) -> str:
@@ -113,7 +116,7 @@ def why_left_out(signer: Signer, pending: Pending) -> str:
 
 @dataclass(frozen=True)
 class Beside:
-    """What is under way beside an order, about its block or for the registry's trust.
+    """The transactions under way beside an order, about its block or for the registry's trust.
 
     The order may rest on it: on a header that a reorganisation can take back, or on storage that is written by then,
     which costs less.

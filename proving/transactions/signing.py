@@ -80,7 +80,7 @@ def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
         return
     problem = for_operators = ""
     try:
-        # Whoever took it before may have kept it.
+        # The process that took it before may have kept it.
         rpc.send_raw(bytes(version.raw), to_all=version.broadcast_at is not None)
     except NonceTooLow:
         pass  # One version of it is mined already; its receipt will tell.

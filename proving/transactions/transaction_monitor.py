@@ -41,10 +41,12 @@ from queries.models import Block, Query
 
 logger = logging.getLogger(__name__)
 
+# Seconds that a command waits for what it has sent, unless it is told otherwise.
+WAIT_SECONDS = 600
 _DAY = timedelta(days=1)
-# Of signed bytes: those that aren't calldata, at the most.
+# The maximum of signed bytes that aren't calldata.
 _ENVELOPE_BYTES = 250
-# After so many in a row that nobody can believe, a signer sends nothing more until its operator says so.
+# After this number of implausible answers in a row, a signer sends nothing more until its operator says so.
 _MOST_DOUBTFUL = 3
 # Nonces of a gap that are used up, and final transactions that are looked after at a time.
 _MOST_FILLED = 16
@@ -100,9 +102,9 @@ def _release(chain: Chain, lease: Lease[Signer]) -> None:
 
 
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
-    """Tend the chain's signers again and again, for commands that wait for what they have sent, in case no worker runs.
+    """Monitor the chain's signers again and again, at least once and for `seconds`.
 
-    At least once, and for `seconds`.
+    Commands that wait for what they have sent do so, in case no worker runs.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -215,7 +217,7 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
 
 
 def _pause_where_doubtful(signer: Signer, doubtful: int) -> None:
-    """Pause a signer after too many transactions in a row of which nodes say what is hard to believe.
+    """Pause a signer after too many transactions in a row about which nodes give implausible answers.
 
     `doubtful` are those of this moment; before, nonces may have been used by another, one by one.
     """
@@ -244,7 +246,7 @@ def _show_problem(signer: Signer, problem: str) -> None:
 
 
 def _look_after_final(rpc: RpcClient, lease: Lease[Signer], below: QuerySet[Transaction]) -> bool:
-    """Take back final transactions that the chain has lost. Return whether there are any."""
+    """Reopen final transactions that the chain has lost. Return whether there are any."""
     final = list(
         below.filter(state=TransactionState.FINAL)
         .order_by("nonce")

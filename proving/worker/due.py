@@ -80,7 +80,7 @@ class Task:
 
     @property
     def chains(self) -> frozenset[int]:
-        """The chains whose nodes it asks."""
+        """Return the chains whose nodes it asks."""
         return self.sources.union(self.lane)
 
     @property
@@ -98,9 +98,9 @@ class Poll:
     """One poll of what is due. What can't be taken up now isn't asked for, and so costs nothing, however much it is."""
 
     has_room: Callable[[Queue], bool] = _always
-    """Whether something of this queue could be taken up; with None as its user, something of the lane."""
+    """True if something of this queue could be taken up; with None as its user, something of the lane."""
     ends: float = math.inf
-    """As `time.monotonic` tells. Nothing is asked for after that."""
+    """The end by `time.monotonic`. Nothing is asked for after that."""
     routes: Collection[Route] | None = None
     """None: all of them."""
     is_answer: bool = False
@@ -129,7 +129,7 @@ class Poll:
 
 
 class Turns:
-    """Who had a turn when. They come again in that order, after those who never had one."""
+    """The users' last turns. They come again in that order, after users who never had one."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, int] = {}
@@ -220,7 +220,7 @@ def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None)
 
 
 class _Length(Func):
-    """Of a JSON array."""
+    """The length of a JSON array."""
 
     function = "json_array_length"
     output_field = IntegerField()

@@ -48,7 +48,7 @@ class Group:
 
     @property
     def chains(self) -> frozenset[int]:
-        """The chains whose nodes it asks."""
+        """Return the chains whose nodes it asks."""
         return self.tasks[0].chains
 
     @property
@@ -80,7 +80,7 @@ class Group:
 
 
 class Groups:
-    """Those that a process has in hand, in at most so many threads. The rules leave threads to others."""
+    """The groups that a process works on, in a bounded number of threads. The rules leave threads to others."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads

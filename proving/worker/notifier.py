@@ -1,4 +1,4 @@
-"""Tells Celery's workers through the broker on which route something is due, so that none has to look.
+"""Notifies Celery's workers through the broker of routes where something is due, so that none has to poll.
 
 Rows are the truth and the queue, and a message holds nothing but the name of a route: whatever gets lost of them, the
 workers' sweeps find. So a caller never waits, and never hears of a failure.
@@ -24,13 +24,11 @@ _MOST_QUEUED = 16
 # What is due later is found by a sweep.
 _LONGEST_SECONDS = 60
 
-_UNAVAILABLE = (
-    "The broker can't be used. Workers look into the database for what is due, so batches go on, a little later."
-)
+_UNAVAILABLE = "The broker can't be used. Workers poll the database for what is due, so batches go on, a little later."
 
 
 class Notifier:
-    """Of one process. A thread of its own talks with the broker."""
+    """The notifier of one process. A thread of its own talks with the broker."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -42,12 +40,12 @@ class Notifier:
         self._connection: Any = None
         self._channel: Any = None
         self.problem = ""
-        """Why the broker can't be used, a sentence; empty if nothing is known to be wrong."""
+        """A sentence that says why the broker can't be used; empty if nothing is known to be wrong."""
         self.failures = 0
-        """How often it could not be used since the process began."""
+        """Number of failures of the broker since the process began."""
 
     def notify(self, route: Route, seconds: float = 0) -> None:
-        """Have a worker look for what is due on the route, in so many seconds. Returns at once."""
+        """Have a worker poll the route after these seconds. Returns at once."""
         if seconds > _LONGEST_SECONDS:
             return
         now = time.monotonic()

@@ -24,13 +24,13 @@ _QUEUES = {
 
 class Route(NamedTuple):
     kind: str
-    """Of `proving.worker.due.Task`."""
+    """The kind of `proving.worker.due.Task`."""
     lane: tuple[int, ...]
     """The destination, and the source where there is always one. Webhooks have to do with no chain."""
 
     @property
     def queue(self) -> str:
-        """Its name in the broker, such as `blocks.10.1`."""
+        """Return its name in the broker, such as `blocks.10.1`."""
         return ".".join([_QUEUES[self.kind], *map(str, self.lane)])
 
     def rows(self) -> "QuerySet[Any]":

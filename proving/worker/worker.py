@@ -307,7 +307,7 @@ def _do(tasks: Sequence[Task]) -> None:
         outcomes = together.run(tasks, may_wait=lambda: not connection.in_atomic_block)
         for task, outcome in zip(tasks, outcomes, strict=True):
             if isinstance(outcome, Raised):
-                # The row was pushed ahead by whoever raised this, so that it can't be taken up again at once.
+                # The code that raised this has put the row off, so that it can't be taken up again at once.
                 logger.error("working on %s %s failed", task.kind, task.key, exc_info=outcome.error)
     finally:
         connections.close_all()

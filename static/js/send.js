@@ -169,7 +169,7 @@ async function confirmed(left, waiting, controller) {
        "proven twice is paid twice."]
     : [];
   tell(status, [
-    `${count} on ${name}: ${left.gas.toLocaleString("en")} gas at the most, ` +
+    `${count} on ${name}: ${left.gas.toLocaleString("en")} gas at most, ` +
       `${left.cost} ${currency} at the price of this moment.`,
     ...more,
     ...pending,

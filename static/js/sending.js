@@ -1,4 +1,4 @@
-// Sends transactions by a wallet. What the wallet is asked for is noted before it is asked, and what became of that is
+// Sends transactions by a wallet. What the wallet is asked for is noted before it is asked, and the result of that is
 // found out before anything else is sent, also by the next visit of the page.
 //
 // What was never sent may still wait in the wallet for its owner, who could approve it besides what is asked for next.
@@ -62,7 +62,7 @@ export class Note {
     else this.write(isTaken ? {} : { block: 0, id });
   }
 
-  /** Whether something was asked for of which it isn't known what became. */
+  /** Whether something was asked for whose result isn't known. */
   get isOpen() {
     const known = this.read();
     return known.block === undefined && (known.id !== undefined || known.nonce !== undefined);
@@ -112,7 +112,7 @@ export class Sender {
   }
 
   /**
-   * Waits until it is known what became of what the note tells of; afterwards it is settled. Tells whether it failed.
+   * Waits for the result of what the note tells of; afterwards it is settled. Tells whether it failed.
    * @param {() => boolean} isWanted whether somebody still waits for that
    * @param {(isUnsent: boolean) => void} look is told each time whether it was not sent, and the wallet may hold it
    */
@@ -214,7 +214,7 @@ export class Sender {
     throw new Failure("Your account has sent a transaction meanwhile. Try again: what is missing then is offered.");
   }
 
-  // --- What became of it -----------------------------------------------------------------------------------------------
+  // --- Results ---------------------------------------------------------------------------------------------------------
 
   /** The note of what is settled, with `failed`; `UNSENT`, or null, while it isn't. */
   async #outcome(known) {

@@ -3,7 +3,7 @@
 const stated = document.querySelector("[data-now]")?.getAttribute("data-now");
 const ahead = stated ? Date.parse(stated) - Date.now() : 0; // of this machine's clock, in milliseconds
 
-// What was said so many seconds ago is as good as now.
+// A sentence of this age, in seconds, is as good as new.
 const AGED = 5;
 
 /** Seconds since an ISO 8601 time. @param {string} time */

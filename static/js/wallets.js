@@ -147,7 +147,7 @@ export async function post(path, form, body) {
 }
 
 /**
- * Writes sentences into a live region, the first of which says how far it is. `others` is the class of those behind it.
+ * Writes sentences into a live region. The first says how far it is. `others` is the class of those behind it.
  * @param {HTMLElement} status
  * @param {string[]} sentences
  */
@@ -162,7 +162,7 @@ export function tell(status, sentences, { failed = false, done = false, others =
 }
 
 /**
- * Fills a row of buttons, of which the first may be the main one.
+ * Fills a row of buttons. The first may be the main one.
  * @param {HTMLElement} actions
  * @param {[string, () => void][]} choices
  */

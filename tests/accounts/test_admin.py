@@ -26,7 +26,7 @@ def bob() -> User:
     return a_key(BOB).user
 
 
-def deeds() -> list[tuple[str, str, str, str, str]]:
+def logged_actions() -> list[tuple[str, str, str, str, str]]:
     return list(OperatorDeed.objects.order_by("pk").values_list("operator", "kind", "subject", "detail", "reason"))
 
 
@@ -40,7 +40,7 @@ SET = (
 
 
 def test_an_operator_sets_limits_and_says_why(operator, bob):
-    path = f"/admin/accounts/user/{bob.pk}/deed/limits/"
+    path = f"/admin/accounts/user/{bob.pk}/action/limits/"
     assert path in operator.get(f"/admin/accounts/user/{bob.pk}/change/").text
     form = operator.get(path).text
     assert "daily_limit_per_user on Development chain (31337), in ETH" in form
@@ -50,7 +50,7 @@ def test_an_operator_sets_limits_and_says_why(operator, bob):
     bob.refresh_from_db()
     assert (bob.daily_gas_budget, bob.max_open_batches, bob.max_open_blocks) == (7, 0, None)
     assert bob.daily_limits_wei == {"31337": str(10**18 // 2)}
-    assert deeds() == [
+    assert logged_actions() == [
         (
             ALICE,
             "set_limits",
@@ -68,24 +68,24 @@ def test_an_operator_sets_limits_and_says_why(operator, bob):
 
 def test_a_limit_of_a_chain_that_is_no_destination_now_stays(operator, bob):
     User.objects.filter(pk=bob.pk).update(daily_limits_wei={"5": "1"})
-    operator.post(f"/admin/accounts/user/{bob.pk}/deed/limits/", {"daily_gas_budget": "7", "reason": "Enough."})
+    operator.post(f"/admin/accounts/user/{bob.pk}/action/limits/", {"daily_gas_budget": "7", "reason": "Enough."})
     bob.refresh_from_db()
     assert bob.daily_limits_wei == {"5": "1"}
 
 
 @pytest.mark.parametrize("said", [{"daily_gas_budget": "7"}, {"daily_gas_budget": "-1", "reason": "x"}])
 def test_without_a_reason_or_with_a_wrong_limit_nothing_is_done(operator, bob, said):
-    answer = operator.post(f"/admin/accounts/user/{bob.pk}/deed/limits/", said)
+    answer = operator.post(f"/admin/accounts/user/{bob.pk}/action/limits/", said)
     assert answer.status_code == 200
     bob.refresh_from_db()
     assert bob.daily_gas_budget is None
-    assert deeds() == []
+    assert logged_actions() == []
 
 
-def test_what_changes_nothing_is_no_deed(operator, bob):
-    answer = operator.post(f"/admin/accounts/user/{bob.pk}/deed/limits/", {"reason": "x"}, follow=True)
+def test_what_changes_nothing_is_no_action(operator, bob):
+    answer = operator.post(f"/admin/accounts/user/{bob.pk}/action/limits/", {"reason": "x"}, follow=True)
     assert "Nothing was changed." in answer.text
-    assert deeds() == []
+    assert logged_actions() == []
 
 
 # --- Keys -------------------------------------------------------------------------------------------------------------
@@ -94,11 +94,11 @@ def test_what_changes_nothing_is_no_deed(operator, bob):
 def test_an_operator_revokes_all_keys_of_a_user(operator, bob):
     keys.issue(bob, "another")
     other = a_key(ALICE)
-    operator.post(f"/admin/accounts/user/{bob.pk}/deed/revoke-keys/", {"reason": "Leaked."})
+    operator.post(f"/admin/accounts/user/{bob.pk}/action/revoke-keys/", {"reason": "Leaked."})
     assert not bob.api_keys.filter(revoked_at=None).exists()
     assert ApiKey.objects.get(pk=other.pk).revoked_at is None
     assert list(AccountEvent.objects.values_list("user", "detail")) == [(bob.pk, "by the operator")] * 2
-    assert deeds() == [(ALICE, "revoked_keys", str(bob), "2 keys.", "Leaked.")]
+    assert logged_actions() == [(ALICE, "revoked_keys", str(bob), "2 keys.", "Leaked.")]
 
 
 def test_no_page_shows_a_key_its_hash_or_its_salt(operator, bob):
@@ -129,7 +129,7 @@ def test_several_rows_can_not_be_deleted_at_once(operator, bob):
 
 
 def test_others_do_no_deeds(bob):
-    path = f"/admin/accounts/user/{bob.pk}/deed/limits/"
+    path = f"/admin/accounts/user/{bob.pk}/action/limits/"
     answer = client_of(BOB).post(path, {"daily_gas_budget": "7", "reason": "x"}, follow=True)
     assert answer.status_code == 403
     assert Client().post(path, {"daily_gas_budget": "7", "reason": "x"}).status_code == 302
@@ -138,8 +138,8 @@ def test_others_do_no_deeds(bob):
 
 
 def test_a_deed_of_nothing_is_not_found(operator, bob):
-    assert operator.post(f"/admin/accounts/user/{bob.pk}/deed/hang/", {"reason": "x"}).status_code == 404
-    assert operator.post("/admin/accounts/user/999/deed/limits/", {"reason": "x"}).status_code == 404
+    assert operator.post(f"/admin/accounts/user/{bob.pk}/action/hang/", {"reason": "x"}).status_code == 404
+    assert operator.post("/admin/accounts/user/999/action/limits/", {"reason": "x"}).status_code == 404
 
 
 # --- Lists ------------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Running:
     account_address: str
     url: str
     lines: list[str]
-    """What it has printed. Complete when the process has ended and been left."""
+    """The printed lines. Complete when the process has ended and been left."""
 
     @property
     def attester(self) -> Attester:

@@ -164,7 +164,7 @@ def alice(context: BrowserContext, sign_in_as: Callable[..., User]) -> User:
 
 @dataclass
 class Stage:
-    """Where pages are served: settings that may be changed, and a chain for those who ask for one."""
+    """The place where pages are served: settings that may be changed, and a chain for tests that ask for one."""
 
     settings: Any
     folder: Path

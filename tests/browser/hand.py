@@ -22,7 +22,7 @@ class Hand:
     scrolls: int = 0
     """Screens by which a page was moved."""
     seconds: float = 0
-    """Of the person, by the model."""
+    """The person's seconds, by the model."""
     _began: float = 0
 
     def open(self, url: str) -> None:

@@ -26,7 +26,7 @@ from tests.service import ALICE, BOB, a_key
 NARROW: ViewportSize = {"width": 400, "height": 800}
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 MOST_BYTES = 60_000
-"""Of a page and all that it loads, compressed."""
+"""The limit of a page and all that it loads, compressed."""
 
 
 Address = Callable[[Stage], str]
@@ -38,14 +38,14 @@ class Picture:
     name: str
     address: Address
     who: str = ""
-    """Who is signed in, an address."""
+    """The address that is signed in."""
     status: int = 200
     then: Callable[[Page], object] = lambda _: None
-    """What is done on the page; it may lead to another one."""
+    """The actions on the page; they may lead to another one."""
     has_worker: bool = True
     settings: Mapping[str, object] = field(default_factory=dict)
     most_screens: float | None = None
-    """How high it may be at 400 px, in screens of 800 px."""
+    """The maximum height at a width of 400 px, in screens of 800 px."""
 
     @property
     def file(self) -> str:
@@ -218,8 +218,8 @@ BATCHES = (
     Picture("Batch: DONE, pruned", of(states.pruned)),
     Picture("Batch: REJECTED", of(states.rejected)),
     Picture("Batch: REJECTED on the way", of(states.rejected_on_the_way)),
-    Picture("Batch: went back", of(states.reorged)),
-    Picture("Batch: went back, and is DONE since", of(states.reorged_and_done_since)),
+    Picture("Batch: rolled back", of(states.reorged)),
+    Picture("Batch: rolled back, and is DONE since", of(states.reorged_and_done_since)),
     Picture("Batch: two source chains, one held up", of(states.one_of_two_sources)),
     Picture("Batch: two source chains, DONE", of(states.of_two_sources_done)),
     Picture("Batch: old block, on the path", of(states.on_the_path)),
@@ -233,9 +233,9 @@ BATCHES = (
     Picture("Batch: 60 queries, none is as chosen", of(states.sixty, "?account=0x" + "9" * 40)),
     Picture("Batch: 60 queries, one of them", of(states.sixty_done, "/17")),
     Picture("Batch: 10,000 queries", of(states.ten_thousand), most_screens=5),
-    Picture("Batch: pays itself", on_a_chain(states.paid_by_its_user)),
+    Picture("Batch: self-funded", on_a_chain(states.paid_by_its_user)),
     Picture(
-        "Batch: pays itself, left to send", on_a_chain(states.paid_by_its_user), then=click("List the transactions")
+        "Batch: self-funded, left to send", on_a_chain(states.paid_by_its_user), then=click("List the transactions")
     ),
     Picture("Batch: unknown", at(f"/explorer/query/{'0' * 26}"), status=404),
     Picture("Batch: no proof yet", of(states.received, "/1/bundle.json"), status=404),

@@ -28,7 +28,7 @@ def test_an_operator_stops_and_resumes_sending(page, context, sign_in_as, settin
     assert stop_switch.why_stopped(31337) == ""
 
 
-def test_an_operator_confirms_a_deed(page, context, sign_in_as, settings):
+def test_an_operator_confirms_an_action(page, context, sign_in_as, settings):
     settings.OPERATOR_ADDRESSES = [ALICE.address]
     bob = User.objects.for_address(BOB)
     sign_in_as(context)

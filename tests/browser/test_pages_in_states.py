@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SOME = {
     "Batch: waits for attesters",
     "Batch: REJECTED on the way",
-    "Batch: went back",
+    "Batch: rolled back",
     "Batch: old block, on the path",
     "Batch: a time, slots and a header, DONE",
     "Batch: 60 queries",

@@ -77,7 +77,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     wallet.sends_calls = together
     with nothing_spent(service):
         begin(page)
-        said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at the most, 0\.\d+ ETH at the price"))
+        said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the price"))
         assert not wallet.sent
         page.keyboard.press("Enter")  # The button that sends them has the focus.
         said(page, "Nothing is missing: all is on the chain.")

@@ -48,15 +48,15 @@ class Wallet:
     asked: list[str] = field(default_factory=list)
     """The JSON-RPC methods that the page called."""
     chain: DevChain | None = None
-    """Where it sends. Without one it can only sign messages."""
+    """The chain where it sends. Without one it can only sign messages."""
     sends_calls: bool = False
-    """Whether it knows EIP-5792."""
+    """True if it knows EIP-5792."""
     loses_answers: bool = False
-    """Whether the page never hears of what was sent, as where it was closed before."""
+    """True if the page never hears of what was sent, as where it was closed before."""
     holds: bool = False
-    """Whether what is to be sent waits for its owner, also when the page is gone."""
+    """True if what is to be sent waits for its owner, also when the page is gone."""
     takes_nonces: bool = True
-    """Whether a transaction gets the nonce that the page names."""
+    """True if a transaction gets the nonce that the page names."""
     held: list[tuple[str, list[Any]]] = field(default_factory=list)
     """The JSON-RPC methods, and their parameters, that wait."""
     sent: list[str] = field(default_factory=list)

@@ -616,7 +616,7 @@ def test_names_are_resolved_where_the_file_says_and_by_no_gateway_unless_it_says
         *(
             (
                 f'[ens]\nchain = 31337\ngateways = ["{origin}"]',
-                "ens.gateways[0]: must be as https://gateway.example.org",
+                "ens.gateways[0]: must look like https://gateway.example.org",
             )
             for origin in (
                 "a.example",

@@ -24,18 +24,18 @@ class Echoing:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.hangs: Callable[[list[Any]], bool] = lambda _: False
-        """Whether it leaves these requests without an answer."""
+        """Tells if it leaves these requests without an answer."""
         self.refuses: Callable[[list[Any]], bool] = lambda _: False
-        """Whether it takes no batch such as this."""
+        """Tells if it takes no batch such as this."""
         self.spoils: dict[Any, Callable[[Any], Any]] = {}
-        """What it answers instead, by the first parameter; None where it leaves the reply out."""
+        """Other answers, by the first parameter; None where it leaves the reply out."""
         self.down = False
-        """Whether it fails, but for its chain id."""
+        """True if it fails, but for its chain id."""
         self.gone = False
-        """Whether it fails altogether."""
+        """True if it fails altogether."""
         self.now = 0.0
         self.seconds_each = 0.0
-        """How long an exchange takes by the client's clock."""
+        """The seconds of an exchange by the client's clock."""
         self.over = threading.Event()
 
     def __call__(self, body: Any) -> Any:

@@ -17,13 +17,13 @@ ALICE, BOB = ACCOUNTS[0][0], ACCOUNTS[1][0]
 
 
 class Counted:
-    """What a node in front of a real one is asked, exchange for exchange."""
+    """A node in front of a real one that notes each exchange."""
 
     def __init__(self, chain: DevChain) -> None:
         self._chain = chain
         self.exchanges: list[list[str]] = []
         self.spoils = ""
-        """Of this method answers make no sense."""
+        """The method whose answers make no sense."""
         self.down = False
 
     def __call__(self, body: Any) -> Any:

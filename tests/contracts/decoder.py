@@ -62,7 +62,7 @@ class InvalidPacked(ValueError):
 
 @dataclass(frozen=True)
 class AccountFacts:
-    """What was proven of an account. For one that does not exist: zeros, and the root of the empty trie."""
+    """The proven facts of an account. For one that does not exist: zeros, and the root of the empty trie."""
 
     exists: bool
     fields: int  # as in AccountToProve; zero for an account that does not exist, whose facts come all at once
@@ -76,7 +76,7 @@ class AccountFacts:
 
 @dataclass(frozen=True)
 class PackedFacts:
-    """What packed calldata proves of one block, and which block hashes become known by it.
+    """The facts that packed calldata proves of one block, and the block hashes that become known by it.
 
     Those are in accounts' `history`; or it is the parent's hash alone, and then the block is not accumulated.
     """

@@ -26,7 +26,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call did. `data` is what it returned, or what it reverted with."""
+    """The outcome of one call. `data` is what it returned, or what it reverted with."""
 
     succeeded: bool
     data: bytes

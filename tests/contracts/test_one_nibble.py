@@ -46,9 +46,9 @@ class Tried(NamedTuple):
     subtrees: list[_Subtree]
     operation: bytes
     left: _Subtree | None
-    """What the operation must leave on the stack, or None where it must be refused."""
+    """The subtree that the operation must leave on the stack, or None where it must be refused."""
     owner: bytes = bytes(20)
-    """Of the storage, which is open."""
+    """The owner of the storage, which is open."""
 
     def calldata(self) -> bytes:
         image = bytes(NODE_BYTES) + b"".join(map(raw, self.subtrees))

@@ -40,7 +40,7 @@ def trust(registry: Deployed, source: Deployed) -> Callable[[bytes], None]:
 
 @dataclass
 class Recorded:
-    """What the model reads of the packed calldata that it is given from now on."""
+    """The model's readings of the packed calldata that it is given from now on."""
 
     # Where operations begin, with their bytes; among them what comes between headers and the operations.
     operations: list[tuple[int, int]] = field(default_factory=list)

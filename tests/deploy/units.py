@@ -29,7 +29,7 @@ _WITH_SOCKET = (
 
 
 class Unit:
-    """What a file says. `name` is as of `systemctl`: batch-query-web, batch-query-worker@1."""
+    """The content of a unit file. `name` is as of `systemctl`: batch-query-web, batch-query-worker@1."""
 
     def __init__(self, name: str) -> None:
         template, at, self._instance = name.partition("@")

@@ -117,7 +117,7 @@ HEADER = headers.encode(headers.PRAGUE, miner=bytes.fromhex(ALICE[2:]))
 
 
 def find_block(batch: Batch, number: int = 12) -> None:
-    """Find the block of queries that name a time, as acceptance does."""
+    """Find the block of queries that name a time, as admission does."""
     blocks = submission.find_blocks(31337, {(31337, number)})
     batch.queries.filter(block=None).update(block=blocks[31337, number])
 

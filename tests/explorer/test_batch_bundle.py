@@ -177,7 +177,7 @@ def lose_headers(batch: Batch) -> None:
 
 
 def open_again(batch: Batch) -> None:
-    """Whatever the reason."""
+    """Put the batch back in progress, for no reason that the rows tell."""
     Batch.objects.update(status=BatchStatus.IN_PROGRESS)
 
 

@@ -6,6 +6,7 @@ from html import unescape
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -16,7 +17,7 @@ from eth_utils.crypto import keccak
 from accounts import keys
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
-from explorer.batch import rejection_advice, transaction_display
+from explorer.batch import transaction_display
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, Sender, Step, StepKind
@@ -162,9 +163,10 @@ def test_gas_of_transactions_that_serve_others_too_is_not_taken_for_the_cost():
 
 @pytest.mark.parametrize("code", RejectionCode)
 def test_every_rejection_has_advice_of_its_own(code):
-    advice = rejection_advice.advice(code.value)
-    assert advice != rejection_advice.advice("a code of an earlier version")
-    assert [rejection_advice.advice(other) for other in RejectionCode].count(advice) == 1
+    for template in ("explorer/_what_happened.html", "explorer/_what_to_do.html"):
+        advice = render_to_string(template, {"code": code.value})
+        assert advice != render_to_string(template, {"code": "a code of an earlier version"})
+        assert [render_to_string(template, {"code": other.value}) for other in RejectionCode].count(advice) == 1
 
 
 def test_it_says_what_an_open_batch_waits_for_each_sentence_once():
@@ -246,13 +248,16 @@ def test_a_batch_that_went_back_says_when_and_why_also_once_it_is_done_again():
     at = Batch.objects.get().went_back_at
     assert at
     open_again, step = text_of(page(batch)), shown_steps(page(batch))[2]
-    assert f"It went back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised. Nothing" in open_again
-    assert f"Went back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised." in step
+    assert (
+        f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised. Nothing"
+        in open_again
+    )
+    assert f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised." in step
     assert "Last error" not in step
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     done_again = text_of(page(batch))
     assert "The steps concerned have run again since." in done_again
-    assert "Went back to this step" in done_again
+    assert "Rolled back to this step" in done_again
 
 
 def test_it_says_that_no_worker_runs_until_one_does():

@@ -222,7 +222,7 @@ def test_it_asks_no_chain_and_takes_six_statements_whatever_is_connected(
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 Attester = Callable[[Any], Any]
-"""What it answers to the body of a request."""
+"""A function from the body of a request to the answer."""
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_it_is_ok_while_nothing_is_wrong():
         "status": "ok",
         "database": "ok",
         "worker": {"running": True},
-        "version": "0.1.0",
+        "version": "0.2.0",
         "problems": [],
         "codes": [],
         "notices": [],
@@ -91,7 +91,7 @@ def test_it_is_degraded_while_no_worker_runs(silent):
         beat()
         last = timezone.now() - heartbeats.SILENCE - MILLISECOND
         WorkerHeartbeat.objects.update(beat_at=last)
-    assert problems() == [("no_worker", "No worker is running: batches are stored, but none moves.")]
+    assert problems() == [("no_worker", "No worker is running. Batches are stored, but none is proven.")]
     said = Client().get("/healthz").json()["worker"]
     assert said == {"running": False, "lastBeat": last.isoformat() if last else None}
 

@@ -334,7 +334,7 @@ def test_no_more_rows_are_shown_than_were_sent(alice):
             data = form(*[{"accounts": ALICE}] * sent, **{"rows-TOTAL_FORMS": total})
             html = post(alice, "paste", data, status=400)
             assert len(values(html, "accounts")) == max(1, sent), (total, sent)
-            assert "The form came incomplete" in html
+            assert "The form arrived incomplete" in html
             post(alice, "submit", data, status=400)
     assert not Batch.objects.exists()
     # Nor more than it says, and than a form holds.
@@ -385,7 +385,7 @@ def test_large_forms_are_shown_so_often_and_no_more(alice, one_large_form_a_minu
     assert alice.post("/new-batch", large() | {"do": do}).status_code in {200, 303, 400, 503}
     refused = alice.post("/new-batch", large() | {"do": do})
     assert (refused.status_code, refused.headers["Content-Type"]) == (429, "text/html; charset=utf-8")
-    assert "Too many large forms came from you. Go back, wait" in refused.text
+    assert "You sent too many large forms. Go back, wait" in refused.text
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
     # What is small is not counted.
     assert alice.post("/new-batch", form({"accounts": ALICE}) | {"do": do}).status_code in {200, 303, 400}
@@ -666,7 +666,7 @@ TWO_BLOCKS = (Row("31337", "block", block="64"), Row("31337", "block", block="99
         (
             TWO_BLOCKS,
             RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            "Block 99999999 of chain 31337 is 99999900 blocks above the head 99; a batch waits for at most 64.",
+            "Block 99999999 of chain 31337 is 99,999,900 blocks above the newest one, 99. A batch waits.",
             [(1, "block")],
         ),
         (
@@ -678,7 +678,7 @@ TWO_BLOCKS = (Row("31337", "block", block="64"), Row("31337", "block", block="99
         (
             (Row("31337", "block", block="12"), Row("5", "block", block="12")),
             RejectionCode.BLOCK_TOO_OLD,
-            "Block 12 of chain 5 is 31337 hops before block 9000, about 12 gas; this service goes at most 12 hops.",
+            "Block 12 of chain 5 is 31,337 hops before block 9000, about 12 gas. This service goes back at most 12.",
             [(1, "block")],
         ),
         (

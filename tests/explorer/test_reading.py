@@ -112,7 +112,7 @@ def test_while_one_reads_the_others_are_told_to_try_again(monkeypatch):
     monkeypatch.setattr("explorer.batch.read_from_chain.get_page_rpc", read_meanwhile)
     assert "The node is down." in read(batch).text
     assert len(meanwhile) == 1
-    assert "Somebody else is reading a chain just now; try again in a moment." in meanwhile[0]
+    assert "Another reader is using the nodes. Try again in a moment." in meanwhile[0]
     assert "The node is down." in read(batch).text  # The turn was given back.
 
 

@@ -152,8 +152,8 @@ def test_the_time_before_a_step_went_back_is_drawn_as_lost(went_back, times, los
         Step.objects.filter(kind=kind).update(started_at=at(start), completed_at=at(end))
     assert [(x, width) for x, width, _ in bars(batch, "lost")] == [lost]
     assert [(x, x + width) for x, width, _ in bars(batch, "ok")] == times
-    assert "it went back" in description(batch)
-    assert "lost: it went back" in page(batch)
+    assert "rolled back" in description(batch)
+    assert "lost: rolled back" in page(batch)
 
 
 def test_transactions_wait_until_they_are_in_a_block():

@@ -70,7 +70,7 @@ def measured(
             chain.mine()
     work_once()
     assert fresh(batch).status == BatchStatus.DONE, waiting()
-    # Acceptance says the same, and signs no more.
+    # Admission says the same, and signs no more.
     assert batch.estimated_gas == before["gas"]["bound"]
     signed = Transaction.objects.filter(queries__batch=batch).distinct()
     assert sum(tx.gas_limit for tx in signed) <= before["gas"]["bound"], name

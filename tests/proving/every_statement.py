@@ -20,7 +20,7 @@ WRITING = ("INSERT", "UPDATE", "DELETE")
 
 @dataclass
 class Fault:
-    """What goes wrong with the database from so many statements on."""
+    """A fault of the database that begins after a number of statements."""
 
     statements_left: int
     was_met: bool = False

@@ -40,7 +40,7 @@ def test_an_operator_stops_and_resumes_sending():
     assert not SigningStop.objects.exists()
 
 
-def deeds() -> list[tuple[str, str, str, str]]:
+def logged_actions() -> list[tuple[str, str, str, str]]:
     return list(OperatorDeed.objects.order_by("pk").values_list("operator", "kind", "subject", "reason"))
 
 
@@ -48,7 +48,7 @@ def test_stopping_and_resuming_are_logged():
     client = client_of(ALICE)
     client.post("/admin/proving/signingstop/add/", {"chain_id": "31337", "reason": "A test."})
     client.post(f"/admin/proving/signingstop/{SigningStop.objects.get().pk}/delete/", {"post": "yes"})
-    assert deeds() == [(ALICE, "stopped", "chain 31337", "A test."), (ALICE, "resumed", "chain 31337", "")]
+    assert logged_actions() == [(ALICE, "stopped", "chain 31337", "A test."), (ALICE, "resumed", "chain 31337", "")]
     log = client.get("/admin/accounts/operatordeed/").text
     assert "A test." in log
 
@@ -63,7 +63,7 @@ def test_an_operator_pauses_and_resumes_a_connection():
     chosen = {"action": "delete_selected", "_selected_action": [pause.pk], "post": "yes"}
     client.post("/admin/proving/connectionpause/", chosen)
     assert not ConnectionPause.objects.exists()
-    assert deeds() == [
+    assert logged_actions() == [
         (ALICE, "paused_connection", "31337 to 31337", "A test."),
         (ALICE, "resumed_connection", "31337 to 31337", ""),
     ]
@@ -73,17 +73,17 @@ def test_an_operator_pauses_and_resumes_a_signer():
     signer = Signer.objects.create(chain_id=31337, address=SIGNER)
     client, path = client_of(ALICE), f"/admin/proving/signer/{signer.pk}"
     assert "Pause the signer" in client.get(f"{path}/change/").text
-    assert "signs and broadcasts nothing more" in client.get(f"{path}/deed/pause/").text
-    client.post(f"{path}/deed/pause/", {"reason": "A test."})
+    assert "signs and broadcasts nothing more" in client.get(f"{path}/action/pause/").text
+    client.post(f"{path}/action/pause/", {"reason": "A test."})
     signer.refresh_from_db()
     assert signer.notice.endswith("The reason given: A test.")
     assert "Resume the signer" in client.get(f"{path}/change/").text
-    client.post(f"{path}/deed/resume/", {"reason": "Over."})
+    client.post(f"{path}/action/resume/", {"reason": "Over."})
     signer.refresh_from_db()
     assert (signer.paused_at, signer.notice) == (None, "")
-    again = client.post(f"{path}/deed/resume/", {"reason": "Over."}, follow=True)
+    again = client.post(f"{path}/action/resume/", {"reason": "Over."}, follow=True)
     assert "The signer was not paused." in again.text
-    assert deeds() == [
+    assert logged_actions() == [
         (ALICE, "paused_signer", str(signer), "A test."),
         (ALICE, "resumed_signer", str(signer), "Over."),
     ]
@@ -93,7 +93,7 @@ def test_an_operator_cancels_a_batch():
     batch = submit(a_key(BOB), request(ALICE, block=1))
     client, path = client_of(ALICE), f"/admin/queries/batch/{batch.pk}"
     assert "Cancel the batch" in client.get(f"{path}/change/").text
-    client.post(f"{path}/deed/cancel/", {"reason": "A test."})
+    client.post(f"{path}/action/cancel/", {"reason": "A test."})
     batch.refresh_from_db()
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,
@@ -102,11 +102,11 @@ def test_an_operator_cancels_a_batch():
     )
     assert batch.rejection_reason == "The operator has cancelled the batch. The reason given: A test."
     assert "What was sent for it before stays paid" in client.get(f"/explorer/query/{batch.pk}").text
-    assert deeds() == [(ALICE, "cancelled_batch", batch.pk, "A test.")]
-    assert "/deed/cancel/" not in client.get(f"{path}/change/").text
-    again = client.post(f"{path}/deed/cancel/", {"reason": "Again."}, follow=True)
+    assert logged_actions() == [(ALICE, "cancelled_batch", batch.pk, "A test.")]
+    assert "/action/cancel/" not in client.get(f"{path}/change/").text
+    again = client.post(f"{path}/action/cancel/", {"reason": "Again."}, follow=True)
     assert "not open any more" in again.text
-    assert len(deeds()) == 1
+    assert len(logged_actions()) == 1
 
 
 def test_rows_are_listed_linked_found_and_only_shown():

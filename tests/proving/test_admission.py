@@ -67,7 +67,7 @@ def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, k
         "block_too_far_ahead",
         True,
     )
-    assert "6 blocks above the head" in batch.rejection_reason
+    assert "6 blocks above the newest one" in batch.rejection_reason
 
 
 def test_a_block_just_above_the_head_is_waited_for(service, key):
@@ -132,7 +132,7 @@ def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(ser
     for _ in range(3):
         batch = accepted(batch)
     assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
-    assert any("this service goes at most 0 hops" in sentence for sentence in waiting())
+    assert any("This service goes back at most 0 hops" in sentence for sentence in waiting())
     reconfigure("\nmax_hops = 0\nmax_headers_walked = 0", "")
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
@@ -145,7 +145,7 @@ def test_a_block_that_is_waited_for_is_not_too_old_for_a_head_far_ahead(service,
     for _ in range(2):
         batch = accepted(batch)
         assert (batch.status, batch.rejection_code) == (BatchStatus.RECEIVED, "")
-        assert "this service goes at most 0 hops" in batch.waiting_for
+        assert "This service goes back at most 0 hops" in batch.waiting_for
     reconfigure("\nmax_hops = 0\nmax_headers_walked = 0", "")
     assert work_until_done(batch, service).status == BatchStatus.DONE
 

@@ -163,7 +163,7 @@ def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
 
 
 def estimate_of(costly: DevChain, *heights: int) -> Reservation:
-    """Return what acceptance reckons for Alice at blocks of these heights above the head."""
+    """Return what admission estimates for Alice at blocks of these heights above the head."""
     blocks = {f"block_{costly.head() + above}": [ALICE] for above in heights}
     with pytest.MonkeyPatch.context() as patch:
         reckoned: list[Reservation] = []

@@ -28,7 +28,7 @@ def test_a_slow_answer_does_not_take_back_what_was_asked_for_later(service, monk
 
 
 def test_proofs_stay_where_the_header_that_is_stored_comes_again(service):
-    """Acceptance may have stored it while a reconcile was asking for it."""
+    """Admission may have stored it while a reconcile was asking for it."""
     work_until_done(submit(a_key(), request(ALICE, block=service.head())))
     block = Block.objects.get()
     header = get_rpc(31337).header(block.number)

@@ -8,7 +8,7 @@ from proving import job_runs
 
 def counted(outcome: str) -> float:
     labels = {"kind": "of this test", "outcome": outcome}
-    return REGISTRY.get_sample_value("batchquery_look_seconds_count", labels) or 0
+    return REGISTRY.get_sample_value("batchquery_job_run_seconds_count", labels) or 0
 
 
 @pytest.mark.parametrize("outcome", ["done", "waits", "fails", "lost"])

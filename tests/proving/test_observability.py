@@ -63,23 +63,26 @@ def test_looks_and_exchanges_are_counted_by_what_came_of_them(chain, settings, t
         forget_chains()
         deploy(31337, 31337)
         before = {
-            (kind, outcome): counted("batchquery_look_seconds_count", kind=kind, outcome=outcome)
+            (kind, outcome): counted("batchquery_job_run_seconds_count", kind=kind, outcome=outcome)
             for kind, outcome in [("batch", "done"), ("block", "done"), ("block", "waits"), ("signer", "done")]
         }
         key = a_key(USER)
         work_until_done(submit(key, request(USER, block=chain.head())), chain)
         for (kind, outcome), so_many in before.items():
             if (kind, outcome) != ("block", "done"):
-                assert counted("batchquery_look_seconds_count", kind=kind, outcome=outcome) > so_many, (kind, outcome)
+                assert counted("batchquery_job_run_seconds_count", kind=kind, outcome=outcome) > so_many, (
+                    kind,
+                    outcome,
+                )
         of_node = {"chain": 31337, "node": host}
         answered = counted("batchquery_node_exchanges_total", outcome="answered", **of_node)
         assert answered > 5
         assert counted("batchquery_node_exchange_seconds_count", **of_node) >= answered
-        failed = counted("batchquery_look_seconds_count", kind="batch", outcome="fails")
+        failed = counted("batchquery_job_run_seconds_count", kind="batch", outcome="fails")
         node.down()
         submit(key, request(ALICE, block=chain.head()))
         work()
-        assert counted("batchquery_look_seconds_count", kind="batch", outcome="fails") == failed + 1
+        assert counted("batchquery_job_run_seconds_count", kind="batch", outcome="fails") == failed + 1
         assert counted("batchquery_node_exchanges_total", outcome="unreachable", **of_node) >= 1
         node.up()
     text = process_metrics.exposition().decode()
@@ -193,7 +196,7 @@ def test_a_worker_serves_its_metrics_to_who_may_read_them(settings):
     with urllib.request.urlopen(f"{url}/metrics") as answer:
         text = answer.read().decode()
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    assert "batchquery_look_seconds" in text
+    assert "batchquery_job_run_seconds" in text
     assert "process_cpu_seconds_total" in text
     for path, headers, status in [
         ("/metrics", {"X-Forwarded-For": "192.0.2.1"}, 403),

@@ -464,7 +464,7 @@ def test_a_node_that_lags_has_no_path_paid_twice(old, key, monkeypatch):
     exchange = Endpoint.exchange
 
     def lagging(endpoint, batched):
-        """Whatever is the newest is that of before."""
+        """Answer `latest`, `pending` and `finalized` with an older block."""
         behind = [
             (method, [hex(before) if one in ("latest", "pending", "finalized") else one for one in params])
             for method, params in batched

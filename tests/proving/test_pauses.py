@@ -26,7 +26,7 @@ def said(*command: str) -> str:
     return out.getvalue().strip()
 
 
-def deeds() -> list[tuple[str, str, str]]:
+def logged_actions() -> list[tuple[str, str, str]]:
     return list(OperatorDeed.objects.order_by("pk").values_list("kind", "subject", "reason"))
 
 
@@ -49,7 +49,10 @@ def test_batches_of_a_paused_connection_wait_and_go_on(service, key):
     assert said("resume_connection", "31337", "31337") == "31337 to 31337: goes on."
     assert said("resume_connection", "31337", "31337") == "31337 to 31337: was not paused."
     assert work_until_done(batch).status == BatchStatus.DONE
-    assert deeds() == [("paused_connection", "31337 to 31337", "A test."), ("resumed_connection", "31337 to 31337", "")]
+    assert logged_actions() == [
+        ("paused_connection", "31337 to 31337", "A test."),
+        ("resumed_connection", "31337 to 31337", ""),
+    ]
 
 
 def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
@@ -99,7 +102,7 @@ def test_a_pause_of_another_connection_is_no_matter(service, key):
 def test_only_configured_connections_can_be_paused(service):
     with pytest.raises(CommandError, match="Chain 5 is not connected to chain 31337"):
         call_command("pause_connection", "31337", "5")
-    assert deeds() == []
+    assert logged_actions() == []
 
 
 # --- A signer ---------------------------------------------------------------------------------------------------------
@@ -115,7 +118,7 @@ def test_another_signer_sends_instead_of_a_paused_one(two_signers, key):
     assert said("resume_signer", "31337", SIGNER) == f"{SIGNER} on chain 31337: goes on."
     assert work_until_done(submit(key, request(BOB, block=two_signers.head()))).status == BatchStatus.DONE
     assert senders() == {SIGNER, SECOND_SIGNER}
-    assert [kind for kind, _, _ in deeds()] == ["paused_signer", "resumed_signer"]
+    assert [kind for kind, _, _ in logged_actions()] == ["paused_signer", "resumed_signer"]
 
 
 def test_where_all_signers_are_paused_batches_wait(two_signers, key):
@@ -162,7 +165,7 @@ def test_only_configured_signers_can_be_paused(service):
     with pytest.raises(CommandError, match="Not a signer of Development chain"):
         call_command("pause_signer", "31337", ALICE)
     assert said("resume_signer", "31337", ALICE) == f"{ALICE} on chain 31337: was not paused."
-    assert deeds() == []
+    assert logged_actions() == []
 
 
 def test_health_tells_of_pauses(service):

@@ -260,7 +260,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
     assert "can't be reached" in batch.waiting_for
     assert "can't be reached" in registry().waiting_for
     assert registry().refused == ""
-    assert "can't be looked at" in check_chains()[0]
+    assert "can't be read" in check_chains()[0]
 
 
 # --- Transactions under way -------------------------------------------------------------------------------------------

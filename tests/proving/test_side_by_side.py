@@ -101,32 +101,6 @@ def test_two_batches_that_make_the_same_block_share_it():
 # --- Leases -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_is_leased_once_and_nobody_waits_for_it():
-    accept(a_batch())
-    pk = Block.objects.get().pk
-    met = meet(lambda: leases.claim(Block.objects.all(), pk), lambda: leases.claim(Block.objects.all(), pk))
-    assert met.first is not None
-    assert (met.second, met.waited) == (None, False)
-
-
-def test_what_is_written_under_a_lease_waits_for_who_takes_it_over():
-    accept(a_batch())
-    lease = claimed(Block, Block.objects.get().pk)
-    Block.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
-
-    def write() -> bool:
-        with lease.writing():
-            return True
-
-    def lost() -> bool:
-        with pytest.raises(leases.LeaseLost):
-            write()
-        return True
-
-    met = meet(lambda: claimed(Block, lease.row.pk), lost)
-    assert (met.second, met.waited) == (True, True)
-
-
 def test_a_block_that_becomes_due_while_it_is_given_back_stays_due():
     accept(a_batch())
     lease = claimed(Block, Block.objects.get().pk)

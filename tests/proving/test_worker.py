@@ -72,9 +72,9 @@ def test_a_worker_serves_metrics_where_it_is_told(service, start_worker):
     until(lambda: is_done(batch), "DONE")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         text = answer.read().decode()
-    assert value(text, "batchquery_look_seconds_count", kind="batch", outcome="done") == 1
-    assert value(text, "batchquery_look_seconds_count", kind="block")
-    assert value(text, "batchquery_look_seconds_count", outcome="defect") is None
+    assert value(text, "batchquery_job_run_seconds_count", kind="batch", outcome="done") == 1
+    assert value(text, "batchquery_job_run_seconds_count", kind="block")
+    assert value(text, "batchquery_job_run_seconds_count", outcome="defect") is None
 
 
 def lengths() -> Iterator[int]:

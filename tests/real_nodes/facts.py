@@ -53,7 +53,7 @@ class Node(Protocol):
 
 @dataclass(frozen=True)
 class Facts:
-    """What is asked of one block, and what the node says of it."""
+    """The questions about one block, and the node's answers."""
 
     asked: Mapping[str, Any]
     """The data of a batch query about the chain."""

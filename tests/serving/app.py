@@ -19,7 +19,7 @@ LARGE = b"x" * (16 * 1024 * 1024)
 
 
 class Streamed:
-    """As Django's answers that are streamed."""
+    """An answer that is streamed, as Django's are."""
 
     streaming = True
 

@@ -82,7 +82,7 @@ def test_the_server_goes_on_where_the_port_cannot_be_had(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with serving(tmp_path, app="tests.serving.app:application", LIVENESS_BIND=f"127.0.0.1:{port}") as server:
-            assert f"no liveness is told: port {port} can't be had" in server.installation.log("web").read_text()
+            assert f"no liveness is told: can't listen on port {port}" in server.installation.log("web").read_text()
 
 
 def test_the_web_server_itself_answers_as_well(web: WebServer):

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from accounts import keys, operator_log
-from accounts.models import DeedKind, User
+from accounts.models import AdminActionKind, User
 from chains.address_checksum import checksummed
 
 
@@ -29,7 +29,7 @@ class Command(BaseCommand):
             revoked = keys.revoke_by_operator(whose)
             operator_log.record(
                 operator_log.COMMAND,
-                DeedKind.REVOKED_KEYS,
+                AdminActionKind.REVOKED_KEYS,
                 "everybody" if all else ", ".join(address),
                 reason=reason,
                 detail=f"{revoked} keys.",

@@ -18,7 +18,7 @@ from chains.chains_file import ChainsError, SignerError
 
 class Command(BaseCommand):
     help = "Vouches for block hashes over HTTP until SIGTERM or SIGINT, with the key of the chains file's [attester]."
-    # System checks are about the service, of which an attester is no part.
+    # System checks are about the service, and an attester is no part of it.
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     )
     from batch_query_client.webhooks import WebhookData, WebhookEvent, verify_webhook
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ACCOUNT_PROPERTIES",

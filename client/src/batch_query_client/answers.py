@@ -76,7 +76,7 @@ class Submitted(AnswerModel):
 
 
 class Status(AnswerModel):
-    """How far a batch is, in three words."""
+    """The status of a batch, in one of three words."""
 
     query_status: Text
     """DONE, IN_PROGRESS or REJECTED."""
@@ -84,7 +84,7 @@ class Status(AnswerModel):
     code: Text = ""
     retryable: bool = False
     info: tuple[Text, ...] = ()
-    """What the batch waits for."""
+    """Sentences about what the batch waits for."""
 
 
 class Rejection(AnswerModel):
@@ -94,7 +94,7 @@ class Rejection(AnswerModel):
 
 
 class Wait(AnswerModel):
-    """What keeps a batch waiting."""
+    """A reason why a batch waits."""
 
     sentence: Text
     failing_since: datetime | None = None
@@ -135,7 +135,7 @@ class Fact(AnswerModel):
     destination_chain_id: Decimal
     """Whose registry it is."""
     block_number: Decimal | None = None
-    """Of the source chain. None: the query names a time, or `latest`, and its block is not fixed yet."""
+    """The source chain's block. None: the query names a time, or `latest`, and its block is not fixed yet."""
     account: Text = ""
     """Empty: the fact is about the block's header, or about a time."""
     property: Text
@@ -143,7 +143,7 @@ class Fact(AnswerModel):
     slot: Text = ""
     """0x and 64 digits."""
     timestamp: Decimal | None = None
-    """Of BLOCK_AT_TIMESTAMP, in seconds."""
+    """The time of BLOCK_AT_TIMESTAMP, in seconds."""
     word: Word | None = None
     """32 bytes. None: not proven yet."""
     registry: Text = ""
@@ -152,7 +152,7 @@ class Fact(AnswerModel):
 
     @builtins.property
     def value(self) -> int:
-        """The word as a number: a balance is in wei, a time in seconds. Raises `ValueError` where it isn't proven."""
+        """Return the word as a number: a balance in wei, a time in seconds. Raises `ValueError` if it isn't proven."""
         if self.word is None:
             raise ValueError(f"{self.name} is not proven yet.")
         return int.from_bytes(self.word)
@@ -164,14 +164,14 @@ class Fact(AnswerModel):
 
     @builtins.property
     def name(self) -> str:
-        """For people."""
+        """Return the fact's name for people."""
         what = {"SLOT": f"slot {self.slot}", "BLOCK_AT_TIMESTAMP": f"block at time {self.timestamp}"}
         of = f" of {self.account}" if self.account else ""
         return f"{what.get(self.property, self.property)}{of} at block {self.block_number} of {self.source_chain_id}"
 
 
 class _QueryFact(AnswerModel):
-    """As a fact, without what its query says."""
+    """A fact, without what its query says."""
 
     property: Text
     slot: Text = ""
@@ -217,11 +217,11 @@ class BatchSummary(AnswerModel):
     created_at: datetime
     finished_at: datetime | None = None
     queries: Number = 0
-    """How many."""
+    """Number of queries."""
     queries_completed: Number = 0
     gas_used: Decimal | None = None
     spent: Decimal | None = None
-    """What it has cost so far, in wei."""
+    """Its cost so far, in wei."""
     rejection: Rejection | None = None
 
 
@@ -287,7 +287,7 @@ class Cancelled(AnswerModel):
 
 
 class Connection(AnswerModel):
-    """What can be proven where."""
+    """A pair of chains between which facts can be proven."""
 
     origin_chain_id: Decimal
     """The source chain."""
@@ -304,7 +304,7 @@ class Connections(AnswerModel):
 class Gas(AnswerModel):
     expected: Number
     bound: Number
-    """What acceptance compares with fees and budgets."""
+    """The upper bound, which is compared with fees and budgets."""
 
 
 class Wei(AnswerModel):
@@ -317,7 +317,7 @@ class EstimatedPart(AnswerModel):
 
     count: Number
     in_registry: Number
-    """How many of them cost nothing, because the registry has them."""
+    """Number of them that cost nothing, because the registry has them."""
     gas: Gas
 
 
@@ -339,7 +339,7 @@ class FeeCheck(AnswerModel):
 
 
 class Estimate(AnswerModel):
-    """What a batch would cost, and whether it would be taken, as of now."""
+    """The present cost of a batch, and whether it would be accepted now."""
 
     gas: Gas
     wei: Wei
@@ -348,7 +348,7 @@ class Estimate(AnswerModel):
     sources: tuple[EstimatedSource, ...]
     transactions: Number
     blocks_to_done: Number
-    """Of the destination chain."""
+    """Number of blocks of the destination chain until the batch is done."""
     seconds_to_done: Number
     fee: FeeCheck | None = None
     """None where the fee is the estimate."""
@@ -373,13 +373,13 @@ class UnsignedTransaction(AnswerModel):
 
 
 class UnsignedTransactions(AnswerModel):
-    """What is to be sent next, in this order."""
+    """The transactions to send next, in this order."""
 
     chain_id: Decimal
     is_complete: bool
     """Nothing is missing once these are on the chain."""
     waits: tuple[Text, ...] = ()
-    """What must happen before there is more to send."""
+    """Sentences about what must happen before there is more to send."""
     transactions: tuple[UnsignedTransaction, ...] = ()
     calls: dict[str, Any] = {}
     """The same as the parameters of `wallet_sendCalls` (EIP-5792)."""

@@ -49,7 +49,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Patience:
-    """How long what may pass is tried again. Pauses grow twofold, with full jitter, and keep to `Retry-After`."""
+    """The limits of retries. Pauses double, with full jitter, and keep to `Retry-After`."""
 
     seconds: float = 60
     """From the first failure on. 0: nothing is tried again."""
@@ -58,10 +58,10 @@ class Patience:
     answer_seconds: float = 30
     """For one answer, from the name's look-up to its last byte."""
     chance: Callable[[], float] = random.random
-    """From 0 to 1, of which share of a pause is made."""
+    """Returns a number from 0 to 1: the share of a pause that is made."""
 
     def pause(self, attempt: int) -> float:
-        """Seconds before the attempt of this number is repeated; the first is 0."""
+        """Return the seconds to wait after the attempt of this number, counted from 0."""
         return self.chance() * min(self.longest_pause, self.first_pause * 2.0 ** min(attempt, 60))
 
 
@@ -94,7 +94,7 @@ def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> 
 
 
 def retry_after(answer: Answer) -> float | None:
-    """Seconds. A date, which the header may hold as well, is left aside: services of this kind send none."""
+    """Return the seconds of `Retry-After`. A date, which it may also hold, is ignored: these services send none."""
     text = answer.header("retry-after").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
@@ -146,7 +146,7 @@ def read(model: type[Model], answer: Answer, url: str) -> Model:
 
 
 def _object(content: bytes) -> dict[str, Any]:
-    """JSON's object, or an empty one for anything else."""
+    """Return the JSON object of the content, or an empty one for anything else."""
     # An error is short. Of anything longer no more is known than its status.
     if len(content) > 1024 * 1024:
         return {}

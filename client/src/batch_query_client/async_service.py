@@ -154,7 +154,7 @@ class AsyncBatch:
         *,
         progress: Callable[[BatchDetails], object] | None = None,
     ) -> BatchDetails:
-        """`progress` may be a coroutine function."""
+        """Wait as `Batch.wait` does; `progress` may be a coroutine function."""
         steps = operations.wait(self._access, self.id, timeout=timeout, progress=progress)
         return await run_async(steps, self._http)
 
@@ -162,7 +162,7 @@ class AsyncBatch:
         return await run_async(operations.cancel(self._access, self.id), self._http)
 
     async def facts_on_chain(self, node: AnyNode, *, registries: Mapping[int, str] | None = None) -> tuple[Fact, ...]:
-        """`node` may also be an `AsyncWeb3`."""
+        """Return the facts as `Batch.facts_on_chain` does; `node` may also be an `AsyncWeb3`."""
         steps = operations.facts_on_chain(self._access, self.id, self._node(node), registries)
         return await run_async(steps, self._http)
 

@@ -35,7 +35,7 @@ class _Query(QueryPart):
     block: Place
     account_proof: tuple[Place, ...] | None
     nodes: tuple[Data, ...]
-    """Those that no query before it has. Places are in the nodes of all queries, one after the other."""
+    """The nodes that no query before it has. Places are in the nodes of all queries, one after the other."""
 
 
 class _Batch(Part):
@@ -49,10 +49,10 @@ class _Batch(Part):
 
 @dataclass(frozen=True)
 class VerifiedBatchBundle:
-    """What a batch's bundle proves of the blocks whose hashes the caller trusts."""
+    """The facts that a batch's bundle proves of the blocks whose hashes the caller trusts."""
 
     batch: str
-    """Claimed only, as is the next: no header says for what somebody asked. So nothing shows that there are no more
+    """Claimed only, as is the next: no header says what a user asked for. So nothing shows that there are no more
     queries than these."""
     destination_chain_id: int
     queries: Mapping[int, VerifiedBundle]
@@ -111,7 +111,7 @@ def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[Verif
         asked.setdefault(read_quantity((yield from node.call("eth_chainId"))), []).append(node)
     if missing := [str(chain_id) for chain_id in of_chain if chain_id not in asked]:
         named = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
-        raise WrongChain(f"The bundle has blocks of chain {named}, of which no node is given.")
+        raise WrongChain(f"The bundle has blocks of chain {named}, but no node of that chain is given.")
     told: dict[tuple[int, int], bytes] = {}
     for chain_id, claimed in of_chain.items():
         numbers = sorted({*claimed, *following[chain_id]})

@@ -15,7 +15,7 @@ from batch_query_client.questions import HEADER_PROPERTIES
 
 _SHARED = 13
 _FEWEST = 15  # of Ethereum's, before London
-# Bytes of each field by its place: exactly so many, or as a number at most so many. None: any.
+# Bytes of each field by its place: the exact number, or as a number the maximum. None: any.
 _HASH, _SHORT, _LONG = (32, True), (8, False), (32, False)
 _SIZES: tuple[tuple[int, bool] | None, ...] = (
     *(_HASH, _HASH, (20, True), _HASH, _HASH, _HASH, (256, True)),

@@ -34,7 +34,7 @@ Address = Annotated[Data, Field(min_length=20, max_length=20)]
 
 
 class Part(BaseModel):
-    """Of a bundle."""
+    """A part of a bundle."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
 
@@ -69,10 +69,10 @@ class Document(BlockPart, QueryPart):
 
 @dataclass(frozen=True)
 class VerifiedBundle:
-    """What a bundle proves of the block whose hash the caller trusts."""
+    """The facts that a bundle proves of the block whose hash the caller trusts."""
 
     source_chain_id: int
-    """Whoever named the block's hash has said that it is of this chain: a header does not say it."""
+    """The chain that the caller named with the block's hash: a header does not name it."""
     block_number: int
     block_hash: str
     account: str | None
@@ -141,7 +141,7 @@ def asking_hash(number: int) -> tuple[str, str, bool]:
 
 
 def block_hash_in(block: object) -> bytes | None:
-    """None: the node knows no such block."""
+    """Return the hash of a node's block. None: the node knows no such block."""
     # web3.py's own kind of mapping, or JSON's.
     return read_data(block["hash"]) if isinstance(block, Mapping) and "hash" in block else None
 
@@ -176,7 +176,7 @@ def _read(kind: type[Read], known: str, document: str | bytes) -> Read:
 
 
 def _values(document: str | bytes) -> int:
-    """At least as many as there are."""
+    """Return an upper bound of the number of values in the document."""
     if isinstance(document, str):
         return sum(map(document.count, ",[{"))
     return sum(map(document.count, (b",", b"[", b"{")))

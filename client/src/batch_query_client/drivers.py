@@ -193,7 +193,7 @@ _the_loop: _Loop | None = None
 
 
 def _loop() -> _Loop:
-    """Made at its first use, and anew in a process that was forked since: no thread goes with it."""
+    """Return the loop of this process, made at its first use. After a fork, which loses the thread, it is made anew."""
     global _the_loop
     with _lock:
         if _the_loop is None or _the_loop.process != os.getpid():

@@ -19,7 +19,7 @@ class Unreachable(Exception):
     def __init__(self, what: str, *, was_sent: bool) -> None:
         super().__init__(what)
         self.was_sent = was_sent
-        """Whether the other side may have had the request."""
+        """True if the other side may have had the request."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Request:
     headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
     body: bytes = field(default=b"", repr=False)
     max_bytes: int = 16 * MEGABYTE
-    """Of the answer's content; a longer one is `Unreachable`."""
+    """The limit of the answer's content; a longer one is `Unreachable`."""
     seconds: float = 30
     """For everything: the name, the connection, the headers and the content."""
 

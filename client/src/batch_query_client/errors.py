@@ -27,7 +27,7 @@ class ServiceRefused(BatchQueryError):
     def __init__(self, sentence: str, *, status: int, code: str, faults: Sequence[Fault] = ()) -> None:
         super().__init__(sentence)
         self.status = status
-        """Of HTTP."""
+        """The HTTP status."""
         self.code = code
         """A stable word; empty where the answer had none."""
         self.faults = tuple(faults)
@@ -56,7 +56,7 @@ class Unavailable(BatchQueryError):
     def __init__(self, sentence: str, *, code: str = "", retry_after: float | None = None) -> None:
         super().__init__(sentence)
         self.code = code
-        """As that of `ServiceRefused`; empty where there was no answer."""
+        """A stable word, as in `ServiceRefused`; empty where there was no answer."""
         self.retry_after = retry_after
         """Seconds after which it makes sense to try again, where the service says so."""
 
@@ -77,7 +77,7 @@ class BatchRejected(BatchQueryError):
         self.code = code
         """A stable word, see the specification's table of rejections."""
         self.retryable = retryable
-        """Whether sending the same batch again can help."""
+        """True if sending the same batch again can help."""
 
 
 class NotDoneInTime(BatchQueryError, TimeoutError):
@@ -87,7 +87,7 @@ class NotDoneInTime(BatchQueryError, TimeoutError):
         super().__init__(sentence)
         self.internal_id = internal_id
         self.waits = tuple(waits)
-        """What it waits for, in sentences."""
+        """Sentences about what it waits for."""
 
 
 # --- Chains -----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """For sentences. A node's URL may hold a key."""
+        """Return the node's name for sentences. Its URL may hold a key."""
         return f"The node {host(self._url)}" if self._url else "The node"
 
     def call(self, method: str, *parameters: Any) -> Steps[Any]:
@@ -124,7 +124,7 @@ def _json(content: bytes) -> Any:
 
 
 def read_quantity(value: Any) -> int:
-    """Such as 0x1f. Raises `UnexpectedAnswer`."""
+    """Read a number such as 0x1f. Raises `UnexpectedAnswer`."""
     digits = value[2:] if isinstance(value, str) and value.startswith("0x") else ""
     if not 1 <= len(digits) <= 64 or not _HEX_DIGITS.issuperset(digits):
         raise UnexpectedAnswer("The node answered something that is no number.")
@@ -132,7 +132,7 @@ def read_quantity(value: Any) -> int:
 
 
 def read_data(value: Any) -> bytes:
-    """Such as 0x00ff. Raises `UnexpectedAnswer`."""
+    """Read bytes such as 0x00ff. Raises `UnexpectedAnswer`."""
     if isinstance(value, bytes):
         return bytes(value)  # web3.py's HexBytes.
     digits = value[2:] if isinstance(value, str) and value.startswith("0x") else "x"

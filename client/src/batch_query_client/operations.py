@@ -31,7 +31,7 @@ from batch_query_client.effects import MEGABYTE, Answer, Request, Steps, Tell, n
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
 from batch_query_client.json_rpc import Node
 
-# How long the service may keep a question for the status, in seconds; and while somebody watches each step.
+# Seconds for which the service may hold a status request; and while a person watches each step.
 LONG_POLL, WATCHED_POLL = 25, 2
 # Between two questions about a status that changes at each.
 _LEAST_PAUSE = 0.5
@@ -127,7 +127,7 @@ def status(access: Access, internal_id: str) -> Steps[Status]:
 
 
 def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
-    """With all queries, page by page."""
+    """Read the batch with all its queries, page by page."""
     path = f"/batch-queries/{quote(internal_id, safe='')}"
     first = yield from fetch(access, BatchDetails, path, {"limit": _PAGE})
     queries: list[Query] = [*first.query_list]
@@ -323,7 +323,7 @@ def _require_as_told(query: Query, proven: VerifiedBundle) -> None:
 
 
 class BatchFilters(TypedDict, total=False):
-    """Which batches. Each that is given must fit."""
+    """The filters of a list of batches. Each that is given must fit."""
 
     status: str
     """RECEIVED, ACCEPTED, IN_PROGRESS, DONE or REJECTED."""
@@ -337,7 +337,7 @@ class BatchFilters(TypedDict, total=False):
 
 
 class FactFilters(TypedDict, total=False):
-    """Which facts. Each that is given must fit."""
+    """The filters of a list of facts. Each that is given must fit."""
 
     destination: int
     chain: int

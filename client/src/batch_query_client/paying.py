@@ -45,7 +45,7 @@ class Signer(Protocol):
 
 @dataclass(frozen=True)
 class ToSign:
-    """A transaction that is about to be signed: whoever confirms it is shown this."""
+    """A transaction that is about to be signed, as the person who confirms it sees it."""
 
     what: str
     to: str
@@ -55,7 +55,7 @@ class ToSign:
 
     @property
     def most_wei(self) -> int:
-        """It can't cost more, beside what a rollup takes for data."""
+        """Return the maximum cost in wei, without what a rollup takes for data."""
         return self.gas * self.max_fee_per_gas
 
 
@@ -72,7 +72,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Sending:
-    """How far it is: what was mined, and what the service waits for."""
+    """The progress of paying: what was mined, and what the service waits for."""
 
     sent: tuple[Sent, ...]
     waits: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Sending:
 
 @dataclass(frozen=True)
 class Payer:
-    """Who pays, and within which limits."""
+    """The signer who pays, and its limits."""
 
     signer: Signer
     confirm: Callable[[ToSign], object]
@@ -98,7 +98,7 @@ def send(
     timeout: float,
     progress: Callable[[Sending], object] | None = None,
 ) -> Steps[tuple[Sent, ...]]:
-    """Everything that the batch takes, in order, each when the one before is mined, until nothing is left.
+    """Send every transaction of the batch in order, each when the one before is mined, until nothing is left.
 
     Raises `UnsafeTransaction`, `TransactionFailed`, `NotDoneInTime`, and whatever asking service and node raises.
     """
@@ -153,10 +153,10 @@ def _check(
 
 
 def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: int, timeout: float) -> Steps[Sent]:
-    """`spent` is what those before have cost, in wei."""
+    """Sign, send and await one transaction. `spent` is the cost of those before it, in wei."""
     sender = str(payer.signer.address)
     try:
-        # What would revert, because somebody else was first or the block is too old by now, costs nothing this way.
+        # A transaction that would revert, because another was first or the block is too old, costs nothing this way.
         yield from node.call("eth_call", transaction_call(unsigned.to, unsigned.data) | {"from": sender}, "latest")
     except NodeRefused as refused:
         raise TransactionFailed(f"The transaction would revert, so it was not sent. {refused}") from None
@@ -183,7 +183,7 @@ def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: in
 
 
 def _fees(node: Node) -> Steps[dict[str, int]]:
-    """Room for the base fee to double, as wallets do (EIP-1559)."""
+    """Return fees that let the base fee double, as wallets do (EIP-1559)."""
     block = yield from node.call("eth_getBlockByNumber", "latest", False)
     base = read_quantity(block.get("baseFeePerGas", "0x0")) if isinstance(block, Mapping) else 0
     try:

@@ -4,7 +4,7 @@ MAX_CHARS = 2000
 
 
 def plain(words: object) -> str:
-    """One printable line of at most `MAX_CHARS` characters: no escape sequence, and nothing that turns text around."""
+    """Return one printable line of at most `MAX_CHARS` characters: no escape sequence, and no text direction mark."""
     text = str(words)[: 2 * MAX_CHARS]
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"

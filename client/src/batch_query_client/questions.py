@@ -17,7 +17,7 @@ HEADER_PROPERTIES = (
 """By their place in a header's RLP (Yellow Paper, section 4.3, and later EIPs)."""
 
 ACCOUNT_PROPERTIES = ("NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH")
-"""As the facts registry numbers them."""
+"""The properties of an account, as the facts registry numbers them."""
 
 NUMBERS = {
     *("NONCE", "BALANCE", "BLOCK_AT_TIMESTAMP", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP"),
@@ -30,7 +30,7 @@ Block = int | str
 """A number, `"latest"`, `"finalized"`, or a selector of the API as it is: `"block:15"`, `"timestamp:1700000000"`."""
 
 Slot = int | str | bytes
-"""Of storage: a number, up to 64 hexadecimal digits with or without 0x, or 32 bytes."""
+"""A storage slot: a number, up to 64 hexadecimal digits with or without 0x, or 32 bytes."""
 
 _NAMED_BLOCKS = {"latest", "finalized"}
 _SELECTOR = re.compile(r"(block|timestamp):[0-9]+", re.ASCII)
@@ -94,7 +94,7 @@ class Header(_AtBlock):
 
 @dataclass(frozen=True)
 class Webhook:
-    """Where the service tells of the batch (Standard Webhooks). `verify_webhook` checks what comes there."""
+    """The receiver of a batch's events (Standard Webhooks). `verify_webhook` checks what comes there."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -103,7 +103,7 @@ class Webhook:
 
 
 def slot_hex(slot: Slot) -> str:
-    """0x and 64 digits. Raises `ValueError`."""
+    """Return the slot as 0x and 64 digits. Raises `ValueError`."""
     if isinstance(slot, bytes):
         slot = int.from_bytes(slot)
     if isinstance(slot, str) and _HEX.fullmatch(slot):
@@ -141,7 +141,7 @@ def body(
 
 
 def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
-    """By source chain and selector. Names of properties and slots are keys here at first: each once, in order."""
+    """Group the queries by source chain and selector. Properties and slots are keys at first: each once, in order."""
     data: dict[str, dict[str, Any]] = {}
     # The service refuses an account that is named twice, in whatever case.
     entries: dict[tuple[int, str, str], dict[str, dict[str, None]]] = {}
@@ -159,7 +159,7 @@ def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
 
 
 def _listed(block: dict[str, Any]) -> dict[str, Any]:
-    """With lists instead of keys."""
+    """Return the block with lists instead of keys."""
     listed: dict[str, Any] = {}
     if "accounts" in block:
         listed["accounts"] = {

@@ -113,7 +113,7 @@ class BatchQueryService:
     # --- Reading
 
     def batch(self, internal_id: str) -> "Batch":
-        """One that was submitted before. Asks nothing yet."""
+        """Return a batch that was submitted before. Asks nothing yet."""
         return Batch(internal_id, self._access)
 
     def batches(
@@ -123,7 +123,7 @@ class BatchQueryService:
         return run(operations.batches(self._access, parameters(filters, limit, cursor)))
 
     def all_batches(self, **filters: Unpack[BatchFilters]) -> Iterator[BatchSummary]:
-        """All of them, asked for part by part as they are taken."""
+        """Yield all of them. Each part is asked for when it is reached."""
         page = self.batches(**filters)
         while True:
             yield from page.batch_queries
@@ -136,7 +136,7 @@ class BatchQueryService:
         return run(operations.facts(self._access, parameters(filters, limit, cursor)))
 
     def all_facts(self, **filters: Unpack[FactFilters]) -> Iterator[Fact]:
-        """All of them, asked for part by part as they are taken."""
+        """Yield all of them. Each part is asked for when it is reached."""
         page = self.facts(**filters)
         while True:
             yield from page.facts
@@ -158,14 +158,14 @@ class Batch:
 
     @property
     def page(self) -> str:
-        """The URL of its page, which everybody may see who has it."""
+        """Return the URL of its page. Anybody who has the URL may see the page."""
         return f"{self._access.url}/explorer/query/{self.id}"
 
     def status(self) -> Status:
         return run(operations.status(self._access, self.id))
 
     def details(self) -> BatchDetails:
-        """With all queries, their steps, and the facts of those that are completed."""
+        """Return the batch with all queries, their steps, and the facts of those that are completed."""
         return run(operations.details(self._access, self.id))
 
     def wait(
@@ -174,7 +174,7 @@ class Batch:
         """Wait until the batch is DONE, and return it; its `facts` have values then.
 
         `timeout` is in seconds; without one it takes as long as the service gives the batch. `progress` is called each
-        time something has changed, with the batch as it is, of which the first hundred queries are included. Raises
+        time something has changed, with the batch as it is and its first hundred queries. Raises
         `BatchRejected` and `NotDoneInTime`.
         """
         return run(operations.wait(self._access, self.id, timeout=timeout, progress=progress))
@@ -184,7 +184,7 @@ class Batch:
         return run(operations.cancel(self._access, self.id))
 
     def facts_on_chain(self, node: AnyNode, *, registries: Mapping[int, str] | None = None) -> tuple[Fact, ...]:
-        """Its facts as facts registries hold them, read through a node of the destination chain.
+        """Return its facts as facts registries hold them, read through a node of the destination chain.
 
         Nothing but the registries' addresses is taken from the service; give `registries`, by source chain, to rely on
         addresses that you know. Raises `NotProven`, `WrongFact` where the chain says otherwise than the service,

@@ -14,18 +14,18 @@ _MAX_BYTES = 1024 * 1024
 
 
 class WebhookData(AnswerModel):
-    """What happened to which batch."""
+    """An event of a batch."""
 
     internal_id: Text
     query_status: Text = ""
     error: Text = ""
     code: Text = ""
-    """Of a batch that was rejected."""
+    """The code of the batch's rejection."""
     retryable: bool | None = None
     step: Text = ""
-    """Which one all queries have completed, or where the batch begins again."""
+    """The step that all queries have completed, or where the batch begins again."""
     reason: Text = ""
-    """Why it went back."""
+    """The reason why it was rolled back."""
 
 
 class WebhookEvent(AnswerModel):
@@ -34,10 +34,10 @@ class WebhookEvent(AnswerModel):
     type: Text
     """batch_query.done, batch_query.rejected, batch_query.went_back or batch_query.step_completed."""
     timestamp: datetime
-    """When it happened. Deliveries of one batch come in its order."""
+    """The time of the event. Deliveries of one batch come in its order."""
     data: WebhookData
     id: str = ""
-    """The same each time this is delivered: whoever has seen it need not act on it again."""
+    """The same each time this is delivered: a receiver that has seen it need not act on it again."""
 
 
 def verify_webhook(body: str | bytes, headers: Mapping[str, str], *secrets: str) -> WebhookEvent:

@@ -20,7 +20,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("destination", type=int, nargs="?", help="only this destination")
         parser.add_argument("source", type=int, nargs="?", help="and only this source")
-        parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for each (default: 600)")
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=transaction_monitor.WAIT_SECONDS,
+            help="seconds to wait for each (default: %(default)s)",
+        )
 
     def handle(self, *, destination: int | None, source: int | None, timeout: float, **_: Any) -> None:
         rows = FactsRegistry.in_use.exclude(deployed_at=None).order_by("pk")

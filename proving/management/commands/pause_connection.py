@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from accounts.models import DeedKind
+from accounts.models import AdminActionKind
 from proving.management import destinations
 from proving.transactions import pauses
 
@@ -27,6 +27,6 @@ class Command(BaseCommand):
         with transaction.atomic():
             pause = pauses.pause_connection(source, destination, reason)
             operator_log.record(
-                operator_log.COMMAND, DeedKind.PAUSED_CONNECTION, f"{source} to {destination}", reason=reason
+                operator_log.COMMAND, AdminActionKind.PAUSED_CONNECTION, f"{source} to {destination}", reason=reason
             )
         self.stdout.write(pauses.sentence(pause))

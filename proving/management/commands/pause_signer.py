@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from accounts.models import DeedKind
+from accounts.models import AdminActionKind
 from proving.management import destinations
 from proving.transactions import pauses
 
@@ -26,5 +26,5 @@ class Command(BaseCommand):
         address = destinations.signer(destination, address)
         with transaction.atomic():
             signer = pauses.pause_signer(destination, address, reason)
-            operator_log.record(operator_log.COMMAND, DeedKind.PAUSED_SIGNER, str(signer), reason=reason)
+            operator_log.record(operator_log.COMMAND, AdminActionKind.PAUSED_SIGNER, str(signer), reason=reason)
         self.stdout.write(signer.notice)

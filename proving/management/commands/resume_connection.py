@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from accounts.models import DeedKind
+from accounts.models import AdminActionKind
 from proving.transactions import pauses
 
 
@@ -21,5 +21,5 @@ class Command(BaseCommand):
         subject = f"{source} to {destination}"
         with transaction.atomic():
             if was_paused := pauses.resume_connection(source, destination):
-                operator_log.record(operator_log.COMMAND, DeedKind.RESUMED_CONNECTION, subject)
+                operator_log.record(operator_log.COMMAND, AdminActionKind.RESUMED_CONNECTION, subject)
         self.stdout.write(f"{subject}: {'goes on.' if was_paused else 'was not paused.'}")

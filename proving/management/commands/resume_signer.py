@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from accounts.models import DeedKind
+from accounts.models import AdminActionKind
 from chains.address_checksum import checksummed
 from proving.transactions import pauses
 
@@ -24,5 +24,5 @@ class Command(BaseCommand):
         subject = f"{address} on chain {destination}"
         with transaction.atomic():
             if was_paused := pauses.resume_signer(destination, address):
-                operator_log.record(operator_log.COMMAND, DeedKind.RESUMED_SIGNER, subject)
+                operator_log.record(operator_log.COMMAND, AdminActionKind.RESUMED_SIGNER, subject)
         self.stdout.write(f"{subject}: {'goes on.' if was_paused else 'was not paused.'}")

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from accounts.models import DeedKind
+from accounts.models import AdminActionKind
 from proving.management.destinations import chosen
 from proving.transactions import stop_switch
 
@@ -21,5 +21,5 @@ class Command(BaseCommand):
         for chain in chosen(destination):
             with transaction.atomic():
                 if was_stopped := stop_switch.resume(chain.id):
-                    operator_log.record(operator_log.COMMAND, DeedKind.RESUMED, chain.label)
+                    operator_log.record(operator_log.COMMAND, AdminActionKind.RESUMED, chain.label)
             self.stdout.write(f"{chain.label}: {'goes on.' if was_stopped else 'was not stopped.'}")

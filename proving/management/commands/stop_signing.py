@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from accounts.models import DeedKind
+from accounts.models import AdminActionKind
 from proving.management.destinations import chosen
 from proving.transactions import stop_switch
 
@@ -25,5 +25,5 @@ class Command(BaseCommand):
         for chain in chosen(destination):
             with transaction.atomic():
                 stop_switch.stop(chain.id, reason)
-                operator_log.record(operator_log.COMMAND, DeedKind.STOPPED, chain.label, reason=reason)
+                operator_log.record(operator_log.COMMAND, AdminActionKind.STOPPED, chain.label, reason=reason)
             self.stdout.write(f"{chain.label}: stopped.")

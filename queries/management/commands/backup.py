@@ -34,7 +34,7 @@ class Command(BaseCommand):
             )
         try:
             with new_private_file(file) as draft:
-                # All that is committed, from one moment, whoever reads or writes meanwhile.
+                # All that is committed at one moment, also while others read and write.
                 with _open(database, "rw") as source:
                     source.execute("VACUUM INTO ?", [str(draft)])
                 found = _faults(draft)

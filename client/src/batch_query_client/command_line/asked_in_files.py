@@ -111,7 +111,7 @@ def read_block(text: str) -> int | str:
 
 
 def read_time(text: str) -> int:
-    """Seconds since 1970, as such or as ISO 8601; without a time zone it is UTC. Raises `click.UsageError`."""
+    """Read seconds since 1970, or ISO 8601, which is in UTC if it has no time zone. Raises `click.UsageError`."""
     if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
         return int(text)
     try:
@@ -138,7 +138,7 @@ def _from_json(asked: Asked, text: str) -> dict[str, Any]:
 
 
 def _from_csv(text: str) -> Iterator[Account | Header]:
-    """One account or header a line; raises `click.UsageError` with all lines that are wrong."""
+    """Read one account or header a line. Raises `click.UsageError` with all lines that are wrong."""
     rows = csv.DictReader(io.StringIO(text))
     unknown = set(rows.fieldnames or ()) - set(_COLUMNS)
     if unknown or "chain" not in (rows.fieldnames or ()):

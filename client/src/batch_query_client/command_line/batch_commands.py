@@ -33,7 +33,7 @@ from batch_query_client.command_line.output import (
 )
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
-# Whoever waits for a batch waits for a service that is down for a while, in seconds.
+# Seconds to wait for a service that is down, while waiting for a batch.
 _WATCH_PATIENCE = 300
 
 
@@ -235,7 +235,7 @@ def cancel(*, batch: str, url: str | None, is_json: bool) -> None:
         say(f"The batch {batch} is cancelled.")
 
 
-# --- Paying oneself ---------------------------------------------------------------------------------------------------
+# --- Self-funded batches ----------------------------------------------------------------------------------------------
 
 
 @click.command()
@@ -286,7 +286,7 @@ def _confirm(to_sign: client.ToSign) -> bool:
 
 
 def _said_once() -> Any:
-    """Tells each wait once."""
+    """Return a function that tells each wait once."""
     said: set[str] = set()
 
     def tell(sending: client.Sending) -> None:

@@ -21,7 +21,7 @@ import batch_query_client as client
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
-# Somebody sits in front of it; a script may say otherwise.
+# A person sits in front of it; a script may say otherwise.
 PATIENCE_SECONDS = 15
 _KEYRING_SERVICE = "batch-query-service"
 
@@ -138,7 +138,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _write(name: str, value: dict[str, Any]) -> None:
-    """Whole or not at all, and for this user's eyes only."""
+    """Write the file whole or not at all, readable by this user only."""
     folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     new = folder() / f".{name}.{os.getpid()}"
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -12,7 +12,7 @@ _MAX_BYTES = 64 * 1024
 
 
 def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
-    """Asks for the password where no file has it. Raises `click.UsageError`."""
+    """Decrypt a keystore. Ask for the password where no file has it. Raises `click.UsageError`."""
     from eth_account import Account  # noqa: PLC0415 (it takes a while to load, and few commands need it)
 
     if path.stat().st_size > _MAX_BYTES:

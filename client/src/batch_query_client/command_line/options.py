@@ -33,7 +33,7 @@ def with_node(chain: str, *, required: bool = False) -> Callable[[Command], Comm
 
 
 def with_nodes(chain: str) -> Callable[[Command], Command]:
-    """Nodes of several chains, separated by spaces in the environment."""
+    """Add an option for nodes of several chains, which the environment separates by spaces."""
     return click.option(
         "--rpc-url",
         envvar="BQS_RPC_URL",

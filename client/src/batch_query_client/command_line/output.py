@@ -31,7 +31,7 @@ _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 
 def print_json(value: Any) -> None:
-    """Models as the API spells them."""
+    """Print JSON, with models as the API spells them."""
     click.echo(json.dumps(_plain_value(value), indent=2 if sys.stdout.isatty() else None))
 
 
@@ -54,7 +54,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def say(sentence: str) -> None:
-    """To people, beside the output."""
+    """Print a sentence for people, on standard error."""
     click.echo(plain(sentence), err=True)
 
 
@@ -68,7 +68,7 @@ def console(*, err: bool = False) -> Console:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "There is nothing.") -> None:
-    """All cells are text of others, and shown as such."""
+    """Print a table. No cell is read as markup: others wrote them."""
     filled = list(rows)
     if not filled:
         say(empty)
@@ -80,7 +80,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, em
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Names and values, one a line."""
+    """Print names and values, one a line."""
     table = _table()
     table.show_header = False
     for name, value in fields:
@@ -108,7 +108,7 @@ def _table(headings: Sequence[str] = ()) -> Table:
 
 
 def _text(words: str, style: str = "") -> Text:
-    """Text without markup."""
+    """Return the words as text without markup."""
     from rich.text import Text  # noqa: PLC0415 (as above)
 
     return Text(words, style)

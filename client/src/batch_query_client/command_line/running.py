@@ -30,12 +30,12 @@ for command in (*account_commands.COMMANDS, *batch_commands.COMMANDS, *proof_com
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Its exit code."""
+    """Run a command and return its exit code."""
     try:
         ended = bqs.main(args=list(arguments), prog_name="bqs", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has enough. Python would complain once more when it flushes.
+        # The reader of the output has enough. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (people are told in a sentence)
@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class _Said:
-    """What is told of an error."""
+    """An error's code, sentence and details, as they are printed."""
 
     sentence: str
     exit_code: ExitCode
