@@ -182,7 +182,7 @@ def _beyond(
     limits: Callable[[User, Chain, Reservation, Reservation], Iterator[Rejection]], batch: Batch, needed: Reservation
 ) -> Rejection | None:
     """Return the first of the `limits` from `allowance` that leaves no room. None holds for what others pay for."""
-    if batch.pays_itself:
+    if batch.is_self_funded:
         return None
     destination = get_chains().chain(batch.destination_chain_id)
     return next(limits(batch.user, destination, needed, _before(batch)), None)
@@ -203,7 +203,7 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Admission:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
     destination = get_chains().chain(batch.destination_chain_id)
-    if not batch.pays_itself and (no_signer := signers.why_none(destination)):
+    if not batch.is_self_funded and (no_signer := signers.why_none(destination)):
         return Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
     if exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
         return exhausted  # Before any node is asked.
@@ -377,7 +377,7 @@ def _with_headers(questions: _Questions, counted: Counted) -> list[Block]:
 
 def _fee_too_low(batch: Batch, needed: Reservation, costs: Cost, path_gas: int) -> Rejection | None:
     destination = get_chains().chain(batch.destination_chain_id)
-    if destination.test_network or batch.fee_is_estimate or batch.pays_itself:
+    if destination.test_network or batch.fee_is_estimate or batch.is_self_funded:
         return None
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
     before = Reservation(batch.estimated_gas or 0, max(batch.estimated_wei or 0, reservations.caused_by(batch)))
