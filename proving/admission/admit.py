@@ -58,7 +58,7 @@ class _Admission:
     of_queries: Mapping[int, int] = field(default_factory=dict)
     """By a query's id: its part of that, or of what is to come, in gas."""
     blocks: Sequence[Block] = ()
-    """With their headers as they were read: whoever works on a block first can ask for more at once."""
+    """The blocks with their headers as they were read, so that the first reconcile can ask for more at once."""
     ahead: Ahead | None = None
     """The blocks that are not admitted yet; None: all are."""
     coming: Reservation = _NOTHING
@@ -146,7 +146,7 @@ def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
 
 
 def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
-    """Lock the users, so that two batches can't be promised the same rest, and the blocks that are lined up."""
+    """Lock the users, so that two batches can't reserve the same rest of a limit, and the blocks that are lined up."""
     accepted = [one for one in several if isinstance(one.decision, _Admission)]
     if not accepted:
         return
@@ -324,7 +324,7 @@ def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) 
 
 def _check(inquiry: Inquiry, questions: _Questions, heights: Callable[[], Ahead | Rejection | None]) -> Feasibility:
     destination_rpc = inquiry.connection.destination_rpc
-    # Whoever works on its blocks needs the destination's newest block next.
+    # The reconcile of its blocks needs the destination's newest block next.
     beside = partial(heads.recent, destination_rpc.chain, destination_rpc)
     return feasibility.check(inquiry, questions.asked, heights=heights, beside=beside)
 
