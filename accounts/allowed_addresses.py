@@ -13,8 +13,8 @@ ANYONE = "*"
 def may_sign_in(address: str) -> bool:
     """Return whether `settings.ALLOWED_ADDRESSES` or `OPERATOR_ADDRESSES` lets an EIP-55 address in.
 
-    With an empty list, anyone may sign in if all destination chains are test networks, and nobody otherwise: whoever
-    has a key for another destination spends the operator's money.
+    With an empty list, anyone may sign in if all destination chains are test networks, and nobody otherwise: a user
+    with a key for another destination spends the operator's money.
     """
     if is_operator(address):
         return True

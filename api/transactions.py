@@ -90,7 +90,7 @@ def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
 def _find(request: HttpRequest, internal_id: str) -> Batch:
     """Find the caller's own self-funded batch, unless it is rejected. Raises `ApiError`."""
     batch = own_batch(request, internal_id)
-    if not batch.pays_itself:
+    if not batch.is_self_funded:
         raise ApiError(409, "paid_by_operator", "The service sends the transactions of this batch.")
     if batch.status == BatchStatus.REJECTED:
         raise ApiError(409, "already_finished", f"The batch was rejected: {batch.rejection_reason}")

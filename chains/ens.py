@@ -29,7 +29,7 @@ from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from chains.together import Raised
 
 MAX_NAME_BYTES = 255
-# For all names of a request together, once nothing is under way any more. Somebody waits meanwhile.
+# For all names of a request together, once nothing is under way any more. A client waits meanwhile.
 SECONDS = 10
 _NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
 _MOST_LOOKUPS = 4

@@ -33,7 +33,7 @@ def get_rpc(chain_id: int) -> "RpcClient":
 
 @cache
 def get_page_rpc(chain_id: int) -> "RpcClient":
-    """Return a client as `get_rpc` does, with `PAGE_TIMEOUT_SECONDS` for a node, because somebody waits for a page."""
+    """Return a client as `get_rpc` does, with `PAGE_TIMEOUT_SECONDS` for a node, because a reader waits for a page."""
     from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
 
     return RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS)

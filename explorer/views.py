@@ -293,7 +293,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
         return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
     if wants_json(request) and request.method == "POST":
         return _transactions_as_json(request, found)
-    if request.method != "POST" or not found.pays_itself or found.status not in OPEN_STATUSES:
+    if request.method != "POST" or not found.is_self_funded or found.status not in OPEN_STATUSES:
         return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
     retry_after = read_from_chain.count(client_address(request))
     left = UnsignedTransactions(_TOO_OFTEN) if retry_after else unsigned_transactions.read(found)
@@ -306,7 +306,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
     """Return what is left to be sent for static/js/send.js, which has a wallet send it."""
-    if not found.pays_itself:
+    if not found.is_self_funded:
         return error_answer(409, "paid_by_operator", "The service sends the transactions of this batch.")
     if found.status == BatchStatus.REJECTED:
         return error_answer(409, "already_finished", f"The batch was rejected: {found.rejection_reason}")

@@ -165,7 +165,7 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
         destination,
         fees.base_fee + fees.priority_fee,
         sources,
-        None if request.fee is None or request.pays_itself else low is None,
+        None if request.fee is None or request.is_self_funded else low is None,
         confirming_blocks,
         list(_reasons(request, body, key, sources, low)),
     )
@@ -342,7 +342,7 @@ def _total(sources: Iterable[SourceEstimate]) -> Cost:
 
 
 def _fee_too_low(request: BatchRequest, destination: Chain, sources: Sequence[SourceEstimate]) -> Rejection | None:
-    if request.fee is None or request.pays_itself or destination.test_network:
+    if request.fee is None or request.is_self_funded or destination.test_network:
         return None
     cost = _total(sources)
     path_gas = sum(one.path_gas for of_source in sources for one in of_source.estimates)
@@ -358,7 +358,7 @@ def _reasons(
     for of_source in sources:
         for one in of_source.rejections:
             yield Reason(of_source.source, one.code, one.reason, one.retryable)
-    if request.pays_itself:
+    if request.is_self_funded:
         return  # What others pay for has no limits.
     user = User.objects.get(pk=key.user_id)
     destination = get_chains().chain(request.destinationChainId)

@@ -90,7 +90,7 @@ def told(batch: Batch, counts: Counts) -> dict[str, Any]:
         "destinationChainId": str(batch.destination_chain_id),
         "sourceChainIds": list(map(str, counts.source_chains)),
         "fee": str(batch.fee),
-        "sender": Sender.SELF.value if batch.pays_itself else None,
+        "sender": Sender.SELF.value if batch.is_self_funded else None,
         "createdAt": batch.created_at.isoformat(),
         "finishedAt": iso(batch.finished_at),
         "queries": counts.queries,

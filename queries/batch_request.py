@@ -109,7 +109,7 @@ class _Context:
     destination: int | None  # None: it is not valid, which is a fault of its own
     accounts: Accounts  # that names stand for
     fields: frozenset[str]  # of the body
-    pays_itself: bool
+    is_self_funded: bool
     faults: int = 0  # so far, in values of which there may be thousands
 
 
@@ -210,11 +210,11 @@ def _account_of(name: str, context: _Context) -> Account:
 def _fee(value: object, info: ValidationInfo) -> int | None:
     context = _context(info)
     if "fee" not in context.fields:
-        if context.pays_itself:
+        if context.is_self_funded:
             return 0
         raise PydanticCustomError("missing", "Field required")
     fee = None if value == AUTO else _decimal(value, "The fee, in wei,", (1 << 256) - 1)
-    if fee != 0 and context.pays_itself:
+    if fee != 0 and context.is_self_funded:
         raise _invalid("You pay for this batch yourself, so the service takes no fee for it: leave it out, or send 0.")
     return fee
 
@@ -356,7 +356,7 @@ class BatchRequest(_Strict):
     webhook: WebhookRequest | None = Field(default=None, description="The receiver of the batch's events.")
 
     @property
-    def pays_itself(self) -> bool:
+    def is_self_funded(self) -> bool:
         return self.sender is not None
 
     def parts(self) -> Iterator["Part"]:
@@ -425,7 +425,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
             _known_destination(document.value, chains),
             accounts,
             fields=frozenset(fields),
-            pays_itself=fields.get("sender") == _SELF,
+            is_self_funded=fields.get("sender") == _SELF,
         )
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:

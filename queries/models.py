@@ -173,7 +173,7 @@ class Batch(Leased):
         return self.id
 
     @property
-    def pays_itself(self) -> bool:
+    def is_self_funded(self) -> bool:
         return self.sender == Sender.SELF
 
     @property
@@ -204,7 +204,7 @@ class Batch(Leased):
         at = Min("failing_since"), Min("due_at"), Min("looked_at")
         rows = alike.annotate(*at).order_by("waiting_for", "source_chain_id")[:limit]
         found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows, itemgetter(0))]
-        if self.pays_itself and self._is_left_to_others():
+        if self.is_self_funded and self._is_left_to_others():
             found.insert(0, Wait(LEFT_TO_OTHERS.format(self.pk)))
         if self.waiting_for:
             next_try_at = self.due_at if self.failing_since else None

@@ -184,7 +184,7 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         user_id=key.user_id,
         api_key=key,
         destination_chain_id=request.destinationChainId,
-        sender=Sender.SELF if request.pays_itself else Sender.OPERATOR,
+        sender=Sender.SELF if request.is_self_funded else Sender.OPERATOR,
         # An estimate is added when there is one.
         fee=request.fee or 0,
         fee_is_estimate=request.fee is None,

@@ -25,7 +25,7 @@ def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
     """Make the blocks of a batch's admitted queries due, and give them places. Inside the caller's transaction."""
     user = batch.user_id
     blocks = Block.objects.filter(pk__in=queries.values("block"))
-    if batch.pays_itself:
+    if batch.is_self_funded:
         # Where something is paid for, a pause may be what keeps it from being sent again too soon: it isn't cut short,
         # and there is a look soon enough.
         paid_for = open_queries(blocks).filter(batch__sender=Sender.OPERATOR)

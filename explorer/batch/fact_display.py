@@ -39,7 +39,7 @@ class InShort:
 
     text: str
     unit: str = ""
-    ends: tuple[int, int] | None = None  # so many characters of a long one are shown, from its start and its end
+    ends: tuple[int, int] | None = None  # the characters of a long one that are shown, at its start and its end
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class BatchRow:
     rejection_code: str
     sources: tuple[ChainName, ...]  # empty: several, of which not all are known here
     destination: ChainName
-    pays_itself: bool
+    is_self_funded: bool
     spent: int  # wei
     created_at: datetime
     finished_at: datetime | None
@@ -189,7 +189,7 @@ def _row(batch: Batch, asked: Sequence[_Asked], single: Query | None, values: Se
         rejection_code=batch.rejection_code,
         sources=tuple(map(chain_name, _sources(batch, asked))),
         destination=chain_name(batch.destination_chain_id),
-        pays_itself=batch.pays_itself,
+        is_self_funded=batch.is_self_funded,
         spent=batch.spent,
         created_at=batch.created_at,
         finished_at=batch.finished_at,

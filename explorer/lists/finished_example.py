@@ -62,7 +62,7 @@ def _of_row(row: BatchRow) -> Example | None:
         headline=row.headline,
         where=row.destination.name if row.reads_itself else f"{row.sources[0].name}, for {row.destination.name}",
         took=row.took,
-        cost=None if row.pays_itself else row.spent,
+        cost=None if row.is_self_funded else row.spent,
         currency=row.destination.currency,
         trust=sources.of(connection).trust(connection),
     )

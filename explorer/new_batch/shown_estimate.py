@@ -29,7 +29,7 @@ class MeantBlock:
 @dataclass(frozen=True)
 class ShownEstimate:
     destination: ChainName
-    pays_itself: bool
+    is_self_funded: bool
     wei: int  # expected
     most_wei: int
     gas: int
@@ -53,7 +53,7 @@ def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstim
     cost = found.cost
     return ShownEstimate(
         destination=chain_name(found.destination.id),
-        pays_itself=request.pays_itself,
+        is_self_funded=request.is_self_funded,
         wei=cost.wei.expected,
         most_wei=cost.wei.bound,
         gas=cost.gas.expected,
@@ -66,7 +66,7 @@ def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstim
         reasons=found.reasons,
         waits=list(dict.fromkeys(wait for source in found.sources for wait in source.waits)),
         blocks=dict(_blocks(found)),
-        allowances=() if request.pays_itself else list(allowance.of_user_on(user, found.destination)),
+        allowances=() if request.is_self_funded else list(allowance.of_user_on(user, found.destination)),
         made_at=timezone.now(),
     )
 

@@ -25,7 +25,7 @@ from proving.budget import reservations
 from proving.budget.reservations import Caused
 from proving.health import report
 from proving.health.problems import Problem
-from proving.health.service_metrics import Lane, Pending, lanes, pending_of
+from proving.health.service_metrics import Partition, Pending, partitions, pending_of
 from proving.models import ChainWatch, FactsRegistry, Signer
 from proving.worker import heartbeats
 from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Query, WebhookDelivery
@@ -80,7 +80,7 @@ class FailingRow:
 
 
 @dataclass(frozen=True)
-class ShownLane:
+class ShownPartition:
     kind: str
     where: tuple[ChainName, ...]
     rows: int
@@ -173,7 +173,7 @@ class FailingDelivery:
 class OperatorPage:
     needs: tuple[Need, ...]
     failing: tuple[FailingRow, ...]
-    lanes: tuple[ShownLane, ...]
+    partitions: tuple[ShownPartition, ...]
     workers: tuple[ShownWorker, ...]
     nodes: tuple[ShownNode, ...]
     signers: tuple[ShownSigner, ...]
@@ -188,7 +188,7 @@ class OperatorPage:
 
     @property
     def due(self) -> int:
-        return sum(lane.due for lane in self.lanes)
+        return sum(partition.due for partition in self.partitions)
 
 
 def read() -> OperatorPage:
@@ -206,7 +206,7 @@ def read() -> OperatorPage:
             *_further_needs(failing, signers, deliveries),
         ),
         failing=failing,
-        lanes=tuple(map(_lane, lanes())),
+        partitions=tuple(map(_partition, partitions())),
         workers=tuple(
             ShownWorker(
                 row.worker,
@@ -308,8 +308,14 @@ def _where(source: int | None, destination: int) -> tuple[ChainName, ...]:
 # --- What works on it -------------------------------------------------------------------------------------------------
 
 
-def _lane(lane: Lane) -> ShownLane:
-    return ShownLane(lane.kind, _where(lane.source, lane.destination), lane.rows, lane.due, lane.oldest_due)
+def _partition(partition: Partition) -> ShownPartition:
+    return ShownPartition(
+        partition.kind,
+        _where(partition.source, partition.destination),
+        partition.rows,
+        partition.due,
+        partition.oldest_due,
+    )
 
 
 def _nodes(counted: Iterable[Exchanges]) -> Iterator[ShownNode]:

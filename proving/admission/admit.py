@@ -58,7 +58,7 @@ class _Admission:
     of_queries: Mapping[int, int] = field(default_factory=dict)
     """By a query's id: its part of that, or of what is to come, in gas."""
     blocks: Sequence[Block] = ()
-    """With their headers as they were read: whoever works on a block first can ask for more at once."""
+    """The blocks with their headers as they were read, so that the first reconcile can ask for more at once."""
     ahead: Ahead | None = None
     """The blocks that are not admitted yet; None: all are."""
     coming: Reservation = _NOTHING
@@ -146,7 +146,7 @@ def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
 
 
 def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
-    """Lock the users, so that two batches can't be promised the same rest, and the blocks that are lined up."""
+    """Lock the users, so that two batches can't reserve the same rest of a limit, and the blocks that are lined up."""
     accepted = [one for one in several if isinstance(one.decision, _Admission)]
     if not accepted:
         return
@@ -182,7 +182,7 @@ def _beyond(
     limits: Callable[[User, Chain, Reservation, Reservation], Iterator[Rejection]], batch: Batch, needed: Reservation
 ) -> Rejection | None:
     """Return the first of the `limits` from `allowance` that leaves no room. None holds for what others pay for."""
-    if batch.pays_itself:
+    if batch.is_self_funded:
         return None
     destination = get_chains().chain(batch.destination_chain_id)
     return next(limits(batch.user, destination, needed, _before(batch)), None)
@@ -203,7 +203,7 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Admission:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
     destination = get_chains().chain(batch.destination_chain_id)
-    if not batch.pays_itself and (no_signer := signers.why_none(destination)):
+    if not batch.is_self_funded and (no_signer := signers.why_none(destination)):
         return Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
     if exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
         return exhausted  # Before any node is asked.
@@ -324,7 +324,7 @@ def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) 
 
 def _check(inquiry: Inquiry, questions: _Questions, heights: Callable[[], Ahead | Rejection | None]) -> Feasibility:
     destination_rpc = inquiry.connection.destination_rpc
-    # Whoever works on its blocks needs the destination's newest block next.
+    # The reconcile of its blocks needs the destination's newest block next.
     beside = partial(heads.recent, destination_rpc.chain, destination_rpc)
     return feasibility.check(inquiry, questions.asked, heights=heights, beside=beside)
 
@@ -377,7 +377,7 @@ def _with_headers(questions: _Questions, counted: Counted) -> list[Block]:
 
 def _fee_too_low(batch: Batch, needed: Reservation, costs: Cost, path_gas: int) -> Rejection | None:
     destination = get_chains().chain(batch.destination_chain_id)
-    if destination.test_network or batch.fee_is_estimate or batch.pays_itself:
+    if destination.test_network or batch.fee_is_estimate or batch.is_self_funded:
         return None
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
     before = Reservation(batch.estimated_gas or 0, max(batch.estimated_wei or 0, reservations.caused_by(batch)))

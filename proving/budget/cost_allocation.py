@@ -123,7 +123,7 @@ def _portions_of(tx: Transaction) -> Counter[str]:
     """Return how much of a transaction's gas limit each of its batches causes.
 
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
-    before: so who asks for little pays little, whoever else asks for much. But who rides along with a path to another
+    before: so a user who asks for little pays little, even if another asks for much. But who shares a path to another
     block pays for what that adds, and not for the path. Raises `NotOurs`.
     """
     portions: Counter[str] = Counter()

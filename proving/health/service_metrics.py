@@ -83,7 +83,7 @@ def _counter(name: str, help_text: str, values: Iterable[tuple[Sequence[object],
 
 
 @dataclass(frozen=True)
-class Lane:
+class Partition:
     """Rows of one kind between the same chains that are due now or later."""
 
     kind: str
@@ -103,15 +103,15 @@ _KINDS: tuple[tuple[str, type[Leased], Q, tuple[str, ...]], ...] = (
 )
 
 
-def lanes() -> Iterator[Lane]:
+def partitions() -> Iterator[Partition]:
     for kind, model, which, columns in _KINDS:
         for *ends, so_many, due, oldest in _lengths(model._default_manager.filter(which), columns):
             destination, source = (*ends, None)[:2]
-            yield Lane(kind, destination, source, so_many, due, oldest)
+            yield Partition(kind, destination, source, so_many, due, oldest)
 
 
 def _queues() -> Iterator[_Family]:
-    rows = [((one.kind, one.destination, one.source or ""), one) for one in lanes()]
+    rows = [((one.kind, one.destination, one.source or ""), one) for one in partitions()]
     now, labels = timezone.now(), ("kind", "destination", "source")
     yield _gauge("queue_rows", "Rows that are due now or later.", [(of, one.rows) for of, one in rows], *labels)
     due_rows = [(of, one.due) for of, one in rows]

@@ -65,7 +65,7 @@ def balance(rpc: RpcClient, signer: Signer) -> Balance:
 
 
 def of(chain: Chain, signer: Signer, balance: Balance) -> Funds:
-    """Count the funds, in the database transaction that promises some of them: no other may promise the same."""
+    """Count the funds, in the database transaction that reserves some of them: no other may reserve the same."""
     unpaid = signer.transactions.filter(Q(state=TransactionState.PENDING) | Q(pk__in=balance.pending))
     costs = sum(tx.cost for tx in unpaid.defer("data").prefetch_related("versions"))
     left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - reservations.on_chain(chain.id)
@@ -112,8 +112,8 @@ def why_too_little(chain: Chain, signer: Signer, first: Costs, market: MarketFee
         return None
     needed = first.at(can_pay.price)
     if funds.free < needed:
-        promised_too = chain.amount(funds.balance - funds.free + needed)
-        poor = f"{who}, less than the {promised_too} that it may have to pay. Its operator must fund it."
+        reserved_too = chain.amount(funds.balance - funds.free + needed)
+        poor = f"{who}, less than the {reserved_too} that it may have to pay. Its operator must fund it."
         return Lack(poor, is_signers=True)
     used_up = (
         f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id} leaves "

@@ -48,7 +48,7 @@ _MANY_BLOCKS = 100
 _MANY_PROOFS = 100
 # Webhooks of one receiver that a process delivers at a time.
 MOST_OF_A_RECEIVER = 4
-# How many a worker remembers at the most. Whoever is forgotten comes first once.
+# The maximum that a worker remembers. A user who is forgotten comes first once.
 _REMEMBERED = 100_000
 
 

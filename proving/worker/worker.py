@@ -47,7 +47,7 @@ _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
 # How often it is asked while a broker says what is due.
 _SWEEP_SECONDS = 5
-# When somebody is to look again for what could not be taken up, and for what is left behind a group. By then the group
+# Seconds until a worker polls again for what could not be taken up, and for what a group left. By then the group
 # has leased its rows.
 _AGAIN_SECONDS, _REST_SECONDS = 1.0, 0.1
 # How long one poll may take, also when much is due that can't be taken up: the worker beats between two polls.

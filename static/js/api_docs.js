@@ -1,4 +1,4 @@
-// Tries requests of the API from its page. The key is asked for when somebody wants to use it, is held by this script
+// Tries requests of the API from its page. The key is asked for when the reader wants to use it, is held by this script
 // alone and sent in a header alone, and is gone once the page is left.
 
 import { Failure, reveal, whenLeft } from "./reveal.js";

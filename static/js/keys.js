@@ -1,4 +1,4 @@
-// Shows and copies keys, and the secret of webhooks, without a page of their own. A key is asked for when somebody wants
+// Shows and copies keys, and the secret of webhooks, without a page of their own. A key is asked for when the user wants
 // it, is seen for a minute, and is gone once the page is left; copying puts it into the clipboard alone.
 
 import { Failure, reveal, whenLeft } from "./reveal.js";

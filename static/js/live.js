@@ -68,7 +68,7 @@ function follow(bar) {
   }
 
   function refresh() {
-    // A page that nobody looks at asks again when somebody does.
+    // A page that nobody sees asks again when it is shown.
     if (!paused && !document.hidden) htmx.trigger(batch(), "refresh");
   }
 

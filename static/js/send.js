@@ -124,7 +124,7 @@ async function whatIsLeft(signal) {
 }
 
 /**
- * Waits for what was sent before, unless somebody doesn't want to. What was not sent has to be declined in the wallet.
+ * Waits for what was sent before, unless the user declines. What was not sent has to be declined in the wallet.
  * @param {Sender} sender
  * @param {AbortController} controller
  */
@@ -198,7 +198,7 @@ function end(sentences, how) {
   lead(begin);
 }
 
-/** Moves the focus on, unless somebody is elsewhere on the page meanwhile. @param {HTMLElement | null} element */
+/** Moves the focus on, unless the user is elsewhere on the page meanwhile. @param {HTMLElement | null} element */
 function lead(element) {
   const focused = document.activeElement;
   if (!focused || focused === document.body || area.contains(focused)) element?.focus();

@@ -4,7 +4,7 @@
 // What was never sent may still wait in the wallet for its owner, who could approve it besides what is asked for next.
 // No page can take it back, so the owner is asked to decline it. And it is asked for again under the same identifier or
 // nonce, of which a wallet takes each once (EIP-5792), and a chain too. Wallets may choose another nonce: with those,
-// whoever says to have declined what is then approved has sent it twice.
+// a user who says to have declined what is then approved has sent it twice.
 //
 // A note is one of
 //   {wallet, id, isTaken?}    calls that the wallet was asked to send (EIP-5792), by the identifier they were given; with
@@ -113,7 +113,7 @@ export class Sender {
 
   /**
    * Waits for the result of what the note tells of; afterwards it is settled. Tells whether it failed.
-   * @param {() => boolean} isWanted whether somebody still waits for that
+   * @param {() => boolean} isWanted whether the user still waits for that
    * @param {(isUnsent: boolean) => void} look is told each time whether it was not sent, and the wallet may hold it
    */
   async settle(isWanted = () => true, look = () => {}) {

@@ -200,10 +200,10 @@ def test_what_no_worker_has_looked_at_lately_is_not_told_as_if_it_were_so(no_nod
     saw(ago=4 * MINUTE)
     html = page()
     assert "answer</span>" not in html
-    assert "last looked at <span" in html
+    assert "last observed <span" in html
     ChainWatch.objects.all().delete()
     html = page()
-    assert "not looked at yet" in html
+    assert "not observed yet" in html
     assert connection()["oneBalance"]["wei"] is None
 
 

@@ -324,7 +324,7 @@ def test_lines_that_ask_the_same_share_a_row(text, rows):  # and what they leave
         (f"address,colour\n{ALICE},red", 1, "'colour' is no column"),
         ("address,block\n", 0, "nothing below the names"),
         ("\n" * 1001 + ALICE, 0, "more than 1,000 lines"),
-        (f"{ALICE}\n{ALICE},{BOB},NONCE", 2, "another address. Put each on a line of its own"),
+        (f"{ALICE}\n{ALICE},{BOB},NONCE", 2, "another address. Put each address on a line of its own"),
         (f"{ALICE}\n{ALICE},1,BALANCE,0x1,GAS_USED,5,more", 2, "7 columns instead of at most 6"),
         (f"{ALICE}\n,15,BALANCE", 2, "no address"),
         (f'{ALICE}\n"{ALICE}', 0, "can't be read as CSV"),

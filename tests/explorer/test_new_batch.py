@@ -259,7 +259,7 @@ def test_one_pays_oneself_where_the_service_has_no_signer(alice, settings, tmp_p
     html = post(alice, "submit", form({"accounts": ALICE}), status=400)
     assert '<a href="#id_sender_0">Who pays</a>: This service has no signer' in html
     alice.post("/new-batch", form({"accounts": ALICE}, sender="self") | {"do": "submit"})
-    assert Batch.objects.get().pays_itself
+    assert Batch.objects.get().is_self_funded
 
 
 @pytest.mark.parametrize("others", [{"rows-TOTAL_FORMS": "x"}, {"rows-0-accounts": "a\0b"}, {"rows-TOTAL_FORMS": "0"}])
@@ -324,7 +324,7 @@ def test_what_no_text_has_is_shown_among_what_was_typed(alice, name):
     typed = f"{ALICE}\r\n\0{BOB}"
     data = form({"accounts": "", name: typed}) if name in {"accounts", "slots"} else form({}, **{name: typed})
     html = post(alice, "submit", data, status=400)
-    assert "letters that no text has" in html
+    assert "characters that are not text" in html
     assert f"{ALICE}\r\n\ufffd{BOB}" in html
 
 

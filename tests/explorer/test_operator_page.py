@@ -102,7 +102,7 @@ def test_a_dead_node_is_told_as_a_worker_saw_it():
 # --- Queues and failing rows ------------------------------------------------------------------------------------------
 
 
-def test_queues_are_told_by_kind_and_lane_with_the_age_of_the_oldest():
+def test_queues_are_told_by_kind_and_partition_with_the_age_of_the_oldest():
     a_batch()
     accept(a_batch(block=13))
     Batch.objects.update(due_at=timezone.now() - 5 * MINUTE)

@@ -152,7 +152,7 @@ def test_a_failure_is_counted_beside_another():
     assert Step.objects.get(status=StepStatus.IN_PROGRESS).attempts == 2
 
 
-def test_two_batches_are_not_promised_the_same_rest_of_a_budget(costly, settings):
+def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(costly, settings):
     settings.DAILY_GAS_BUDGET = 1_000_000
     batches = [a_batch(block=block, fee=10**18) for block in (1, 2)]
     decided = [

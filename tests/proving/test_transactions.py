@@ -183,7 +183,7 @@ def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempo
     assert 110 * 10**9 < newest.max_fee_per_gas <= 200 * 10**9
 
 
-def test_a_signer_that_can_not_pay_for_all_it_has_promised_stops_and_says_so(service, batch):
+def test_a_signer_that_can_not_pay_for_all_that_is_reserved_stops_and_says_so(service, batch):
     service.rpc("anvil_setBalance", SIGNER, hex(11 * 10**15))
     service.rpc("anvil_setNextBlockBaseFeePerGas", hex(80 * 10**9))
     service.mine()

@@ -12,7 +12,7 @@ from chains.address_checksum import checksummed
 
 class Command(BaseCommand):
     help = (
-        "Revokes all API keys of these users, or of everybody, at once. Their batches go on, and whoever may sign in "
+        "Revokes all API keys of these users, or of everybody, at once. Their batches go on, and users who may sign in "
         "can make new keys."
     )
 

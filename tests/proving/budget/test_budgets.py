@@ -32,9 +32,9 @@ def test_what_a_rejected_batch_has_sent_counts(costly, key, settings, blocks, st
     rejected_late(batch)
     tx.refresh_from_db()
     assert tx.state == state
-    promise = reservations.to_user(key.user_id, [31337])
-    assert promise.gas == (tx.gas_used if blocks else tx.gas_limit)
-    assert promise.wei == (tx.gas_used * tx.gas_price if blocks else tx.cost)
+    reserved = reservations.to_user(key.user_id, [31337])
+    assert reserved.gas == (tx.gas_used if blocks else tx.gas_limit)
+    assert reserved.wei == (tx.gas_used * tx.gas_price if blocks else tx.cost)
     again = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     work()
     assert fresh(again).rejection_code == "budget_exceeded"
@@ -43,11 +43,11 @@ def test_what_a_rejected_batch_has_sent_counts(costly, key, settings, blocks, st
 def test_an_open_batch_counts_as_its_estimate_until_it_has_caused_more(costly, key):
     batch, tx = in_mempool(costly, key)
     assert tx.gas_limit < (fresh(batch).estimated_gas or 0)
-    promise = reservations.to_user(key.user_id, [31337])
-    assert (promise.gas, promise.wei) == (batch.estimated_gas, max(batch.estimated_wei or 0, tx.cost))
+    reserved = reservations.to_user(key.user_id, [31337])
+    assert (reserved.gas, reserved.wei) == (batch.estimated_gas, max(batch.estimated_wei or 0, tx.cost))
     Batch.objects.update(estimated_gas=1, estimated_wei=1)
-    promise = reservations.to_user(key.user_id, [31337])
-    assert (promise.gas, promise.wei) == (tx.gas_limit, tx.cost)
+    reserved = reservations.to_user(key.user_id, [31337])
+    assert (reserved.gas, reserved.wei) == (tx.gas_limit, tx.cost)
 
 
 def test_what_is_pending_counts_however_old_it_is(costly, key):

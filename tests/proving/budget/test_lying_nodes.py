@@ -46,9 +46,9 @@ def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings,
         work()
         work()
         rejected_late(batch)
-        promise = reservations.to_user(key.user_id, [31337])
-    assert least < promise.gas <= tx.gas_limit
-    assert 0 < promise.wei <= most
+        reserved = reservations.to_user(key.user_id, [31337])
+    assert least < reserved.gas <= tx.gas_limit
+    assert 0 < reserved.wei <= most
 
 
 @pytest.mark.parametrize("told", [0, 1, 10**6 * GWEI], ids=["nothing", "the tip alone", "more than was offered"])

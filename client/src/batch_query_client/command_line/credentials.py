@@ -1,7 +1,7 @@
 """Which service is asked, and with which key.
 
-The key is in the system's keyring. Where there is none, it is in a file that only its user may read, and whoever logs
-in is told so. `BQS_API_KEY` counts before both.
+The key is in the system's keyring. Where there is none, it is in a file that only its user may read, and `bqs login`
+says so. `BQS_API_KEY` counts before both.
 """
 
 from __future__ import annotations

@@ -400,7 +400,7 @@ def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, ke
     assert oneself.gas_used == 0
 
 
-def test_a_path_that_the_operator_pays_for_takes_no_rider_who_pays_oneself(old, key):
+def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old, key):
     first = old.head() - 3 * WINDOW - 5
     riding = submit(a_key(BOB), itself(request(CHARLIE, block=first + 1)))
     for _ in range(3):
@@ -428,7 +428,7 @@ def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
     assert Transaction.objects.count() == before + 1
 
 
-def test_a_stuck_transaction_is_not_cancelled_for_who_pays_oneself(costly, key):
+def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key):
     """To cancel takes money, and here nobody waits who would pay."""
     mine_at(costly, 1)
     block = costly.head()
@@ -457,7 +457,7 @@ def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
         send_until_done(costly, batch)
 
 
-def test_a_batch_that_pays_itself_takes_no_turn_from_others_and_cuts_no_pause_short(service, key):
+def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause_short(service, key):
     block = service.head()
     paid = submit(key, request(ALICE, block=block))
     admit(paid.pk)
@@ -478,7 +478,7 @@ def test_a_batch_that_pays_itself_takes_no_turn_from_others_and_cuts_no_pause_sh
     assert turns.users_of([row]) == {row.pk: [oneself.user_id]}
 
 
-def test_nothing_is_ever_shared_with_who_pays_oneself(service, key):
+def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
     """The last line of defence: whatever has led to it, such a transaction is not stored."""
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
     tx = Transaction.objects.exclude(to="").get()
@@ -566,7 +566,7 @@ def test_more_than_one_answer_holds_comes_in_the_next(service, key, monkeypatch)
     assert [(len(left.transactions), left.is_complete) for left in told] == [(2, False), (2, False), (1, True)]
 
 
-def test_only_its_user_is_told_and_only_of_what_pays_itself(service, key):
+def test_only_its_user_is_told_and_only_of_what_is_self_funded(service, key):
     paid, oneself = submit(key, request(ALICE, block=3)), submit(key, itself(request(ALICE, block=3)))
     assert get(oneself, BOB).status_code == 404
     assert get(oneself, BOB).json()["error"] == "No query found"
