@@ -64,6 +64,12 @@ def env_days(name: str, default: int | None, *, minimum: int = 1) -> int | None:
         raise ImproperlyConfigured(f"{error} Or never.") from None
 
 
+def refuse_gone(name: str, instead: str) -> None:
+    """Stop the start where a setting is used that there is no more: without a word it would have no effect."""
+    if name in os.environ:
+        raise ImproperlyConfigured(f"{name} is no longer a setting: {instead}")
+
+
 def env_choice(name: str, default: str, choices: Sequence[str]) -> str:
     value = os.environ.get(name, default)
     if value not in choices:

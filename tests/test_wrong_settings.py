@@ -49,6 +49,12 @@ def test_a_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, sen
     assert all(" INFO gunicorn.error: " in line for line in before)
 
 
+def test_a_setting_that_is_gone_is_said_with_what_holds_instead(tmp_path):
+    done = start("manage.py", tmp_path, KEEP_SESSIONS_DAYS="7")
+    expected = "KEEP_SESSIONS_DAYS is no longer a setting: ended sessions are kept for one day.\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+
+
 @pytest.mark.parametrize(
     "url", ["secret", "https://:secret@broker", "redis://:sec/ret@broker", "amqp://", "redis://h:0"]
 )

@@ -4,7 +4,7 @@ What is open, or can still change on a chain, is kept whatever is set here. What
 has said so.
 """
 
-from config.environment import env_days
+from config.environment import env_days, refuse_gone
 
 # Since a batch was done or rejected: the trie nodes of its proofs, and so its proof bundles; and its steps one by one.
 KEEP_PROOFS_DAYS = env_days("KEEP_PROOFS_DAYS", None)
@@ -20,3 +20,7 @@ KEEP_KEY_USES_DAYS = env_days("KEEP_KEY_USES_DAYS", 31, minimum=31)
 KEEP_WEBHOOK_DELIVERIES_DAYS = env_days("KEEP_WEBHOOK_DELIVERIES_DAYS", 30)
 # Since they were sent with a submission.
 KEEP_IDEMPOTENCY_KEYS_DAYS = env_days("KEEP_IDEMPOTENCY_KEYS_DAYS", 1)
+
+refuse_gone("KEEP_SESSIONS_DAYS", "ended sessions are kept for one day.")
+refuse_gone("KEEP_SIGN_IN_NONCES_DAYS", "nonces are kept for one day.")
+refuse_gone("KEEP_THROTTLE_COUNTS_DAYS", "counts of requests are kept for one day.")
