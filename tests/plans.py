@@ -49,7 +49,7 @@ def _by_name(line: str, by_alias: Mapping[str, set[str]]) -> list[str]:
 
 
 def looks_at_all_due_blocks(lines: Iterable[str]) -> bool:
-    """Or at all blocks: as many as there are, whoever asked for them."""
+    """Or at all blocks: as many as there are, for all users."""
     return any(
         line.startswith("SCAN queries_block")
         or ("queries_block USING" in line and "due_at" in line)

@@ -74,7 +74,7 @@ def sentry() -> Iterator[Sentry]:
 
 
 def lose_batches(server: WebServer) -> None:
-    """From now on, whoever asks for a batch meets a defect."""
+    """From now on, each request for a batch meets a defect."""
     with closing(sqlite3.connect(server.installation.folder / "db.sqlite3")) as database:
         database.execute("ALTER TABLE queries_batch RENAME TO lost")
         database.commit()

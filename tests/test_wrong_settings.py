@@ -1,4 +1,4 @@
-"""What a wrong setting looks like to whoever made it: one sentence, and the start is over."""
+"""A wrong setting ends the start with one sentence."""
 
 import os
 import subprocess

@@ -20,7 +20,7 @@ from proving.gas_model.proof_gas import Likely, Missing, Route
 from queries.properties import AccountField
 
 _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
-# Where somebody has searched for keys: 2**44 hashes.
+# If an attacker has searched for keys: 2**44 hashes.
 _CHOSEN_DEEP = (16,) * 9 + (2,)
 
 

@@ -110,7 +110,7 @@ def work_on(jobs: Sequence[Job], processes: int) -> dict[str, Totals]:
     """
     totals = {job.campaign: Totals() for job in jobs}
     began = told = time.monotonic()
-    # Whoever presses Ctrl-C tells all processes.
+    # Ctrl-C reaches all processes.
     with ProcessPoolExecutor(processes, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         waiting = {pool.submit(work, job) for job in jobs}
         try:

@@ -1,8 +1,8 @@
 """Sequences of operations (docs/developing/proof-format.md) such as an attacker would build.
 
-They end in some root, of a trie that no honest builder need ever have made, as whoever chooses the root may do. Half of
-them the registry takes, if it is told that root. In the others something is wrong: mostly one thing, which a registry
-that has forgotten one check would take.
+They end in some root, of a trie that no honest builder need ever have made, as an attacker who chooses the root may do.
+Half of them the registry takes, if it is told that root. In the others something is wrong: mostly one thing, which a
+registry that has forgotten one check would take.
 """
 
 from bisect import bisect_left, bisect_right
@@ -570,7 +570,7 @@ class Attacker:
         return head, b"".join([nonce, balance, *following])
 
     def _storage(self, owner: bytes) -> None:
-        """Opens one, and leaves it to whoever closes it."""
+        """Open one, and leave it to the caller to close it."""
         if self._wrong("storage in a storage"):
             self._operations.append(bytes([OPEN_STORAGE]) + self._accounts.names[self._pick("")])
         self._operations.append(bytes([OPEN_STORAGE]) + owner)

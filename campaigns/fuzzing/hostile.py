@@ -1,4 +1,4 @@
-"""Headers that whoever makes blocks of a chain could make, to have in memory what he wants there."""
+"""Headers that a block producer could make, to have chosen bytes in memory."""
 
 import random
 from typing import NamedTuple

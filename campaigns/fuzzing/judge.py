@@ -1,4 +1,4 @@
-"""Whether facts that a registry tells are so, by nothing but headers and nodes that somebody has shown.
+"""Whether facts that a registry tells are so, by nothing but headers and nodes that were shown.
 
 It knows neither the registry's code nor its model: keys, header fields and values come from the bytes themselves.
 """

@@ -183,7 +183,7 @@ class Trial:
         answers = list(_answers(outcome.data))[len(self.attack.vouched) :]
         count = len(self.attack.transactions)
         logged = set(facts_of(outcome.logs))
-        # What is so is looked at first: whoever is wrong, this is what matters.
+        # The truth is compared first: whichever side is wrong, this is what matters.
         self._check_values(logged, dict(zip(self.asked, answers[count:], strict=True)))
         self._check_verdicts(answers[:count])
         if logged != self.expected:

@@ -1,4 +1,4 @@
-"""Reads Merkle Patricia tries (Yellow Paper, appendix D) out of nodes that somebody has shown, and nothing else.
+"""Reads Merkle Patricia tries (Yellow Paper, appendix D) out of nodes that were shown, and nothing else.
 
 It shares no code with the registry or its model, and is stricter than a reader has to be: a node that no trie holds is
 refused wherever a key leads to it.
@@ -49,7 +49,7 @@ Node = Branch | Extension | Leaf
 
 class Walker:
     def __init__(self, shown: Mapping[bytes, bytes]) -> None:
-        """`shown` holds the RLP of nodes by their hashes. Whoever fills it hashes for himself."""
+        """`shown` holds the RLP of nodes by their hashes. Its caller computes the hashes."""
         self._shown = shown
         self._read: dict[bytes, Node] = {}
 

@@ -170,7 +170,7 @@ async function confirmed(left, waiting, controller) {
     : [];
   tell(status, [
     `${count} on ${name}: ${left.gas.toLocaleString("en")} gas at most, ` +
-      `${left.cost} ${currency} at the price of this moment.`,
+      `${left.cost} ${currency} at the present price.`,
     ...more,
     ...pending,
   ], { others: pending.length ? "notice" : "hint" });

@@ -201,7 +201,7 @@ def test_no_drip_of_a_node_is_waited_for(drip, wallet, configure_chains, monkeyp
 
 
 def test_slow_nodes_of_a_chain_leave_places_to_another_s(devchain, wallet, configure_chains):
-    """And to whoever has a key of their own."""
+    """And to a user with a key of their own."""
     asked, release = threading.Semaphore(0), threading.Event()
 
     def slow(exchange):

@@ -117,7 +117,7 @@ def context(open_context: Callable[..., BrowserContext]) -> BrowserContext:
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    """A wide page of somebody who is not signed in."""
+    """A wide page of a visitor who is not signed in."""
     return context.new_page()
 
 
@@ -220,7 +220,7 @@ def weight(context: BrowserContext, url: str) -> int:
     responses: list[Response] = []
     page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 (playwright marks functions of Python)
     page.goto(url, wait_until="networkidle")
-    # Only now: whoever asks for a body within the event may miss the events that come meanwhile.
+    # Only now: asking for a body within the event may miss the events that come meanwhile.
     assert len(responses) > 2
     return compressed(responses)
 

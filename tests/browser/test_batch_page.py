@@ -396,7 +396,7 @@ def test_an_account_is_copied_from_its_row(open_context: Callable[..., BrowserCo
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="7", exact=True))
     shown = row.locator(".short")
     assert shown.evaluate("element => element.offsetWidth") < 150, "It is not shown by its ends."
-    # Whoever selects it copies what is between its ends too.
+    # A reader who selects it copies what is between its ends too.
     selected = shown.evaluate(
         "element => { getSelection().selectAllChildren(element); return String(getSelection()); }"
     )

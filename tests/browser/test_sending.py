@@ -77,7 +77,10 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     wallet.sends_calls = together
     with nothing_spent(service):
         begin(page)
-        said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the price"))
+        said(
+            page,
+            re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the pr"),
+        )
         assert not wallet.sent
         page.keyboard.press("Enter")  # The button that sends them has the focus.
         said(page, "Nothing is missing: all is on the chain.")
@@ -360,7 +363,7 @@ def test_without_a_wallet_and_without_javascript_it_says_what_to_do(
     expect(page.get_by_role("button", name="Send with my wallet")).to_be_hidden()
     page.get_by_role("button", name="List the transactions to send").click()
     expect(page.get_by_role("button", name="Send with my wallet")).to_be_hidden()
-    expect(page.get_by_role("main")).to_contain_text(re.compile(r"2 transactions to send on .* ETH at the price"))
+    expect(page.get_by_role("main")).to_contain_text(re.compile(r"2 transactions to send on .* ETH at the present"))
     expect(page.get_by_role("main")).to_contain_text(f"bqs send {batch.pk}")
 
 

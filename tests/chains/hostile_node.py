@@ -112,7 +112,7 @@ def bomb_in_a_bomb(exchange: Exchange) -> None:
 
 
 def gzip_of_nothing(exchange: Exchange) -> None:
-    """Blocks without content (RFC 1951, 3.2.4), without end: whoever waits for a first byte waits for ever."""
+    """Blocks without content (RFC 1951, 3.2.4), without end: a client that waits for a first byte waits for ever."""
     exchange.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + b"\x1f\x8b\x08" + bytes(6) + b"\xff")
     exchange.repeat(b"\x00\x00\x00\xff\xff" * 1000)
 

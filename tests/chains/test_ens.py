@@ -145,7 +145,7 @@ def test_a_gateway_is_asked_by_get_or_post_and_taken_apart_where_that_is_left_to
             sender, data = path.removeprefix("/").split("/")
             assert data.endswith(".json?a=b")
             assert data.startswith("0x3b3b57de")
-            # Those of the resolver, whoever hands them on.
+            # Those of the resolver, whichever server hands them on.
             assert set(json.loads(body)) == {"data", "sender"}
             if gateways:
                 assert (sender, json.loads(body)["sender"]) == (get.address.lower(), post.address.lower())

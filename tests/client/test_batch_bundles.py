@@ -248,7 +248,7 @@ def test_no_forgery_holds_for_either(made, name):
 
 
 def test_a_block_of_another_chain_is_known_by_no_node_of_that_chain(made):
-    """No header says of which chain it is: the service's verifier leaves that to whoever compares the hashes."""
+    """No header says of which chain it is: the service's verifier leaves that to the reader who compares the hashes."""
     made["blocks"][0]["sourceChainId"] = "1"
     claimed = batch_verifying.verify(json.dumps(made))
     assert ("1", 12) in claimed.hashes

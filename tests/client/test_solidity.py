@@ -73,7 +73,7 @@ def test_the_interface_is_that_of_the_registry(compiled):
     shared = {key: part for key, part in of_registry.items() if key in of_interface}
     assert of_interface.keys() - {key for key in of_registry if key[0] == "error"} <= shared.keys()
     assert {key: of_interface[key] for key in shared} == shared
-    # What is told to whoever reads.
+    # What readers are told.
     told = [(kind, name) for kind, name in of_registry if kind == "event" or name.endswith("NotProven")]
     assert set(told) <= of_interface.keys()
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUTE = Route("batch", (31337,))
 SECONDS = 20
-# A submission takes some hundredths of a second, and more on a busy machine. Whoever waits for a broker takes longer.
+# A submission takes some hundredths of a second, and more on a busy machine. One that waits for a broker takes longer.
 SOON = 1.5
 
 

@@ -407,7 +407,7 @@ def an_extension_that_leads_to_a_leaf() -> Forgery:
 
 
 def a_hash_in_a_slot_that_the_protocol_does_not_write() -> Forgery:
-    """It is there, but whoever made the chain has put it there."""
+    """It is there, but the maker of the chain has put it there."""
     world = _history_world({1: VALUE, WINDOW: int.from_bytes(keccak(_FALSE_HEADER))})
     wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [WINDOW])]
     proof = encode(world.header, world.root, wanted, history_window=2**256)

@@ -6,7 +6,7 @@ _GROUP = 8
 
 
 def nearly(word: bytes) -> Iterator[bytes]:
-    """Yield words that whoever compares only a part, or folds the parts into one, would take for this one."""
+    """Yield words that a comparison of only a part, or of the folded parts, would take for this one."""
     size = len(word)
     everywhere = range(size)
     for place in everywhere:

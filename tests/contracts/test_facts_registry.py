@@ -815,7 +815,7 @@ def test_a_known_hash_of_another_header_makes_none_trusted(registry, source):
 
 
 def test_a_known_hash_of_another_header_ends_no_walk(registry, source):
-    """Whoever walks gets to parents alone, even if another header of that number is trusted."""
+    """A walk gets to parents alone, even if another header of that number is trusted."""
     parent, other = _timed(BLOCK, 1000, b"\x01" * 32), _timed(BLOCK, 1001, b"\x02" * 32)
     child = _timed(BLOCK + 1, 1012, keccak(parent))
     source.send("set", BLOCK + 1, keccak(child))

@@ -99,7 +99,7 @@ def test_an_extension_that_leads_to_a_leaf_by_its_hash_is_odd_where_a_key_follow
     extension = tries.encode([b"\x00" + _KEY[:1], keccak(_LEAF)])
     with pytest.raises(Odd):
         walker(extension, _LEAF).value(keccak(extension), _KEY.hex())
-    # Whoever departs from it needn't know.
+    # The operation that departs from it needn't know.
     assert walker(extension).value(keccak(extension), "00" * 32) == b""
 
 

@@ -463,7 +463,7 @@ def test_the_state_is_no_storage_to_close(accepts):
     account = b"\xc1" + _HEAD + ALICE + b"\x01\x02"
     state = keccak(tries.leaf(keccak(ALICE), tries.account(1, 2)))
     assert accepts(state, account)
-    # Whoever has a root at hand could name it as the storage of the account that memory holds as owner: zero.
+    # An attacker with a root at hand could name it as the storage of the account that memory holds as owner: zero.
     above = keccak(tries.leaf(keccak(bytes(20)), tries.account(1, 2, state)))
     assert not accepts(above, account + b"\xc8" + _HEAD + b"\x01\x02")
     assert not accepts(EMPTY_ROOT, b"\x70" + ALICE + b"\x00" + b"\x78\x00")

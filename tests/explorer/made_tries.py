@@ -28,7 +28,7 @@ FIELDS = headers.PRAGUE
 def trie(values: Mapping[bytes, bytes], levels: int) -> tuple[bytes, Proofs]:
     """The root of a trie with these values by their hashed keys, and their proofs.
 
-    Each key is below at least so many full branches, whose other children are somebody's.
+    Each key is below at least so many full branches, whose other children belong to other keys.
     """
     proofs: Proofs = {key: [] for key in values}
     root = _node(sorted(values), 0, levels, values, proofs)
@@ -63,7 +63,7 @@ def _leaf_path(nibbles: str) -> bytes:
 def prove(batch: Batch, levels: int = 2) -> None:
     """To DONE, with proofs that hold: of accounts with the nonce 7, `balance` by address, and `slot_value` by slot.
 
-    Of a query that names a time, the next header is stored as somebody's who has asked for its block.
+    Of a query that names a time, the next header is stored as if another query had asked for its block.
     """
     for block in Block.objects.filter(queries__batch=batch).distinct():
         asked: dict[str, dict[str, None]] = {}

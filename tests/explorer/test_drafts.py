@@ -65,7 +65,7 @@ def faults(chains: Chains, *rows: Row, **others: str) -> dict[tuple[int | None, 
             Row(HERE, "finalized", accounts=ALICE, header=("TIMESTAMP",)),
             {"finalized": {"accounts": {ALICE: {"props": ["BALANCE"]}}, "header": ["TIMESTAMP"]}},
         ),
-        # What is missing is asked for all the same, so that somebody says so.
+        # What is missing is asked for all the same, so that the answer says so.
         (Row(HERE, "block", block="x"), {"block:x": {"accounts": {"": {"props": ["BALANCE"]}}}}),
         (Row(HERE, "time", time="noon", props=()), {"timestamp:noon": {}}),
     ],

@@ -320,7 +320,7 @@ def test_what_is_sent():
     assert prove.with_header
     (prove,) = sent(seen(unvouched, is_vouched_for=True))
     assert prove == Prove(both, root_is_known=True)
-    # Whoever asks for the header is left out if they can't pay, and with them the header.
+    # A user who asks for the header and can't pay is left out, and with them the header.
     assert prove.with_header
     assert not replace(prove, missing={BALANCE: [1]}).with_header
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [

@@ -1,4 +1,4 @@
-"""What workers count, log and store for whoever watches them."""
+"""What workers count, log and store for operators."""
 
 import json
 import logging

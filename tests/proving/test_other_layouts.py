@@ -105,7 +105,7 @@ def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there
 
 
 def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, settings, tmp_path, key):
-    """Whoever changes it to claim that the 16th field is a base fee."""
+    """The header, changed to claim that the 16th field is a base fee."""
     relaid, block = Relaid(there, headers.AURA_LONDON, raw=True), 6
     with lying_node(relaid) as url:
         L1Block(chain).tell(block, relaid.hash(block))

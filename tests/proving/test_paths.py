@@ -290,7 +290,7 @@ def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(w
     batch = submit(key, request(CHARLIE, block=block))
     work()
     assert len(extending()) == 1
-    # Whoever did this is gone, with all that it knew.
+    # The worker that did this is gone, with all that it knew.
     expire_leases()
     forget_chains()
     assert_proven(without_history, batch, CHARLIE, block)

@@ -189,7 +189,7 @@ def test_who_cannot_pay_a_higher_price_later_does_not_keep_the_others_at_the_low
 
 
 def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, settings):
-    """Whoever asks for the oldest block that is vouched for could else make others pay for what reverts."""
+    """Otherwise a user who asks for the oldest block that is vouched for makes others pay for what reverts."""
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(
         text.replace('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')

@@ -338,7 +338,7 @@ def test_what_rests_on_a_header_that_may_leave_the_chain_goes_the_same_way(chain
 
 
 def test_gas_does_for_what_is_mined_before_that_of_another_signer(mempool, key):
-    """Two slots that hold nothing share a word, which whoever comes first pays for."""
+    """Two slots that hold nothing share a word, which the first one pays for."""
     block = mempool.head() - 1
     known = work_until_done(submit(key, request(ALICE, block=block)), mempool)
     assert known.status == BatchStatus.DONE

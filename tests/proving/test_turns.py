@@ -1,4 +1,4 @@
-"""Whose turn it is: whoever has thousands of blocks waiting holds up nobody."""
+"""Whose turn it is: a user with thousands of waiting blocks holds up nobody."""
 
 import itertools
 import threading
@@ -563,7 +563,7 @@ def short_windows(chain: DevChain, db, settings, tmp_path) -> DevChain:
 
 
 def test_users_take_turns_with_paths_too(short_windows):
-    """One at a time extends a registry, and whoever is reconciled first when it is mined sends the next."""
+    """One at a time extends a registry, and the block that is reconciled first when it is mined sends the next."""
     heavy, newcomer = a_key(ALICE), a_key(BOB)
     head = short_windows.head()
     first, second, third = (head - back for back in (25, 45, 85))

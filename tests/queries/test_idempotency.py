@@ -1,4 +1,4 @@
-"""The header Idempotency-Key: whoever sends a submission twice with the same key has made one batch."""
+"""The header Idempotency-Key: a submission that is sent twice with the same key makes one batch."""
 
 import json
 import threading

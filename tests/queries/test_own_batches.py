@@ -180,7 +180,7 @@ def test_a_page_takes_three_statements_and_reads_only_what_is_the_user_s(key, ge
 
 def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
     batch = submit(key, request(ALICE, block=1))
-    for _ in range(2):  # Whoever didn't get the answer asks again.
+    for _ in range(2):  # A client that didn't get the answer asks again.
         answer = cancel(batch.pk)
         assert (answer.status_code, answer.json()) == (200, {"internalId": batch.pk, "queryStatus": "REJECTED"})
     (told,) = get()["batchQueries"]

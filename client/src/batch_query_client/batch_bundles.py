@@ -111,7 +111,7 @@ def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[Verif
         asked.setdefault(read_quantity((yield from node.call("eth_chainId"))), []).append(node)
     if missing := [str(chain_id) for chain_id in of_chain if chain_id not in asked]:
         named = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
-        raise WrongChain(f"The bundle has blocks of chain {named}, but no node of that chain is given.")
+        raise WrongChain(f"The bundle has blocks of chain {named}, of which no node is given.")
     told: dict[tuple[int, int], bytes] = {}
     for chain_id, claimed in of_chain.items():
         numbers = sorted({*claimed, *following[chain_id]})

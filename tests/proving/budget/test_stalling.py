@@ -196,7 +196,7 @@ def test_who_cannot_pay_has_one_turn_with_paths_however_many_blocks_wait(costly,
     work()
     for place in range(10):
         accepted(key, request(ALICE, block=low - place, fee=ETHER), fee=1)
-    # As while somebody's path is under way.
+    # As while another user's path is under way.
     later = timezone.now() + timedelta(minutes=10)
     Block.objects.filter(number__lte=low).update(due_at=later, waits_for_path=True)
     accepted(a_key(BOB, "another"), request(BOB, block=low + 7, fee=ETHER))
