@@ -191,8 +191,8 @@ LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --genera
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
 	$(LOCK) $(ARGS) --group uv -o requirements-uv.txt
 	$(LOCK) $(ARGS) pyproject.toml -o requirements.txt
-	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml client/pyproject.toml --extra demo --extra cli -o requirements-demo.txt
-	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev --extra cli \
+	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml client/pyproject.toml --extra demo -o requirements-demo.txt
+	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev \
 		-o requirements-dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
