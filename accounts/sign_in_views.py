@@ -96,7 +96,7 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 def sign_in_as_development_account(request: HttpRequest) -> HttpResponse:
-    """Sign the visitor in by a key that everybody knows. Where `development_sign_in` doesn't offer it, there is no page."""
+    """Sign the visitor in by a key that everybody knows, where `development_sign_in` offers it."""
     if request.method != "POST" or not development_sign_in.is_offered(request):
         raise Http404
     try:
