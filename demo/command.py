@@ -15,7 +15,7 @@ from typing import IO, NoReturn
 import requests
 
 from demo.client import ClientError
-from demo.installation import DemoError, Installation, free_port
+from demo.installation import DemoError, Installation
 from devnet.devchain import PROJECT, DevChainError
 from devnet.servers import ServerError
 from tools import ports
@@ -51,8 +51,8 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
     options.state = options.state.resolve()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        options.port = _port("PORT", options.port, PORT)
-        options.rpc_port = _port("RPC_PORT", options.rpc_port, RPC_PORT)
+        options.port = ports.chosen("PORT", options.port, PORT)
+        options.rpc_port = ports.chosen("RPC_PORT", options.rpc_port, RPC_PORT)
         _clear(options.state)
         with ExitStack() as running:
             is_right, installations = demo(running, options)
@@ -76,14 +76,6 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
-
-
-def _port(name: str, chosen: int | None, usual: int) -> int:
-    """Return the chosen port, else the usual one, or a free one where that is in use. Raises `PortInUse`."""
-    if chosen is None:
-        return usual if ports.is_free(usual) else free_port()
-    ports.require_free(name, chosen)
-    return chosen
 
 
 def _clear(state: Path) -> None:

@@ -26,6 +26,18 @@ def main() -> int:
     return 0
 
 
+def chosen(name: str, port: int | None, usual: int) -> int:
+    """Return the chosen port, else the usual one, or a free one where that is in use. Raises `PortInUse`."""
+    if port is not None:
+        require_free(name, port)
+        return port
+    if is_free(usual):
+        return usual
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        free: int = listener.getsockname()[1]
+        return free
+
+
 def require_free(name: str, port: int, host: str = "127.0.0.1") -> None:
     """Refuse a port in use. Raises `PortInUse`."""
     if not is_free(port, host):

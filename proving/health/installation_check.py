@@ -176,7 +176,8 @@ def _said_of(signer: Signer, chain: Chain, chains: Chains, rpc: RpcClient) -> It
         if missing and balance < (needed := funding.needed(chain, missing, rpc)).in_all:
             registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
             yield (
-                f"To begin, send it {chain.amount(needed.in_all - balance)}: deploying {registries} takes at most "
+                f"To begin on {chain.label}, send {chain.amount(needed.in_all - balance)} to {address}: deploying "
+                f"{registries} takes at most "
                 f"{chain.amount(needed.deploying)} at present, and each balance that is proven about "
                 f"{chain.amount(needed.each_balance)}."
             )

@@ -11,10 +11,10 @@ import pytest
 import requests
 
 from demo import balances
-from demo import command as demo_command
 from demo.installation import STOP_SECONDS
 from devnet.devchain import PROJECT
 from tests.demo.commands import demo, processes_with, run, variables
+from tools import ports
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_a_chosen_port_is_looked_at_before_anything_is_installed(tmp_path, targe
 def test_by_default_a_free_port_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = taken.getsockname()[1]
-        assert 0 < demo_command._port("PORT", None, usual) != usual
-    assert demo_command._port("PORT", None, usual) == usual
+        assert 0 < ports.chosen("PORT", None, usual) != usual
+    assert ports.chosen("PORT", None, usual) == usual
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(command, tmp_path):
