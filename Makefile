@@ -55,7 +55,7 @@ demo-cross-chain: free-ports .venv/ready-for-demo node_modules/ready-for-demo ##
 demo-cluster: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-testnet: free-ports .venv/ready-to-run ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
+testnet: free-ports .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
 	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
 
 ## Check a change

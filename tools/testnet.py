@@ -7,6 +7,7 @@ from the environment, or by lines of standard input. Nothing that is typed is sh
 import argparse
 import getpass
 import json
+import math
 import os
 import signal
 import subprocess
@@ -29,6 +30,8 @@ NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "h
 PORT = 8000
 # Between two looks at the signer's balance.
 POLL_SECONDS = 5
+# Between two reminders of what it lacks.
+TELL_SECONDS = 120
 
 # Each line is there at once, also in a pipe.
 say = partial(print, flush=True)
@@ -128,16 +131,17 @@ class Testnet:
 
     def _deploy(self, destination: int, wait_seconds: float) -> None:
         """Deploy the registry for Sepolia's facts, once the signer has the money for it. Say so if it hasn't."""
-        deadline = time.monotonic() + wait_seconds
-        told = ""
+        began = time.monotonic()
+        told_at = -math.inf
         while lacking := self._lacking(destination):
-            if lacking != told:
+            # It changes with the price of gas, at each look.
+            if time.monotonic() - told_at > TELL_SECONDS:
                 say(lacking, "Faucets: docs/operating/test-network.md", sep="\n")
-                told = lacking
+                told_at = time.monotonic()
             if destination != SEPOLIA:
                 say("The service goes on without it; run the same command again when the money is there.")
                 return
-            if time.monotonic() > deadline:
+            if time.monotonic() - began >= wait_seconds:
                 raise TestnetError("The money is not there yet. Run the same command again when it is.")
             time.sleep(POLL_SECONDS)
         say(f"Facts of chain {SEPOLIA} on chain {destination}: deploying what is missing ...")

@@ -173,10 +173,10 @@ def _said_of(signer: Signer, chain: Chain, chains: Chains, rpc: RpcClient) -> It
         currency, minimum = chain.native_currency, chain.minimum_signer_balance
         yield f"The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}."
         missing = _without_registry(chain, chains)
-        if missing and balance < (needed := funding.needed(chain, missing, rpc)).in_all:
+        if missing and balance < (needed := funding.needed(chain, missing, rpc)).least:
             registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
             yield (
-                f"To begin on {chain.label}, send {chain.amount(needed.in_all - balance)} to {address}: deploying "
+                f"To begin on {chain.label}, send {chain.amount(needed.to_send(balance))} to {address}: deploying "
                 f"{registries} takes at most "
                 f"{chain.amount(needed.deploying)} at present, and each balance that is proven about "
                 f"{chain.amount(needed.each_balance)}."

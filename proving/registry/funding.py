@@ -33,7 +33,14 @@ class Needed:
 
     deploying: int  # at the most
     each_balance: int
-    in_all: int
+    least: int  # to deploy
+    in_all: int  # to deploy, and to prove some balances
+
+    def to_send(self, balance: int) -> int:
+        """Return what a signer with this balance should get: two digits of it, rounded up."""
+        lacking = self.in_all - balance
+        unit = 10 ** max(0, len(str(lacking)) - 2)
+        return math.ceil(lacking / unit) * unit
 
 
 def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Needed:
@@ -48,7 +55,8 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     data = sum(rollups.data_cost(rpc, len(code), one).wei for (_, code), one in zip(codes, gas, strict=True))
     deploying = sum(gas) * price + data
     each = max(map(balance_gas, missing), default=0) * price
-    return Needed(deploying, each, chain.minimum_signer_balance_wei + deploying + _BALANCES * each)
+    least = chain.minimum_signer_balance_wei + deploying
+    return Needed(deploying, each, least, least + _BALANCES * each)
 
 
 def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:

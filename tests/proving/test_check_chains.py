@@ -192,7 +192,7 @@ def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
         )
         assert found, to_begin
         in_all, deploying, each = (round(float(amount) * 10**18) for amount in found.groups())
-        assert in_all == pytest.approx(10**16 + deploying + 20 * each, abs=2 * 10**13)
+        assert 1 <= in_all / (10**16 + deploying + 20 * each) < 1.1
         price = market_fees(get_rpc(31337)).offer.max_fee_per_gas
         chain.rpc("anvil_setBalance", SIGNER, hex(in_all))
         chain.mine()
