@@ -221,7 +221,7 @@ DEVELOPMENT = "/sign-in/development"
 
 @pytest.fixture
 def demo_chains(configure_chains, settings):
-    """What a demo configures; any name of a host leads to it."""
+    """Configure what a demo does; any name of a host leads to it."""
     settings.ALLOWED_HOSTS = ["*"]
     configure_chains((31337, True, DEAD_NODE), (31338, True, DEAD_NODE), destinations=(31337,))
 

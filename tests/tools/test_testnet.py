@@ -95,7 +95,7 @@ def op_sepolia() -> Iterator[DevChain]:
 
 
 def fund(chain: DevChain, address: str, ether: float) -> None:
-    """As a faucet does."""
+    """Send money, as a faucet does."""
     chain.rpc("eth_sendTransaction", {"from": ACCOUNTS[0][0], "to": address, "value": hex(int(ether * 10**18))})
 
 
