@@ -39,8 +39,8 @@ class Needed:
     def to_send(self, balance: int) -> int:
         """Return what a signer with this balance should get: two digits of it, rounded up."""
         lacking = self.in_all - balance
-        unit = 10 ** max(0, len(str(lacking)) - 2)
-        return math.ceil(lacking / unit) * unit
+        unit: int = 10 ** max(0, len(str(lacking)) - 2)
+        return -(-lacking // unit) * unit
 
 
 def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Needed:

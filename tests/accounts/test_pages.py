@@ -2,6 +2,7 @@ import html
 import json
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
@@ -215,7 +216,7 @@ def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
 
 # --- Sign-in as a development account ---------------------------------------------------------------------------------
 
-LOCAL = {LISTENS_ON_LOOPBACK: True, "REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8000"}
+LOCAL: dict[str, Any] = {LISTENS_ON_LOOPBACK: True, "REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8000"}
 DEVELOPMENT = "/sign-in/development"
 
 
