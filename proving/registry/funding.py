@@ -51,9 +51,11 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     market = market_fees(rpc)
     price = market.offer.max_fee_per_gas
     codes = [code for connection in missing for code in _creation_codes(connection)]
-    gas = [int(_creation_gas(name, code) * GAS_MARGIN) for name, code in codes]
-    data = sum(rollups.data_cost(rpc, len(code), one).wei for (_, code), one in zip(codes, gas, strict=True))
-    deploying = sum(gas) * price + data
+    deploying = 0
+    for name, code in codes:
+        gas = int(_creation_gas(name, code) * GAS_MARGIN)
+        data = rollups.data_cost(rpc, len(code), gas)
+        deploying += (gas + data.gas) * price + data.wei
     each = max(map(balance_gas, missing), default=0) * price
     least = chain.minimum_signer_balance_wei + deploying
     return Needed(deploying, each, least, least + _BALANCES * each)
