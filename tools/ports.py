@@ -1,7 +1,9 @@
 """Says before anything is installed that a chosen port is in use: `python3 tools/ports.py PORT=8000 RPC_PORT=`.
 
-Nothing but the standard library may be imported here.
+Nothing but the standard library may be imported here. A Python that is too old must get through: `make` says so next.
 """
+
+from __future__ import annotations
 
 import errno
 import socket
