@@ -32,24 +32,31 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
+.PHONY: help free-ports demo demo-cross-chain demo-cluster testnet test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
 
 ## Run it
 
-run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
+# Whoever has chosen a port that is in use hears so before anything is installed. By default a demo takes a free one.
+free-ports:
+	@$(PYTHON) tools/ports.py 'PORT=$(PORT)' 'RPC_PORT=$(RPC_PORT)' $(if $(filter run,$(MAKECMDGOALS)),'BIND=$(BIND)')
+
+run: free-ports .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
 	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
-demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
+demo: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
 	@$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
+demo-cross-chain: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
+demo-cluster: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+
+testnet: free-ports .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
+	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
 
 ## Check a change
 
@@ -192,8 +199,8 @@ LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --genera
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
 	$(LOCK) $(ARGS) --group uv -o requirements-uv.txt
 	$(LOCK) $(ARGS) pyproject.toml -o requirements.txt
-	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml client/pyproject.toml --extra demo --extra cli -o requirements-demo.txt
-	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev --extra cli \
+	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml client/pyproject.toml --extra demo -o requirements-demo.txt
+	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev \
 		-o requirements-dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt

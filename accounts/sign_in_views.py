@@ -11,14 +11,14 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import login, logout
 from django.contrib.sessions.models import Session
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts import event_log, sign_in
+from accounts import development_sign_in, event_log, sign_in
 from accounts.client_address import client_address
 from accounts.form_input import given_in, safe_next
 from accounts.models import EventKind, User
@@ -91,6 +91,23 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
         user = finish(message, signature)
     except Refused as error:
         return _sign_in_refused(request, error)
+    return _begin_session(request, user, safe_next(given("next")))
+
+
+@never_cache
+def sign_in_as_development_account(request: HttpRequest) -> HttpResponse:
+    """Sign the visitor in by a key that everybody knows, where `development_sign_in` offers it."""
+    if request.method != "POST" or not development_sign_in.is_offered(request):
+        raise Http404
+    try:
+        message = start(development_sign_in.ADDRESS, get_chains().chains[0].id, client_address(request))
+        user = finish(message, development_sign_in.sign(message))
+    except Refused as error:
+        return _sign_in_refused(request, error)
+    return _begin_session(request, user, safe_next(request.POST.get("next", "")))
+
+
+def _begin_session(request: HttpRequest, user: User, next_path: str) -> HttpResponse:
     login(request, user)
     # Workers prune them as well, but an installation that only shows pages may have none.
     row_locks.delete_free(Session.objects.filter(expire_date__lt=timezone.now()))
@@ -98,7 +115,6 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
     # A first sign-in also makes a first key, in the same transaction, after the time of the sign-in was noted.
     for key in user.api_keys.filter(created_at__gte=user.last_sign_in):
         event_log.record(request, user, EventKind.KEY_MADE, key)
-    next_path = safe_next(given("next"))
     if is_json(request):
         return JsonResponse({"address": user.address, "next": next_path})
     return HttpResponseRedirect(next_path)
@@ -156,6 +172,8 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **context: Any) -> HttpResponse:
     context |= {"chains": get_chains().chains, "next_path": next_path}
+    if development_sign_in.is_offered(request):
+        context["development_address"] = development_sign_in.ADDRESS
     return render(request, "accounts/sign_in.html", context, status=status)
 
 

@@ -8,6 +8,7 @@ urlpatterns = [
     path("sign-in", sign_in_views.sign_in_page, name="sign_in"),
     path("sign-in/message", sign_in_views.sign_in_message, name="sign_in_message"),
     path("sign-in/verify", sign_in_views.sign_in_verify, name="sign_in_verify"),
+    path("sign-in/development", sign_in_views.sign_in_as_development_account, name="sign_in_as_development_account"),
     path("sign-out", sign_in_views.sign_out, name="sign_out"),
     path("sign-out/everywhere", sign_in_views.sign_out_everywhere, name="sign_out_everywhere"),
     path("theme", sign_in_views.theme, name="theme"),

@@ -506,6 +506,19 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
     return Chains(tuple(chains.values()), tuple(connections.values()), attester, ens)
 
 
+def chain_of_node(url: str, environ: Mapping[str, str]) -> Chain:
+    """Return a chain of which this node alone is known, and not its id: it has the id 1.
+
+    `url` may hold variables, as in the file. Raises `ValueError`, one sentence.
+    """
+    faults: list[str] = []
+    table = {"id": 1, "name": "A chain", "rpc_urls": [url]}
+    chain = _table(Chain, "", table, {"environ": environ}, faults)
+    if chain is None:
+        raise ValueError(f"The node's URL can't be used: {faults[0].partition(': ')[2]}.")
+    return chain
+
+
 def _tables(
     model: type[_Table], key: str, content: Mapping[str, Any], context: dict[str, Any], faults: list[str]
 ) -> dict[str, _Table]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from chains import together
 from chains.chains_file import Chain
-from chains.encoding import read_quantity
 from chains.node_errors import (
     FINAL,
     ChainError,
@@ -250,13 +249,7 @@ class NodePool:
         if not anew and checked_at is not None and self._clock() - checked_at < CHAIN_CHECK_SECONDS:
             return
         node.chain_checked_at = None
-        (answer,) = node.endpoint.exchange([("eth_chainId", [])])
-        if isinstance(answer, NodeUnavailable):
-            raise answer
-        try:
-            chain_id = read_quantity(answer)
-        except ValueError:
-            raise InvalidReply(f"{node.host} does not tell its chain id") from None
+        chain_id = node.endpoint.chain_id()
         if chain_id != self._chain.id:
             raise WrongChain(f"{node.host} is a node of chain {chain_id}, not of {self._chain.id}")
         node.chain_checked_at = self._clock()

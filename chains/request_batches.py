@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from chains import bounded_http
 from chains.bounded_http import Post
+from chains.encoding import read_quantity
 from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES
 from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable, RpcRefused, read_refusal
 from chains.untrusted_text import secrets_of
@@ -169,6 +170,16 @@ class Endpoint:
     def _halve(self, size: float) -> None:
         """Ask for half of this size at once. Where several threads have failed with it, it is halved once."""
         self._batch_size, self._halved_at = max(1, min(self.batch_size, size / 2)), self._clock()
+
+    def chain_id(self) -> int:
+        """Ask the node which chain it is of. Raises `NodeUnavailable`."""
+        (answer,) = self.exchange([("eth_chainId", [])])
+        if isinstance(answer, NodeUnavailable):
+            raise answer
+        try:
+            return read_quantity(answer)
+        except ValueError:
+            raise InvalidReply(f"{self.host} does not tell its chain id") from None
 
     def exchange(self, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
         """Send requests in one HTTP exchange: one JSON-RPC object for one request, a JSON-RPC batch for several.

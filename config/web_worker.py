@@ -7,6 +7,7 @@ connection, and never a thread. docs/developing/decisions/001-web-server.md has 
 import os
 import resource
 import select
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from gunicorn.workers.base import Worker
 from waitress import create_server, wasyncore
 
 from config import long_polls, rpc_bulkhead
+from config.loopback import LISTENS_ON_LOOPBACK, is_loopback
 
 # The longest time between two signs of life to the supervisor.
 _TICK_SECONDS = 1
@@ -38,7 +40,9 @@ class WebWorker(Worker):
         long_polls.share(self.cfg.threads)
         connections: dict[int, Any] = {}
         create_server(
-            _application(self.wsgi, lambda: not self.alive),
+            _application(
+                self.wsgi, lambda: not self.alive, on_loopback=all(_is_on_loopback(one.sock) for one in self.sockets)
+            ),
             map=connections,
             sockets=[listener.sock for listener in self.sockets],
             threads=self.cfg.threads,
@@ -102,10 +106,15 @@ def _most_connections() -> int:
     return max(1, min(settings.MAX_CONNECTIONS, (files - _OTHER_FILES) // _FILES_PER_CONNECTION))
 
 
-def _application(application: WSGIApplication, ends: Callable[[], bool]) -> WSGIApplication:
+def _is_on_loopback(listener: socket.socket) -> bool:
+    return listener.family in {socket.AF_INET, socket.AF_INET6} and is_loopback(listener.getsockname()[0])
+
+
+def _application(application: WSGIApplication, ends: Callable[[], bool], *, on_loopback: bool) -> WSGIApplication:
     """Leave out what waitress would send wrongly: the body of an answer to HEAD, and lengths when the process ends.
 
-    waitress says `Connection: close` with an answer whose length it doesn't know, and the client connects anew.
+    waitress says `Connection: close` with an answer whose length it doesn't know, and the client connects anew. Each
+    request is told whether the server listens `on_loopback` addresses alone.
     """
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -117,6 +126,7 @@ def _application(application: WSGIApplication, ends: Callable[[], bool]) -> WSGI
                 headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
             return start_response(status, headers, *error)
 
+        environ[LISTENS_ON_LOOPBACK] = on_loopback
         body = application(environ, start)
         if environ["REQUEST_METHOD"] == "HEAD":
             if close := getattr(body, "close", None):

@@ -78,6 +78,7 @@ def prove(
     write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
     if serves_on:
         print(f"\nExplorer  {page}")
+        print(f"Ask here  {service.base_url}/new-batch  (sign in as a development account; it takes no wallet)")
         print(f"API docs  {service.base_url}/api/docs")
         print(f"For the documentation's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
     else:

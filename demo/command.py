@@ -4,7 +4,6 @@ import argparse
 import fcntl
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,10 @@ from demo.client import ClientError
 from demo.installation import DemoError, Installation
 from devnet.devchain import PROJECT, DevChainError
 from devnet.servers import ServerError
+from tools import ports
+
+# Where nothing else uses them.
+PORT, RPC_PORT = 8000, 8545
 
 _LOCKS: list[IO[str]] = []
 
@@ -33,9 +36,11 @@ def parser(program: str, description: str | None, folder: str) -> argparse.Argum
         "--once", action="store_true", help="end after the read; exit 0 only if what was read is right"
     )
     options.add_argument("--state", type=Path, default=PROJECT / folder, help="folder to make anew and keep all in")
-    options.add_argument("--port", type=int, default=8000, help=f"of the web server ({program} PORT=...)")
     options.add_argument(
-        "--rpc-port", type=int, default=8545, help=f"of the development chain ({program} RPC_PORT=...)"
+        "--port", type=int, help=f"of the web server ({program} PORT=...); by default {PORT}, or a free one"
+    )
+    options.add_argument(
+        "--rpc-port", type=int, help=f"of the development chain ({program} RPC_PORT=...); likewise {RPC_PORT}"
     )
     options.add_argument("--done-seconds", type=float, default=60, help="how long the batch may take (%(default)s)")
     return options
@@ -46,8 +51,8 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
     options.state = options.state.resolve()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _require_free_port(options.port, f"{parser.prog} PORT")
-        _require_free_port(options.rpc_port, f"{parser.prog} RPC_PORT")
+        options.port = ports.chosen("PORT", options.port, PORT)
+        options.rpc_port = ports.chosen("RPC_PORT", options.rpc_port, RPC_PORT)
         _clear(options.state)
         with ExitStack() as running:
             is_right, installations = demo(running, options)
@@ -60,7 +65,7 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
                 time.sleep(0.5)
     except KeyboardInterrupt:
         print("\nStopped.")
-    except (DemoError, DevChainError, ServerError, ClientError) as error:
+    except (DemoError, DevChainError, ServerError, ClientError, ports.PortInUse) as error:
         print(error, file=sys.stderr)
         return 1
     except requests.RequestException as error:
@@ -71,18 +76,6 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
-
-
-def _require_free_port(port: int, setting: str) -> None:
-    with socket.socket() as probe:
-        # As servers bind: a port whose last connections are only winding down is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise DemoError(
-                f"Port {port} is in use. Stop what uses it, or choose another one: {setting}={port + 1}"
-            ) from None
 
 
 def _clear(state: Path) -> None:

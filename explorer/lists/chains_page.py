@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
 from django.utils import timezone
 
@@ -17,16 +16,12 @@ from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from explorer.formatting.amounts import rounded
 from proving import sources
-from proving.facts import AccountFact
-from proving.gas_model import proof_gas
-from proving.gas_model.proof_gas import Missing, Route, Tries
 from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, ConnectionPause, FactsRegistry, SigningStop
-from proving.registry import deployments
+from proving.registry import deployments, funding
 from proving.transactions import pauses, stop_switch
 from queries.models import Batch, BatchStatus, Query, Sender
-from queries.properties import AccountField
 
 # What a worker has seen says little of now, when it is older.
 _STALE = timedelta(minutes=3)
@@ -196,7 +191,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ShownConnection]
         source, registry = sources.of(connection), registries.get(ends)
         if registry and not registry.deployed_at:
             registry = None
-        gas, price = _balance_gas(connection), _price(watches.get(connection.destination_id))
+        gas, price = funding.balance_gas(connection), _price(watches.get(connection.destination_id))
         took = seconds.get(ends, [])
         yield ShownConnection(
             source=chain_name(connection.source_id),
@@ -261,19 +256,6 @@ def _reach(connection: Connection, watch: ChainWatch | None) -> Reach:
         seconds=blocks * block_seconds,
         to_the_first=head is not None and blocks >= head,
     )
-
-
-@lru_cache(maxsize=256)
-def _balance_gas(connection: Connection) -> int:
-    """Return the expected gas of one account's balance at a new block.
-
-    Its tries are taken as ones that nobody asked for before, as large as Ethereum's.
-    """
-    source = sources.of(connection)
-    needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
-    route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
-    asked = Missing(0, [AccountFact("0x" + "0" * 40, AccountField.BALANCE)], is_known=False)
-    return proof_gas.estimate([asked], Tries(), route).gas.expected
 
 
 def _attesters(connection: Connection, row: AttesterWatch | None) -> Attesters:

@@ -1,5 +1,6 @@
 """Check an installation for `manage.py check_chains`: every node and attester, ENS, signers and registries."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,16 +8,19 @@ from typing import Self
 
 from django.db import Error as DatabaseError
 
-from chains.chains_file import Chain, Chains, Signer, SignerError
+from chains.chains_file import Chain, Chains, Connection, Signer, SignerError, chain_of_node
 from chains.probe import Abilities, probe
+from chains.request_batches import Endpoint
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.configured_chains import get_chains
 from proving.health import attester_checks, chain_checks, report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
-from proving.registry import deployments
+from proving.registry import deployments, funding
 from proving.transactions import signers
 
+# How long to wait for the id of a node's chain.
+_SECONDS = 10
 _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
 
@@ -40,6 +44,20 @@ def check(say: Callable[[str], object]) -> list[Problem]:
     return problems + _kept()
 
 
+def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
+    """Say what a node can do that chains.toml needn't name; return what is wrong. Raises `ValueError`: not a URL."""
+    chain = chain_of_node(url, os.environ)
+    (url,), (host,) = chain.rpc_urls, chain.hosts
+    try:
+        chain_id = Endpoint(chain.id, url, host, timeout_seconds=_SECONDS, clock=time.monotonic).chain_id()
+    except NodeUnavailable as error:
+        return [Problem("chain_unavailable", f"{error}.")]
+    say(f"A node of chain {chain_id}")
+    if _check_nodes(chain.model_copy(update={"id": chain_id}), say, must_prove=True):
+        return []
+    return [Problem("no_proofs", "The node can't be that of a source chain: it serves no proofs (eth_getProof).")]
+
+
 def _check_chain(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
     """Tell of a chain's nodes and signers; returns what is wrong with them."""
     must_prove = chain.id in {connection.source_id for connection in chains.connections}
@@ -47,7 +65,8 @@ def _check_chain(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
     rpc = RpcClient(chain)
     seen = chain_checks.examine(chain, rpc)
     if chain in chains.destinations():
-        for line in [_said_of(signer, chain, rpc) for signer in chain.all_signers] or [signers.why_none(chain)]:
+        lines = [line for signer in chain.all_signers for line in _said_of(signer, chain, chains, rpc)]
+        for line in lines or [signers.why_none(chain)]:
             say(f"  {line}")
     problems = [*seen.problems, *_check_names(chain, chains, say)] if seen.head else seen.problems
     if seen.head and not can_be_used:
@@ -146,17 +165,37 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
     )
 
 
-def _said_of(signer: Signer, chain: Chain, rpc: RpcClient) -> str:
-    """Return the signer's address and what it holds, in a sentence; or why that can't be told."""
+def _said_of(signer: Signer, chain: Chain, chains: Chains, rpc: RpcClient) -> Iterator[str]:
+    """Yield the signer's address with what it holds, and what it lacks to begin; or why that can't be told."""
     try:
         address = signer.account().address
         balance = rpc.balance(address)
+        currency, minimum = chain.native_currency, chain.minimum_signer_balance
+        yield f"The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}."
+        missing = _without_registry(chain, chains)
+        if missing and balance < (needed := funding.needed(chain, missing, rpc)).least:
+            registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
+            yield (
+                f"To begin on {chain.label}, send {chain.amount(needed.to_send(balance))} to {address}: deploying "
+                f"{registries} takes at most "
+                f"{chain.amount(needed.deploying)} at present, and each balance that is proven about "
+                f"{chain.amount(needed.each_balance)}."
+            )
     except SignerError as error:
-        return str(error)
+        yield str(error)
     except ChainError as error:
-        return error.for_operators
-    currency, minimum = chain.native_currency, chain.minimum_signer_balance
-    return f"The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}."
+        yield error.for_operators
+
+
+def _without_registry(chain: Chain, chains: Chains) -> list[Connection]:
+    """Return the connections to a destination that have no registry yet."""
+    connected = [one for one in chains.connections if one.destination_id == chain.id]
+    try:
+        in_use = FactsRegistry.in_use.exclude(deployed_at=None).filter(destination_chain_id=chain.id)
+        deployed = set(in_use.values_list("source_chain_id", flat=True))
+    except DatabaseError:
+        return connected
+    return [one for one in connected if one.source_id not in deployed]
 
 
 def _kept() -> list[Problem]:

@@ -2,14 +2,18 @@ import html
 import json
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from accounts import event_log, keys
-from accounts.models import AccountEvent, ApiKey, EventKind, User
+from accounts import development_sign_in, event_log, keys
+from accounts.models import AccountEvent, ApiKey, EventKind, SignInNonce, User
+from config.loopback import LISTENS_ON_LOOPBACK
+from devnet.devchain import ACCOUNTS
+from tests.accounts.conftest import DEAD_NODE
 from tests.accounts.wallets import ALICE, BOB, sign
 
 pytestmark = pytest.mark.django_db
@@ -208,6 +212,79 @@ def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
     assert alice_client.get("/dashboard").status_code == 200
     assert alice_client.post("/sign-out").headers["Location"] == "/sign-in"
     assert alice_client.get("/dashboard").status_code == 302
+
+
+# --- Sign-in as a development account ---------------------------------------------------------------------------------
+
+LOCAL: dict[str, Any] = {LISTENS_ON_LOOPBACK: True, "REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8000"}
+DEVELOPMENT = "/sign-in/development"
+
+
+@pytest.fixture
+def demo_chains(configure_chains, settings):
+    """Configure what a demo does; any name of a host leads to it."""
+    settings.ALLOWED_HOSTS = ["*"]
+    configure_chains((31337, True, DEAD_NODE), (31338, True, DEAD_NODE), destinations=(31337,))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"REMOTE_ADDR": "::1", "HTTP_HOST": "[::1]:8000"}, {"HTTP_HOST": "localhost"}],
+    ids=["IPv4", "IPv6", "localhost"],
+)
+def test_a_visitor_of_a_demo_signs_in_without_a_wallet(demo_chains, more):
+    client = Client(enforce_csrf_checks=True, **LOCAL | more)
+    page = client.get("/sign-in", {"next": "/new-batch"}).text
+    assert f'action="{DEVELOPMENT}"' in page
+    token = {"csrfmiddlewaretoken": client.cookies["csrftoken"].value}
+    response = client.post(DEVELOPMENT, {"next": "/new-batch"} | token)
+    assert (response.status_code, response.headers["Location"]) == (302, "/new-batch")
+    assert User.objects.get().address == ALICE.address == development_sign_in.ADDRESS == ACCOUNTS[0][0]
+    assert [event.kind for event in AccountEvent.objects.order_by("pk")] == [EventKind.SIGNED_IN, EventKind.KEY_MADE]
+    # By a message of this service, which was used up.
+    assert SignInNonce.objects.get().consumed_at
+    assert client.get("/dashboard").status_code == 200
+
+
+def test_a_sign_in_as_a_development_account_takes_the_token_of_its_form(demo_chains):
+    assert Client(enforce_csrf_checks=True, **LOCAL).post(DEVELOPMENT).status_code == 403
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {LISTENS_ON_LOOPBACK: False},
+        {LISTENS_ON_LOOPBACK: "true"},
+        {"REMOTE_ADDR": "192.0.2.1"},
+        {"REMOTE_ADDR": ""},
+        {"HTTP_HOST": "demo.example"},
+        {"HTTP_HOST": "127.0.0.1.demo.example"},
+        {"HTTP_X_FORWARDED_FOR": "127.0.0.1"},
+        {"HTTP_X_REAL_IP": "127.0.0.1"},
+        {"HTTP_FORWARDED": "for=127.0.0.1"},
+        {"HTTP_VIA": "1.1 proxy"},
+    ],
+    ids=str,
+)
+def test_who_comes_from_elsewhere_finds_no_sign_in_as_a_development_account(demo_chains, more):
+    _finds_none(Client(**LOCAL | more))
+
+
+def test_a_web_server_that_does_not_say_where_it_listens_has_none(demo_chains):
+    _finds_none(Client(**{name: value for name, value in LOCAL.items() if name != LISTENS_ON_LOOPBACK}))
+
+
+@pytest.mark.parametrize("other", [(1, True), (11155111, True), (31338, False)], ids=str)
+def test_one_chain_that_is_no_development_chain_is_enough_for_none(configure_chains, other):
+    configure_chains((31337, True, DEAD_NODE), (*other, DEAD_NODE), destinations=(31337,))
+    _finds_none(Client(**LOCAL))
+
+
+def _finds_none(client: Client) -> None:
+    assert DEVELOPMENT not in client.get("/sign-in").text
+    assert client.post(DEVELOPMENT).status_code == client.get(DEVELOPMENT).status_code == 404
+    assert not User.objects.exists()
 
 
 # --- Dashboard --------------------------------------------------------------------------------------------------------

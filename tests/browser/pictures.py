@@ -12,7 +12,7 @@ from django.db import OperationalError
 from django.urls import NoReverseMatch, get_resolver, reverse
 from playwright.sync_api import Page, Response, ViewportSize, expect
 
-from accounts import keys
+from accounts import development_sign_in, keys
 from accounts.models import User
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
@@ -147,6 +147,11 @@ def _with_a_key(url: str) -> Address:
     return after(a_key, url)
 
 
+def _beside_a_demo(stage: Stage) -> str:
+    stage.patch.setattr(development_sign_in, "is_offered", lambda _: True)
+    return "/sign-in"
+
+
 def _without_connections(stage: Stage) -> str:
     file = stage.settings.CHAINS_FILE
     file.write_text(file.read_text().partition("[[connections]]")[0])
@@ -252,6 +257,7 @@ OTHERS = (
     Picture("List: found", after(states.a_page_of_batches, f"/explorer?q={ALICE}&status=DONE"), who=ALICE),
     Picture("List: nothing found", after(states.a_page_of_batches, "/explorer?q=nothing"), who=ALICE),
     Picture("Sign in", named("sign_in")),
+    Picture("Sign in, beside a demo", _beside_a_demo),
     Picture("Sign in by hand", named("sign_in"), then=_sign_by_hand),
     Picture("Dashboard: new", named("dashboard"), who=ALICE),
     Picture("Dashboard: full", after(installations.a_month, "/dashboard"), who=ALICE),

@@ -13,7 +13,6 @@ from typing import Any
 import click
 import keyring
 import pytest
-import rich
 from eth_account import Account as Wallet
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
@@ -376,15 +375,11 @@ def test_shells_complete_it(capsys, shell):
 # --- As it is installed -----------------------------------------------------------------------------------------------
 
 
-def test_it_runs_as_a_program_and_says_what_is_missing():
+def test_it_runs_as_a_program():
     command = [sys.executable, "-m", "batch_query_client.command_line"]
     environment = os.environ | {"PYTHONPATH": str(PROJECT / "client/src")}
     done = subprocess.run([*command, "--version"], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{batch_query_client.__version__}\n")
-    without = "import sys; sys.modules['rich'] = None; from batch_query_client.command_line import main; main()"
-    done = subprocess.run([sys.executable, "-c", without], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "bqs needs rich: install 'batch-query-client[cli]'.\n")
-    assert rich
 
 
 def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
@@ -404,3 +399,5 @@ def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
     assert "batch_query_client/command_line/running.py" in names
     assert "bqs = batch_query_client.command_line:main" in entry
     assert f"Version: {batch_query_client.__version__}\n" in metadata
+    assert "\nRequires-Dist: click" in metadata
+    assert "Provides-Extra" not in metadata  # `bqs` needs none.

@@ -14,6 +14,7 @@ from demo import balances
 from demo.installation import STOP_SECONDS
 from devnet.devchain import PROJECT
 from tests.demo.commands import demo, processes_with, run, variables
+from tools import ports
 
 
 @pytest.fixture
@@ -90,6 +91,9 @@ def test_killed_it_leaves_no_process_either(command, tmp_path):
         time.sleep(0.05)
 
 
+IN_USE = "Port {} is in use. Stop what uses it, or choose another one by {}.\n"
+
+
 @pytest.mark.parametrize(("option", "variable"), [("--port", "PORT"), ("--rpc-port", "RPC_PORT")])
 def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, option, variable):
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -97,9 +101,31 @@ def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, option, variable
         command[command.index(option) + 1] = str(port)
         done = run(command)
     assert done.returncode == 1
-    expected = f"Port {port} is in use. Stop what uses it, or choose another one: make demo {variable}={port + 1}\n"
-    assert done.stderr == expected
+    assert done.stderr == IN_USE.format(port, variable)
     assert not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "variable", "value"),
+    [("demo", "PORT", "{}"), ("demo-cluster", "RPC_PORT", "{}"), ("run", "BIND", "127.0.0.1:{}")],
+)
+def test_a_chosen_port_is_looked_at_before_anything_is_installed(tmp_path, target, variable, value):
+    for name in ("Makefile", "tools", "requirements.txt", "requirements-demo.txt", "client", "package-lock.json"):
+        (tmp_path / name).symlink_to(PROJECT / name)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(["make", "-C", str(tmp_path), target, f"{variable}={value.format(port)}"], 20)
+    assert done.returncode == 2
+    assert IN_USE.format(port, variable) in done.stderr
+    assert not (tmp_path / ".venv").exists()
+    assert not (tmp_path / ".uv").exists()
+
+
+def test_by_default_a_free_port_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        usual = taken.getsockname()[1]
+        assert 0 < ports.chosen("PORT", None, usual) != usual
+    assert ports.chosen("PORT", None, usual) == usual
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(command, tmp_path):

@@ -26,7 +26,7 @@ from tests.docs.examples import BadExample, Block, blocks_of, pages
 from tests.docs.reader import Ran
 
 # Pages of one installation, which the first makes; all others stand for themselves.
-OPERATING = ["deploying", "configuration", "watching", "registries", "backups", "attesters"]
+OPERATING = ["deploying", "test-network", "configuration", "watching", "registries", "backups", "attesters"]
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and not block.is_skipped]
@@ -139,13 +139,33 @@ def test_an_answer_has_the_form_that_the_page_shows(ran, before, block):
     assert reader.differs(json.loads(block.code), reader.last_json(each.output)) == ""
 
 
-def test_every_submission_is_followed_by_a_loop_that_waits():
+def test_every_submission_is_followed_by_a_wait():
     for page in pages():
         blocks = [block for block in blocks_of(page) if block.language in {"sh", "json"}]
         for number, block in enumerate(blocks):
             if "/submit-batch-query" in block.code:
                 following = "".join(each.code for each in blocks[number : number + 3])
-                assert "sleep" in following or '"error"' in following, block
+                assert re.search('sleep|bqs watch|"error"', following), block
+
+
+def test_no_example_loops_for_ever():
+    loops = re.compile(r"^ *(while|until)\b(?! read )|^ *for *\(\(", re.MULTILINE)
+    assert not [str(block) for block in RUNNABLE if loops.search(block.code)]
+
+
+def test_a_page_that_needs_cast_says_where_to_get_it():
+    pages_with_cast = {block.page for block in BLOCKS if block.language == "sh" and re.search(r"\bcast ", block.code)}
+    assert pages_with_cast
+    assert not [page for page in pages_with_cast if "https://getfoundry.sh" not in (PROJECT / page).read_text()]
+
+
+def test_keys_that_examples_make_are_ignored_by_git():
+    named = r"(?:make_keystore(?: --ask)?|--keystore|--password-file|keystore_file =|password_file =|>) ([\w./\"]+)"
+    code = "\n".join(block.code for block in BLOCKS if block.language in {"sh", "toml"})
+    made = {path.strip('"') for path in re.findall(named, code) if re.search("secrets|key|password", path)}
+    assert {"secrets/key.json", "secrets/signer.json", "secrets/signer.password"} <= made
+    assert not [path for path in made if not path.startswith("secrets/")]
+    assert {"/secrets", "/deploy/secrets", "/.testnet"} <= set((PROJECT / ".gitignore").read_text().splitlines())
 
 
 def test_every_json_block_is_json():

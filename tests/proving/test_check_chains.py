@@ -17,11 +17,12 @@ from django.utils import timezone
 from eth_account import Account
 
 from chains.chains_file import Attester
-from config.configured_chains import forget_chains
+from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import PROJECT, DevChain
 from proving.health import chain_checks
 from proving.models import ChainWatch, WorkerHeartbeat
 from proving.registry.deploying import deploy
+from proving.transactions.fees import market_fees
 from tests.attesting import process
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.explorer.batches import beat
@@ -174,7 +175,32 @@ def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devcha
 
 def test_a_signer_below_its_minimum_is_told(configure, devchain):
     configure(devchain.url, chain='minimum_signer_balance = "10001"')
-    assert check("signer_unfunded", "no_registry")[-1].endswith("ETH; it stops below 10001 ETH.")
+    assert check("signer_unfunded", "no_registry")[-2].endswith("ETH; it stops below 10001 ETH.")
+
+
+def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
+    with DevChain() as chain:
+        chain.mine(200)
+        configure(chain.url)
+        chain.rpc("anvil_setBalance", SIGNER, "0x1")
+        chain.mine()  # The head's root is that of before.
+        *_, to_begin = check("signer_unfunded", "no_registry")
+        found = re.fullmatch(
+            rf"  To begin on Development chain \(31337\), send (0\.\d{{6}}) ETH to {SIGNER}: deploying 1 registry "
+            r"takes at most (0\.\d{6}) ETH at present, and each balance that is proven about (0\.\d{6}) ETH\.",
+            to_begin,
+        )
+        assert found, to_begin
+        in_all, deploying, each = (round(float(amount) * 10**18) for amount in found.groups())
+        assert 1 <= in_all / (10**16 + deploying + 20 * each) < 1.1
+        price = market_fees(get_rpc(31337)).offer.max_fee_per_gas
+        chain.rpc("anvil_setBalance", SIGNER, hex(in_all))
+        chain.mine()
+        deploy(31337, 31337)
+        blocks = (chain.rpc("eth_getBlockByNumber", hex(number), False) for number in range(chain.head() + 1))
+        used = sum(int(block["gasUsed"], 16) for block in blocks)
+        assert used < deploying / price < 1.25 * used
+        assert not any("To begin" in line for line in check())
 
 
 def test_each_signer_is_told(configure, devchain):
@@ -233,6 +259,56 @@ def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
         assert len(check()) == 4
 
 
+# --- One node ---------------------------------------------------------------------------------------------------------
+
+
+def check_node(url: str) -> tuple[list[str], str]:
+    """Return what `check_chains --node` prints, and the error that it ends with."""
+    said, found = io.StringIO(), ""
+    try:
+        call_command("check_chains", node=url, stdout=said)
+    except CommandError as error:
+        found = str(error)
+    assert "secret" not in found + said.getvalue()
+    return said.getvalue().splitlines(), found
+
+
+@pytest.fixture
+def no_chains_file(settings, tmp_path) -> None:
+    settings.CHAINS_FILE = tmp_path / "none.toml"
+
+
+def test_a_node_is_checked_without_a_chains_file(no_chains_file, devchain, monkeypatch):
+    monkeypatch.setenv("MY_NODE", f"{devchain.url}?key=secret")
+    (name, columns, node), error = check_node("${MY_NODE}")
+    assert name == "A node of chain 31337"
+    assert columns.split()[-1] == "proofs"
+    assert node.endswith("back to block 1")
+    assert error == ""
+
+
+def test_a_node_that_serves_no_proofs_is_told(no_chains_file, devchain):
+    def without_proofs(body):
+        return error(body, -32601, "no") if body["method"] == "eth_getProof" else ask(devchain.url, body)
+
+    with lying_node(without_proofs) as url:
+        printed, said = check_node(url)
+    assert printed[-1].endswith("none")
+    assert said == "no_proofs: The node can't be that of a source chain: it serves no proofs (eth_getProof)."
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (DEAD, "chain_unavailable: 127.0.0.1:1 can't be reached."),
+        ("ftp://x/secret", "The node's URL can't be used: must be an http or https URL (it is not shown"),
+        ("${NO_SUCH_NODE}", "The node's URL can't be used: neither NO_SUCH_NODE nor NO_SUCH_NODE_FILE is set"),
+    ],
+)
+def test_a_node_that_can_not_be_asked_is_told(no_chains_file, url, said):
+    assert check_node(url)[1].startswith(said)
+
+
 def test_a_wrong_chains_file_is_told(settings, tmp_path):
     settings.CHAINS_FILE = tmp_path / "chains.toml"
     with pytest.raises(CommandError, match=r"can't be used:\n- it can't be read"):
@@ -259,7 +335,9 @@ def test_a_signer_s_keystore_is_opened(with_keystore):
         Account.decrypt((with_keystore / "keystore.json").read_text(), (with_keystore / "password").read_text())
     ).address
     # It is new, and holds nothing.
-    assert check("signer_unfunded", "no_registry")[-1].startswith(f"  The signer {address} holds 0.000000 ETH")
+    signer, to_begin = check("signer_unfunded", "no_registry")[-2:]
+    assert signer.startswith(f"  The signer {address} holds 0.000000 ETH")
+    assert re.match(rf"  To begin on Development chain \(31337\), send 0\.\d{{6}} ETH to {address}: ", to_begin)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,13 @@ def test_what_is_wrong_is_refused(web, raw, status):
     assert ask(web.port, raw).status == status
 
 
+@pytest.mark.parametrize(("also", "is_offered"), [([], True), (["0.0.0.0:0"], False)], ids=["loopback", "everywhere"])
+def test_only_a_server_on_loopback_alone_signs_visitors_in(tmp_path, also, is_offered):
+    with serving(tmp_path, also=also) as server:
+        page = ask(server.port, request(b"GET /sign-in HTTP/1.1")).body
+        assert (b"Sign in as a development account" in page) == is_offered
+
+
 def test_chunks_are_taken_within_the_same_bound(web):
     def posted(length: int) -> bytes:
         body = b"%x\r\n%s\r\n0\r\n\r\n" % (length, b" " * length)

@@ -1,0 +1,39 @@
+"""Sign in as an account of a development chain, so that a visitor of a demo needs no wallet.
+
+Everybody knows the account's key. So this is offered only where nothing has a value and nobody else can come:
+`is_offered` asks each condition anew at each request.
+"""
+
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest
+from eth_account import Account
+from eth_account.messages import encode_defunct
+
+from config.configured_chains import get_chains
+from config.loopback import LISTENS_ON_LOOPBACK, is_loopback
+
+# The first account of anvil and Hardhat.
+ADDRESS = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
+_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
+
+# Of anvil and Hardhat, and of the demo's second chain. Nodes of other chains are refused by their own id.
+_DEVELOPMENT_CHAINS = frozenset({31337, 31338})
+# A reverse proxy or a tunnel on this machine lets others in, and says so by one of these.
+_HEADERS_OF_PROXIES = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via")
+
+
+def is_offered(request: HttpRequest) -> bool:
+    """Return whether every chain is a development chain, and server, client and the host asked for are this machine."""
+    return (
+        all(chain.test_network and chain.id in _DEVELOPMENT_CHAINS for chain in get_chains().chains)
+        and request.META.get(LISTENS_ON_LOOPBACK) is True
+        and is_loopback(request.META.get("REMOTE_ADDR", ""))
+        and is_loopback(urlsplit(f"//{request.get_host()}").hostname or "")
+        and not any(name in request.headers for name in _HEADERS_OF_PROXIES)
+    )
+
+
+def sign(message: str) -> str:
+    """Return the account's signature of a sign-in message, as a wallet makes it (EIP-191)."""
+    return str(Account.sign_message(encode_defunct(text=message), _KEY).signature.to_0x_hex())

@@ -1,0 +1,205 @@
+"""`make testnet`, as the process that it is, with two development chains in the place of Sepolia and OP Sepolia."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from chains.chains_file import load_chains
+from demo import client
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from tests.chains.lying_node import ask, error, lying_node
+from tests.contracts.l1_block import L1Block
+from tools import testnet
+
+SECONDS = 90
+ADDRESS, KEY = ACCOUNTS[2]
+
+
+class Command:
+    """A folder with the file of chains, in which the command runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copy(PROJECT / testnet.CHAINS_FILE, folder)
+        self.said = ""
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, *arguments: str, typed: str = "", **variables: str) -> None:
+        self.stop()
+        command = [sys.executable, "-m", "tools.testnet", "--folder", str(self.folder), *arguments]
+        self._process = subprocess.Popen(
+            command,
+            cwd=PROJECT,
+            env={"PATH": os.environ["PATH"]} | variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,
+        )
+        self.said = ""
+        assert self._process.stdin is not None
+        self._process.stdin.write(typed)
+        self._process.stdin.close()
+
+    def until(self, pattern: str) -> re.Match[str]:
+        """Read on until it says so."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while not (found := re.search(pattern, self.said)):
+            line = self._process.stdout.readline()
+            assert line, self.said
+            self.said += line
+        return found
+
+    def ended(self) -> int:
+        """Read to the end, and return the exit code."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with self._process.stdout:
+            self.said += self._process.stdout.read()
+        return self._process.wait(SECONDS)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGINT)  # as a terminal does
+            self.ended()
+
+
+@pytest.fixture
+def command(tmp_path) -> Iterator[Command]:
+    running = Command(tmp_path)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def sepolia() -> Iterator[DevChain]:
+    with DevChain(chain_id=testnet.SEPOLIA, block_seconds=1) as chain:
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def op_sepolia() -> Iterator[DevChain]:
+    with DevChain(chain_id=testnet.OP_SEPOLIA, block_seconds=1) as chain:
+        yield chain
+
+
+def fund(chain: DevChain, address: str, ether: float) -> None:
+    """Send money, as a faucet does."""
+    chain.rpc("eth_sendTransaction", {"from": ACCOUNTS[0][0], "to": address, "value": hex(int(ether * 10**18))})
+
+
+def prove(url: str, destination: DevChain, source: DevChain, block: int) -> None:
+    api_key = client.take_api_key(url, ADDRESS, KEY, destination.chain_id)
+    asked = {str(source.chain_id): {f"block:{block}": {"accounts": {ADDRESS: {"props": ["BALANCE"]}}}}}
+    body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": asked}
+    batch = client.submit(url, api_key, body)
+    client.follow(url, api_key, batch, lambda _: None, SECONDS)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=5).ok
+    except requests.RequestException:
+        return False
+
+
+def files(folder: Path) -> dict[str, tuple[int, str]]:
+    return {path.name: (path.stat().st_mode & 0o777, path.read_text()) for path in (folder / "secrets").iterdir()}
+
+
+def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(command, sepolia, op_sepolia, tmp_path):
+    url, op_url = f"{sepolia.url}/?key=secret-one", f"{op_sepolia.url}/?key=secret-two"
+    passphrase = "secret three"
+    command.start(typed=f"{url}\n{op_url}\n{passphrase}\n")
+    address = command.until(r"Signer: (0x\w{40}), a new key")[1]
+    need = command.until(rf"To begin on Sepolia \(11155111\), send (\S+) ETH to {address}: deploying 1 registry")
+    assert files(tmp_path) == {
+        "sepolia_rpc_url": (0o600, url),
+        "op_sepolia_rpc_url": (0o600, op_url),
+        "testnet.password": (0o600, passphrase),
+        "testnet.json": (0o600, (tmp_path / "secrets" / "testnet.json").read_text()),
+    }
+    fund(sepolia, address, float(need[1]))
+    registry = command.until(r"The facts registry for chain 11155111 on chain 11155111 is at (0x\w{40})")[1]
+    # Without money on OP Sepolia it goes on without that.
+    command.until(rf"To begin on OP Sepolia \(11155420\), send \S+ ETH to {address}")
+    service = command.until(r"Serving until Ctrl-C: (http://127\.0\.0\.1:\d+)/new-batch")[1]
+    wait_until(lambda: answers(f"{service}/explorer"))
+    prove(service, sepolia, sepolia, sepolia.head())
+    command.stop()
+    said = command.said
+
+    fund(op_sepolia, address, 1)
+    block = sepolia.head()
+    of_block = sepolia.rpc("eth_getBlockByNumber", hex(block), False)
+    L1Block(op_sepolia).tell(block, bytes.fromhex(of_block["hash"][2:]), timestamp=int(of_block["timestamp"], 16))
+    command.start()
+    command.until(rf"Signer: {address}, kept in")
+    command.until(rf"The facts registry for chain 11155111 on chain 11155111 is at {registry}")
+    command.until(r"The facts registry for chain 11155111 on chain 11155420 is at 0x")
+    service = command.until(r"Serving until Ctrl-C: (http://127\.0\.0\.1:\d+)/new-batch")[1]
+    assert "To begin" not in command.said
+    wait_until(lambda: answers(f"{service}/healthz"))
+    prove(service, op_sepolia, sepolia, block)
+    command.stop()
+    said += command.said
+    assert "secret" not in said.replace(str(tmp_path / "secrets"), "")
+
+
+def test_what_it_asks_for_may_be_in_the_environment_and_it_may_be_stopped(command, sepolia, op_sepolia, tmp_path):
+    nodes = {"SEPOLIA_RPC_URL": sepolia.url, "OP_SEPOLIA_RPC_URL": op_sepolia.url}
+    command.start(typed="\n", **nodes)
+    command.until("To begin on Sepolia")
+    command.stop()
+    assert command.said.endswith("Stopped. The same command goes on from here.\n")
+    # An empty passphrase is a random one.
+    assert sorted(files(tmp_path)) == ["testnet.json", "testnet.password"]
+    assert len(files(tmp_path)["testnet.password"][1]) > 40
+    command.start("--wait-minutes", "0", **nodes)
+    assert command.ended() == 1
+    assert command.said.endswith("The money is not there yet. Run the same command again when it is.\n")
+
+
+def test_a_node_that_can_not_be_used_is_not_kept(command, sepolia, op_sepolia, tmp_path):
+    def without_proofs(body):
+        return error(body, -32601, "no") if body["method"] == "eth_getProof" else ask(sepolia.url, body)
+
+    with lying_node(without_proofs) as url:
+        command.start(typed=f"{url}\n")
+        assert command.ended() == 1
+    assert "SEPOLIA_RPC_URL can't be used. no_proofs: " in command.said
+    command.start(typed=f"{op_sepolia.url}\n")
+    assert command.ended() == 1
+    assert command.said == "SEPOLIA_RPC_URL can't be used. A node of chain 11155420, and not of chain 11155111.\n"
+    command.start()
+    assert command.ended() == 1
+    assert command.said == "SEPOLIA_RPC_URL is missing: set it in the environment, or run this on a terminal.\n"
+    assert not (tmp_path / "secrets").exists()
+
+
+def test_the_file_of_chains_is_one_that_the_service_takes():
+    urls = dict.fromkeys(testnet.NODES, "https://node.example")
+    chains = load_chains(PROJECT / testnet.CHAINS_FILE, urls)
+    assert [(each.source_id, each.destination_id) for each in chains.connections] == [
+        (testnet.SEPOLIA, testnet.SEPOLIA),
+        (testnet.SEPOLIA, testnet.OP_SEPOLIA),
+    ]
+    assert all(chain.test_network for chain in chains.chains)

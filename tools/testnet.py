@@ -1,0 +1,196 @@
+"""Runs the service on Sepolia and OP Sepolia, for `make testnet`: asks for what is missing, and does the rest.
+
+Each step says what it did, and skips what is done: it may be stopped anywhere and run again. What it asks for may come
+from the environment, or by lines of standard input. Nothing that is typed is shown, and secrets are only in `secrets/`.
+"""
+
+import argparse
+import getpass
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from eth_utils.address import to_checksum_address
+
+from config.private_files import new_private_file
+from tools import ports
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+CHAINS_FILE = "chains.sepolia.toml"
+SEPOLIA, OP_SEPOLIA = 11155111, 11155420
+# By the variable that CHAINS_FILE reads: the chain, and what an empty answer means.
+NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "https://sepolia.optimism.io")}
+PORT = 8000
+# Between two looks at the signer's balance.
+POLL_SECONDS = 5
+# Between two reminders of what it lacks.
+TELL_SECONDS = 120
+
+# Each line is there at once, also in a pipe.
+say = partial(print, flush=True)
+
+
+class TestnetError(Exception):
+    """Why it can't go on, one plain sentence."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make testnet", description=__doc__.partition("\n")[0])
+    parser.add_argument("--folder", type=Path, default=PROJECT, help=f"of {CHAINS_FILE}, secrets and state")
+    parser.add_argument("--port", type=int, help=f"of the web server (make testnet PORT=...); by default {PORT}")
+    parser.add_argument("--wait-minutes", type=float, default=30, help="for the signer's money (%(default)g)")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        Testnet(options.folder.resolve()).run(options.port, options.wait_minutes * 60)
+    except KeyboardInterrupt:
+        say("\nStopped. The same command goes on from here.")
+    except (TestnetError, ports.PortInUse) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+class Testnet:
+    """An installation in a folder that has CHAINS_FILE."""
+
+    def __init__(self, folder: Path) -> None:
+        self.secrets, self.state = folder / "secrets", folder / ".testnet"
+        self.environment: dict[str, str] = {
+            **os.environ,
+            "CHAINS_FILE": str(folder / CHAINS_FILE),
+            "STATE_DIR": str(self.state),
+        }
+
+    def run(self, port: int | None, wait_seconds: float) -> None:
+        """Go through all steps, and become the web server and the worker at the end."""
+        for name, (chain_id, default) in NODES.items():
+            self._node(name, chain_id, default)
+        self._key()
+        self._migrate()
+        self._deploy(SEPOLIA, wait_seconds)
+        self._deploy(OP_SEPOLIA, 0)
+        self._serve(ports.chosen("PORT", port, PORT))
+
+    # --- Nodes --------------------------------------------------------------------------------------------------------
+
+    def _node(self, name: str, chain_id: int, default: str) -> None:
+        """Have the URL of a node that can be used: of the environment, kept from before, or asked for now."""
+        kept = self.secrets / name.lower()
+        is_given = bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
+        is_kept = kept.exists() and not is_given
+        if is_kept:
+            self.environment[f"{name}_FILE"] = str(kept)
+        elif not is_given:
+            question = f"URL of a node of chain {chain_id}{f' (Enter: {default})' if default else ''}: "
+            self.environment[name] = _ask(question, name) or default
+        said, refused = self._manage("check_chains", "--node", f"${{{name}}}")
+        # A destination's node needs no proofs.
+        if not refused or (chain_id == OP_SEPOLIA and refused.startswith("no_proofs: ")):
+            told, *lines = said.splitlines()
+            refused = "" if told == f"A node of chain {chain_id}" else f"{told}, and not of chain {chain_id}."
+        if refused:
+            remedy = f" Remove {kept} to be asked for another one." if is_kept else ""
+            raise TestnetError(f"{name} can't be used. {refused}{remedy}")
+        if not is_given and not is_kept:
+            with new_private_file(kept) as draft:
+                draft.write_text(self.environment.pop(name))
+            self.environment[f"{name}_FILE"] = str(kept)
+        say(f"{name}: {'from the environment' if is_given else f'kept in {kept}'}.", *lines, sep="\n")
+
+    # --- Key ----------------------------------------------------------------------------------------------------------
+
+    def _key(self) -> None:
+        """Have the signer's keystore and the file with its password."""
+        keystore, password = self.secrets / "testnet.json", self.secrets / "testnet.password"
+        if keystore.exists():
+            say(f"Signer: {to_checksum_address(json.loads(keystore.read_text())['address'])}, kept in {keystore}.")
+            return
+        if not password.exists() and (
+            chosen := _ask("Passphrase for the signer's new key (Enter: a random one): ", "")
+        ):
+            with new_private_file(password) as draft:
+                draft.write_text(chosen)
+        address = self._must("make_keystore", str(keystore), str(password)).strip()
+        say(f"Signer: {address}, a new key in {keystore}, whose passphrase is in {password}.")
+
+    # --- Contracts ----------------------------------------------------------------------------------------------------
+
+    def _migrate(self) -> None:
+        self.state.mkdir(mode=0o700, exist_ok=True)
+        self._must("migrate", "--no-input", "-v", "0")
+        self._must("collectstatic", "--no-input", "-v", "0")
+        say(f"Database and pages: in {self.state}.")
+
+    def _deploy(self, destination: int, wait_seconds: float) -> None:
+        """Deploy the registry for Sepolia's facts, once the signer has the money for it. Say so if it hasn't."""
+        began = time.monotonic()
+        told_at = -math.inf
+        while lacking := self._lacking(destination):
+            # It changes with the price of gas, at each look.
+            if time.monotonic() - told_at > TELL_SECONDS:
+                say(lacking, "Faucets: docs/operating/test-network.md", sep="\n")
+                told_at = time.monotonic()
+            if destination != SEPOLIA:
+                say("The service goes on without it; run the same command again when the money is there.")
+                return
+            if time.monotonic() - began >= wait_seconds:
+                raise TestnetError("The money is not there yet. Run the same command again when it is.")
+            time.sleep(POLL_SECONDS)
+        say(f"Facts of chain {SEPOLIA} on chain {destination}: deploying what is missing ...")
+        say(self._must("deploy_registry", str(destination), str(SEPOLIA)).strip())
+
+    def _lacking(self, destination: int) -> str:
+        """Return what the signer lacks there to begin, a sentence of `check_chains`; empty if nothing."""
+        said, _ = self._manage("check_chains")
+        lines = (line.strip() for line in said.splitlines())
+        return next((one for one in lines if one.startswith("To begin on ") and f"({destination})" in one), "")
+
+    # --- Servers ------------------------------------------------------------------------------------------------------
+
+    def _serve(self, port: int) -> None:
+        """Become `tools/run.py`."""
+        place = f"127.0.0.1:{port}"
+        say(f"Serving until Ctrl-C: http://{place}/new-batch")
+        command = [sys.executable, str(PROJECT / "tools" / "run.py"), "--bind", place]
+        os.execve(sys.executable, command, {**self.environment, "BASE_URL": f"http://{place}"})
+
+    def _must(self, *arguments: str) -> str:
+        said, refused = self._manage(*arguments)
+        if refused:
+            raise TestnetError(f"manage.py {arguments[0]}: {refused}")
+        return said
+
+    def _manage(self, *arguments: str) -> tuple[str, str]:
+        """Return what a command of manage.py prints, and its last words if it fails."""
+        done = subprocess.run(
+            [sys.executable, str(PROJECT / "manage.py"), *arguments],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+        return done.stdout, lines[-1].removeprefix("CommandError: ") if done.returncode else ""
+
+
+def _ask(question: str, name: str) -> str:
+    """Ask on the terminal, without showing the answer, else take a line of standard input."""
+    if sys.stdin.isatty():
+        return getpass.getpass(question).strip()
+    line = sys.stdin.readline()
+    if not line and name:
+        raise TestnetError(f"{name} is missing: set it in the environment, or run this on a terminal.")
+    return line.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
