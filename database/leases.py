@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -196,7 +196,7 @@ def write_together(
 
 
 def _run_all(writes: "Sequence[tuple[Any, Callable[[], None]]]") -> Sequence[None]:
-    with transaction.atomic():
+    with transaction.atomic() if len(writes) > 1 else nullcontext():
         # By primary key, as `database.row_locks` says.
         for _, write in sorted(writes, key=itemgetter(0)):
             write()
@@ -230,16 +230,14 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
     token, began = secrets.token_hex(16), time.monotonic()
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
     # What somebody writes just now is claimed at the next poll.
-    if not row_locks.update_free(free, lease_token=token, leased_until=_expiry()):
-        return [None] * len(pks)
-    claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
+    claimed = {row.pk: row for row in row_locks.update_free_returning(free, lease_token=token, leased_until=_expiry())}
     # Who asks for the same row twice has it once.
     return [Lease(claimed[pk], token, claimed.pop(pk).due_at, began) if pk in claimed else None for pk in pks]
 
 
-def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:
+def due(rows: "models.QuerySet[LeasedRow]", limit: int) -> list[object]:
     """Return primary keys of the rows that are due and free, the longest due first."""
-    return list(due_and_free(rows).order_by(order).values_list("pk", flat=True)[:limit])
+    return list(due_and_free(rows).order_by("due_at").values_list("pk", flat=True)[:limit])
 
 
 def due_of_each(several: "Sequence[models.QuerySet[Any]]", limit: int) -> list[list[object]]:

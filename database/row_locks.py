@@ -16,6 +16,8 @@ from typing import TypeVar
 
 from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
+from django.db.models.expressions import RawSQL
+from django.db.models.sql import UpdateQuery
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +54,27 @@ def update_free(rows: QuerySet[_M], **values: object) -> int:
         return rows.update(**values)
     with transaction.atomic(savepoint=False):
         return _free(rows).update(**values)
+
+
+def update_free_returning(rows: QuerySet[_M], **values: object) -> list[_M]:
+    """Update as `update_free` does, by one statement, and return the rows as they are then."""
+    if connection.features.has_select_for_update:
+        # Written by hand: Django asks for a transaction around it, and one statement is one by itself.
+        free, parameters = rows.order_by("pk").values("pk").query.sql_with_params()
+        rows = rows.filter(pk__in=RawSQL(f"{free} FOR NO KEY UPDATE SKIP LOCKED", parameters))  # noqa: S611
+    change: UpdateQuery = rows.query.chain(UpdateQuery)  # type: ignore[assignment]  # the stubs name its own class
+    change.add_update_values(values)
+    sql, parameters = change.get_compiler(connection=connection).as_sql()
+    fields = rows.model._meta.concrete_fields
+    compiler = rows.model._default_manager.all().query.get_compiler(connection=connection)
+    converters = compiler.get_converters([field.get_col(rows.model._meta.db_table) for field in fields])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"{sql} RETURNING {', '.join(connection.ops.quote_name(str(field.column)) for field in fields)}", parameters
+        )
+        found = cursor.fetchall()
+    names = [field.attname for field in fields]
+    return [rows.model.from_db(connection.alias, names, row) for row in compiler.apply_converters(found, converters)]
 
 
 def delete_free(rows: QuerySet[_M]) -> int:

@@ -8,10 +8,11 @@ stays true until the transaction ends: all that is written here is of a batch.
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
@@ -122,49 +123,110 @@ def cancel(batch: str, *, code: RejectionCode, reason: str) -> bool:
     return bool(reject([batch], code=code, reason=reason, retryable=False))
 
 
-def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> set[int]:
-    """Complete the step `kind` of those queries (ids) that are at it, and begin the next step.
+@dataclass(frozen=True)
+class Complete:
+    """Complete a step of those of the queries (ids) that are at it.
 
-    `transaction_hash` names the transaction that did it, if one did. Return the ids of the blocks that these queries
-    are about.
+    `transaction_hash` names the transaction that did it, if one did.
     """
-    now = timezone.now()
-    change: dict[str, object] = {"status": StepStatus.COMPLETED, "completed_at": now, "last_error": ""}
-    if transaction_hash:
-        change["transaction_hash"] = transaction_hash
-    following = _ORDER[_ORDER.index(kind) + 1] if kind != _ORDER[-1] else None
-    blocks: set[int] = set()
-    for chunk in chunks(sorted(queries), _CHUNK):
+
+    queries: Collection[int]
+    step: StepKind
+    transaction_hash: str = ""
+
+
+def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:
+    """Complete one step as `complete_all` does."""
+    complete_all([Complete(queries, kind, transaction_hash)])
+
+
+def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
+    """Complete steps in this order, and begin those that follow. Return by the step the blocks of which it completed.
+
+    What a query completes at once takes as few statements as one step.
+    """
+    blocks: dict[StepKind, set[int]] = defaultdict(set)
+    for chunk in chunks(sorted({pk for change in changes for pk in change.queries}), _CHUNK):
         with transaction.atomic(savepoint=False):
-            lock_batches(chunk)
-            at_step = list(
-                Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
-                .order_by("pk")
-                .values_list("pk", "address", "batch", "block")
-            )
-            if not at_step:
-                continue
-            completed = [pk for pk, *_ in at_step]
-            goes_on: list[int] = []
-            if following:
-                # A header is proven with its accumulation.
-                goes_on = [pk for pk, address, *_ in at_step if address or following != StepKind.ACCOUNT_ACCUMULATED]
-            Step.objects.filter(query__in=completed, kind=kind).update(**change)
-            if len(goes_on) < len(completed):
-                Query.objects.filter(pk__in=completed).update(step=None)
-            if following and goes_on:
-                begun = Step(kind=following, started_at=now)
-                bulk_writes.insert(begun, ("query_id",), [(pk,) for pk in goes_on])
-                Query.objects.filter(pk__in=goes_on).update(step=following)
-            batches = sorted({batch for _, _, batch, _ in at_step})
-            told = webhooks.of(batches)
-            _tell_of_step(told, completed, kind)
-            if kind == _ORDER[0]:
-                Batch.objects.filter(pk__in=batches, status=BatchStatus.ACCEPTED).update(status=BatchStatus.IN_PROGRESS)
-            if len(goes_on) < len(completed):
-                _finish(batches, told)
-            blocks.update(block for *_, block in at_step if block is not None)
+            asking = _locked_with_batches(chunk)
+            completed = _in_order(asking, changes)
+            _write_steps(asking, completed)
+            _tell_and_finish(asking, completed)
+        for pk, (steps, _) in completed.items():
+            if (block := asking[pk].block_id) is not None:
+                for step, _ in steps:
+                    blocks[step].add(block)
     return blocks
+
+
+def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
+    """Return the queries of open batches, which it locks: one that is rejected meanwhile completes nothing more."""
+    rows = Query.objects.filter(pk__in=queries, step__isnull=False, batch__status__in=OPEN_STATUSES)
+    rows = rows.select_related("batch").only("address", "block", "step", "batch__status")
+    rows = rows.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("batch"))))
+    return {row.pk: row for row in rows.order_by("batch", "pk").select_for_update(of=("batch",), no_key=True)}
+
+
+# Of a query: the steps that it completes, with the transactions that did it, and the step that it is at then.
+_Completed = tuple[tuple[tuple[StepKind, str], ...], StepKind | None]
+
+
+def _in_order(asking: Mapping[int, Query], changes: Sequence[Complete]) -> dict[int, _Completed]:
+    completed: dict[int, _Completed] = {}
+    for change in changes:
+        for pk in change.queries:
+            if (query := asking.get(pk)) is None:
+                continue
+            steps, at = completed.get(pk, ((), query.step))
+            if at == change.step:
+                completed[pk] = ((*steps, (change.step, change.transaction_hash)), _following(query, change.step))
+    return completed
+
+
+def _following(query: Query, step: StepKind) -> StepKind | None:
+    following = _ORDER[_ORDER.index(step) + 1] if step != _ORDER[-1] else None
+    # A header is proven with its accumulation.
+    return following if query.address or following != StepKind.ACCOUNT_ACCUMULATED else None
+
+
+def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
+    now = timezone.now()
+    begun: list[tuple[int | str | None, ...]] = []
+    ended: dict[tuple[StepKind, str], list[int]] = defaultdict(list)
+    going_on: dict[StepKind | None, list[int]] = defaultdict(list)
+    stored = connection.ops.adapt_datetimefield_value(now)
+    for pk, ((first, *further), following) in completed.items():
+        ended[first].append(pk)
+        begun += [(pk, step, StepStatus.COMPLETED, stored, tx_hash) for step, tx_hash in further]
+        if following:
+            begun.append((pk, following, StepStatus.IN_PROGRESS, None, ""))
+        going_on[following].append(pk)
+    for (step, tx_hash), pks in ended.items():
+        change: dict[str, object] = {"status": StepStatus.COMPLETED, "completed_at": now, "last_error": ""}
+        if tx_hash:
+            change["transaction_hash"] = tx_hash
+        Step.objects.filter(query__in=pks, kind=step).update(**change)
+    columns = ("query_id", "kind", "status", "completed_at", "transaction_hash")
+    bulk_writes.insert(Step(started_at=now), columns, begun)
+    for following, pks in going_on.items():
+        Query.objects.filter(pk__in=pks).update(step=following)
+
+
+def _tell_and_finish(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
+    """Write what the batches of these queries have become, and tell their webhooks."""
+    queries = [asking[pk] for pk in completed]
+    is_told = any(query.is_told for query in queries)  # type: ignore[attr-defined]  # of the annotation
+    told = webhooks.of({query.batch_id for query in queries}) if is_told else {}
+    for kind in _ORDER:
+        past = [pk for pk, (steps, _) in completed.items() if kind in dict(steps)]
+        if told and past:
+            _tell_of_step(told, past, kind)
+    # What has completed its first step is in progress.
+    accepted = {query.batch_id for query in queries if query.batch.status == BatchStatus.ACCEPTED}
+    if accepted:
+        Batch.objects.filter(pk__in=accepted).update(status=BatchStatus.IN_PROGRESS)
+    if ended := {asking[pk].batch_id for pk, (_, following) in completed.items() if following is None}:
+        _finish(sorted(ended), told)
 
 
 def note_transaction(
@@ -265,10 +327,13 @@ def _finish(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
     """Make those of the batches DONE of which no query is open (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
     done = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS)
-    finished = list(done.order_by("pk").values_list("pk", flat=True))
-    if not finished:
+    count = done.update(status=BatchStatus.DONE, finished_at=timezone.now())
+    if not count:
         return
-    Batch.objects.filter(pk__in=finished).update(status=BatchStatus.DONE, finished_at=timezone.now())
+    finished = batches
+    if count < len(batches):
+        # All were open when they were locked.
+        finished = list(Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).values_list("pk", flat=True))
     webhooks.tell([told[pk] for pk in finished if pk in told], WebhookEvent.DONE, BatchStatus.DONE)
     for pk in finished:
         logger.info("batch %s done", pk)

@@ -30,12 +30,13 @@ def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
         # and there is a look soon enough.
         paid_for = open_queries(blocks).filter(batch__sender=Sender.OPERATOR)
         blocks = blocks.exclude(pk__in=paid_for.values("block"), due_at__isnull=False)
-    wanted = set(blocks.values_list("pk", flat=True))
-    for_others = blocks.filter(due_at__isnull=False).exclude(turn_of=None).exclude(turn_of=user)
-    mine = _due(user) + len(wanted)
-    nearer = [other for other in for_others.values_list("turn_of", flat=True).distinct() if _due(other) <= mine]
+    found = list(blocks.values_list("pk", "turn_of", "due_at"))
+    wanted = {pk for pk, *_ in found}
+    for_others = {pk: other for pk, other, due_at in found if due_at is not None and other not in {None, user}}
+    mine = _due(user) + len(wanted) if for_others else 0
+    nearer = {other for other in set(for_others.values()) if _due(other) <= mine}
     # Others' places stay as they are: nobody moves them back by asking for the same.
-    kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True)) if nearer else []
+    kept = [pk for pk, other in for_others.items() if other in nearer]
     for chunk in chunks(kept, _PER_STATEMENT):
         Block.objects.filter(pk__in=chunk).update(due_at=Now())
     # Ever more share a place: a statement for each block of ten thousand would hold the database's lock for seconds.

@@ -7,7 +7,7 @@ nothing but the queries that name it.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -86,7 +86,7 @@ def _admit(lease: Lease[Batch], job_run: JobRun) -> None:
     batch = lease.row
     try:
         waits: list[Wait] = []
-        for source in undecided(batch.pk):
+        for source in undecided([batch.pk])[batch.pk]:
             decision = _decide(lease, source)
             if isinstance(decision, Rejection) and decision.code in _BY_A_NODE:
                 decision = _wait_instead(batch, decision) or decision
@@ -126,10 +126,13 @@ def _wait_instead(batch: Batch, rejection: Rejection) -> Wait | None:
     return Wait(rejection.reason, timedelta(seconds=10)) if is_awaited else None
 
 
-def undecided(batch_id: str) -> list[int]:
-    """Return the source chains whose queries are not admitted yet."""
-    waiting = Query.objects.filter(batch=batch_id, is_admitted=False)
-    return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
+def undecided(batches: Collection[str]) -> dict[str, list[int]]:
+    """Return, by the batch, the source chains whose queries are not admitted yet."""
+    waiting = Query.objects.filter(batch__in=batches, is_admitted=False).order_by("source_chain_id")
+    found: dict[str, list[int]] = {batch: [] for batch in batches}
+    for batch, source in waiting.values_list("batch", "source_chain_id").distinct():
+        found[batch].append(source)
+    return found
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from proving.models import AccountProof, SlotProof
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Change,
-    Complete,
     MoveToBlock,
     NoteChecked,
     NoteGathering,
@@ -34,12 +33,11 @@ from proving.reconcile.decide import (
 )
 from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
+from queries.progress import Complete
 
 # Queries whose rows are written in one database transaction: other writers get their turn in between.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
-
-_ORDER = list(StepKind)
 
 
 @dataclass(frozen=True)
@@ -86,49 +84,23 @@ def _pieces(context: Context, change: Change) -> Iterator[Change]:
 
 
 def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
-    several_of = {place: one for place, one in enumerate(_without_what_is_done(several)) if one.changes}
-    outcomes: dict[int, Raised | None] = dict.fromkeys(range(len(several)))
-    parcels = by_size(several_of.items(), lambda item: sum(map(_size, item[1].changes)), _QUERIES_PER_WRITE)
-    for parcel in map(dict, parcels):
-        written = leases.write_together(list(parcel.values()), attrgetter("context.lease"), _write)
-        outcomes |= zip(parcel, written, strict=True)
-    return [outcomes[place] for place in range(len(several))]
-
-
-def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
-    """Leave out steps that none of the queries is at, or will be by then: what changes nothing costs as much."""
-    completing = {
-        pk for one in several for change in one.changes if isinstance(change, Complete) for pk in change.queries
-    }
-    steps: dict[int, str | None] = {}
-    for chunk in chunks(sorted(completing), _QUERIES_PER_WRITE):
-        steps |= dict(Query.objects.filter(pk__in=chunk).values_list("pk", "step"))
-    left: list[_Changes] = []
-    for one in several:
-        changes: list[Change] = []
-        for change in one.changes:
-            if isinstance(change, Complete):
-                at_step = [pk for pk in change.queries if steps.get(pk) == change.step]
-                if not at_step:
-                    continue
-                following = _ORDER[_ORDER.index(change.step) + 1] if change.step != _ORDER[-1] else None
-                steps |= dict.fromkeys(at_step, following)
-            changes.append(change)
-        left.append(replace(one, changes=changes))
-    return left
+    outcomes: list[Raised | None] = []
+    for parcel in by_size(several, lambda one: sum(map(_size, one.changes)), _QUERIES_PER_WRITE):
+        outcomes += leases.write_together(parcel, attrgetter("context.lease"), _write)
+    return outcomes
 
 
 def _write(several: Sequence[_Changes]) -> Sequence[None]:
     """Write the changes inside the caller's database transaction."""
     _lock_batches(several)
+    completing: list[tuple[Context, Complete]] = []
     for turn in itertools.zip_longest(*(one.changes for one in several)):
-        completing: dict[tuple[StepKind, str], list[tuple[Context, Complete]]] = defaultdict(list)
         storing: list[tuple[Block, StoreProofs]] = []
         showing: dict[_Shown, list[Block]] = defaultdict(list)
         for one, change in zip(several, turn, strict=True):
             match change:
                 case Complete():
-                    completing[change.step, change.transaction_hash].append((one.context, change))
+                    completing.append((one.context, change))
                 case StoreProofs():
                     storing.append((one.context.block, change))
                 case ShowPath():
@@ -140,8 +112,7 @@ def _write(several: Sequence[_Changes]) -> Sequence[None]:
         _store_proofs(storing)
         for shown, blocks in showing.items():
             _show_path(blocks, shown)
-        for (step, transaction_hash), asked in completing.items():
-            _complete(step, transaction_hash, asked)
+    _complete(completing)
     return [None] * len(several)
 
 
@@ -152,15 +123,18 @@ def _lock_batches(several: Sequence[_Changes]) -> None:
     for one in several:
         for change in one.changes:
             match change:
-                case Complete() | Reopen() | MoveToBlock() | Reject():
+                case Reopen() | MoveToBlock() | Reject():
                     queries.update(change.queries)
                 case TakeHeader() if one.context.block.hash:
                     taking.add(one.context.block.pk)
                 case _:
                     pass
-    if queries or taking:
-        changed = Query.objects.filter(Q(pk__in=queries) | Q(block__in=taking))
-        row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
+    if not queries and not taking:
+        return
+    for one in several:
+        queries.update(pk for change in one.changes if isinstance(change, Complete) for pk in change.queries)
+    changed = Query.objects.filter(Q(pk__in=queries) | Q(block__in=taking))
+    row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
 
 
 def _change(context: Context, change: Change) -> None:
@@ -183,12 +157,11 @@ def _change(context: Context, change: Change) -> None:
             context.block.save(update_fields=["gathers_until"])
 
 
-def _complete(step: StepKind, transaction_hash: str, asked: Collection[tuple[Context, Complete]]) -> None:
-    queries = [pk for _, change in asked for pk in change.queries]
-    blocks = progress.complete(queries, step, transaction_hash=transaction_hash)
-    if step in {StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED}:
-        # With what is completed, or never.
-        _note_checked([context for context, _ in asked if context.block.pk in blocks])
+def _complete(asked: Sequence[tuple[Context, Complete]]) -> None:
+    blocks = progress.complete_all([change for _, change in asked])
+    # With what is completed, or never.
+    checked = blocks[StepKind.HEADER_ACCUMULATED] | blocks[StepKind.ACCOUNT_ACCUMULATED]
+    _note_checked({context.block.pk: context for context, _ in asked if context.block.pk in checked}.values())
 
 
 def _note_checked(contexts: Collection[Context]) -> None:

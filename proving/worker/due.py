@@ -16,14 +16,16 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, Func, IntegerField, QuerySet, Sum, Window
+from django.db.models import Count, Func, IntegerField, OuterRef, QuerySet, Subquery, Sum, Window
 from django.db.models.functions import Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
 from database import leases
+from database.chunks import by_size
 from proving import pruning
 from proving.admission import admit
 from proving.models import FactsRegistry, Signer
@@ -213,10 +215,12 @@ def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
 
 
 def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    rows = leases.due_and_free(of_all.filter(user=user)).order_by("due_at")
-    for key, size in rows.values_list("pk", "block_count")[:_PER_POLL]:
-        sources = frozenset(admit.undecided(key))
-        yield Task("batch", key, lane, admit.admit, user, is_long=size > _MANY_BLOCKS, size=size, sources=sources)
+    rows = leases.due_and_free(of_all.filter(user=user)).order_by("due_at").values_list("pk", "block_count")
+    for several in by_size(rows[:_PER_POLL], itemgetter(1), _MANY_BLOCKS):
+        sources = admit.undecided([key for key, _ in several])
+        for key, size in several:
+            chains = frozenset(sources[key])
+            yield Task("batch", key, lane, admit.admit, user, is_long=size > _MANY_BLOCKS, size=size, sources=chains)
 
 
 class _Length(Func):
@@ -230,11 +234,11 @@ class _Length(Func):
 
 
 def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    keys = [key for key in leases.due(of_all.filter(turn_of=user), _PER_POLL, order="queue_at") if isinstance(key, int)]
-    asked = Query.objects.filter(block__in=keys, step__isnull=False).order_by().values("block")
-    sizes = dict(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values_list("block", "size"))
-    for key in keys:
-        yield Task("block", key, lane, reconcile, user, size=sizes.get(key, 1))
+    asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
+    size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
+    rows = leases.due_and_free(of_all.filter(turn_of=user)).order_by("queue_at").annotate(size=size)
+    for key, asked_for in rows.values_list("pk", "size")[:_PER_POLL]:
+        yield Task("block", key, lane, reconcile, user, size=asked_for or 1)
 
 
 def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:

@@ -17,7 +17,6 @@ from proving.paths.rotation import Rotation
 from proving.reconcile import decide
 from proving.reconcile.decide import (
     EXTENDING,
-    Complete,
     Continue,
     Decision,
     ExtendPath,
@@ -58,6 +57,7 @@ from proving.reconcile.observe import (
 from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import NotYet, Preparation
 from queries.models import PathUnit, StepKind
+from queries.progress import Complete
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
 
