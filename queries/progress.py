@@ -232,17 +232,23 @@ def _tell_and_finish(asking: Mapping[int, Query], completed: Mapping[int, _Compl
 def note_transaction(
     queries: Collection[int], transaction_hash: str, *, instead_of: Collection[str] | None = None
 ) -> None:
-    """Note which transaction will complete the queries' open step; with `instead_of`, only in place of one of these.
+    """Note one transaction as `note_transactions` does."""
+    note_transactions({transaction_hash: queries}, instead_of=instead_of)
 
-    No transaction completes INITIAL_STATE.
+
+def note_transactions(queries_of: Mapping[str, Collection[int]], *, instead_of: Collection[str] | None = None) -> None:
+    """Note which transactions, by their hashes, will complete the open steps of queries.
+
+    With `instead_of`, only in place of one of these. No transaction completes INITIAL_STATE.
     """
     with transaction.atomic(savepoint=False):
-        lock_batches(queries)
-        for chunk in chunks(sorted(queries), _CHUNK):
-            steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
-            if instead_of is not None:
-                steps = steps.filter(transaction_hash__in=instead_of)
-            steps.update(transaction_hash=transaction_hash)
+        lock_batches({pk for queries in queries_of.values() for pk in queries})
+        for transaction_hash, queries in queries_of.items():
+            for chunk in chunks(sorted(queries), _CHUNK):
+                steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
+                if instead_of is not None:
+                    steps = steps.filter(transaction_hash__in=instead_of)
+                steps.update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:

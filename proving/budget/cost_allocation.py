@@ -116,10 +116,10 @@ def _show_spent(batches: Sequence[str]) -> None:
 def weights_of(tx: Transaction) -> Counter[str]:
     """Return, by batch, which part of the gas limit it causes, as decided when the transaction was first shared."""
     stored = Counter(dict(tx.shares.values_list("batch", "weight")))
-    return stored or _portions_of(tx)
+    return stored or portions_of(tx)
 
 
-def _portions_of(tx: Transaction) -> Counter[str]:
+def portions_of(tx: Transaction) -> Counter[str]:
     """Return how much of a transaction's gas limit each of its batches causes.
 
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven

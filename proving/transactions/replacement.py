@@ -24,10 +24,9 @@ from proving.models import (
 from proving.transactions import signers
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Refused
-from proving.transactions.pauses import why_signer_paused
+from proving.transactions.pauses import why_no_signing
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
-from proving.transactions.stop_switch import why_stopped
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
     newest = tx.newest
-    if why_stopped(chain.id) or why_signer_paused(tx.signer_id):
+    if why_no_signing(tx.signer_id):
         return
     if not _holds_key(chain, lease.row):
         pass  # The configuration names its key no more: the stored bytes are all there is.
@@ -180,7 +179,7 @@ def _replace(
 def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int, now: datetime) -> None:
     """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
     signer = lease.row
-    if why_stopped(chain.id) or why_signer_paused(signer.pk) or not _holds_key(chain, signer):
+    if why_no_signing(signer.pk) or not _holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
     gas = _cancellation_gas(rpc, signer)

@@ -21,8 +21,7 @@ from config import log_context
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
 from proving.transactions.intents import Refused
-from proving.transactions.pauses import why_signer_paused
-from proving.transactions.stop_switch import why_stopped
+from proving.transactions.pauses import why_no_signing
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ def sign(
     """
     is_cancellation = cancel_with is not None
     account = _account(chain, tx.signer.address)
-    if stopped := why_stopped(chain.id) or why_signer_paused(tx.signer_id):
+    if stopped := why_no_signing(tx.signer_id):
         return Refused(stopped)
     fields: dict[str, Any] = {
         "type": 2,
@@ -76,7 +75,7 @@ def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
 
 
 def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
-    if why_stopped(rpc.chain.id) or why_signer_paused(version.transaction.signer_id):
+    if why_no_signing(version.transaction.signer_id):
         return
     problem = for_operators = ""
     try:
