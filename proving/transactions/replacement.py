@@ -169,7 +169,7 @@ def _replace(
             return newest
         # What is raised is what was found dearer; a cancellation carries none of it.
         Transaction.objects.filter(pk=tx.pk).update(data_fee=tx.data_fee, expected_data_fee=tx.expected_data_fee)
-        cost_allocation.divide(Transaction.objects.defer("data").get(pk=tx.pk))
+        cost_allocation.divide(cost_allocation.weights_of(Transaction.objects.defer("data").get(pk=tx.pk)))
         show(tx, version.hash)
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted: cancelled", newest.hash)
@@ -233,7 +233,7 @@ def _most_for_replacement(chain: Chain, tx: Transaction, rest: Rest) -> int:
 
 
 def _limits(chain: Chain, tx: Transaction, rest: Rest) -> list[Limit]:
-    (bounds,) = limits.for_each(chain, {tx: cost_allocation.weights_of(tx)}, rest)
+    (bounds,) = limits.for_each(chain, cost_allocation.weights_of(tx), rest)
     return bounds
 
 

@@ -494,7 +494,7 @@ class _Sending:
                 return version
             signed[version] = weights[tx]
             # The next one's limits count it.
-            cost_allocation.divide(tx, weights[tx])
+            cost_allocation.divide({tx: weights[tx]})
         return signed
 
 

@@ -485,7 +485,7 @@ def test_nothing_is_ever_shared_with_who_pays_oneself(service, key):
     tx.shares.all().delete()
     Batch.objects.update(sender="self")
     with pytest.raises(cost_allocation.NotOurs):
-        cost_allocation.weights_of(tx)
+        cost_allocation.portions_of(tx)
 
 
 def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key, monkeypatch):
