@@ -69,6 +69,8 @@ class Lease(Generic[LeasedRow]):
     token: str
     was_due_at: datetime | None
     """When it was due as it was claimed. At another time: somebody has made it due since."""
+    claimed_at: datetime | None
+    """By the database's clock."""
     extended_at: float
     """When it was claimed or extended, as `time.monotonic` tells."""
 
@@ -100,12 +102,12 @@ class Lease(Generic[LeasedRow]):
             return
         together.share_work(("extend", type(self.row)), self, _extend_all)
 
-    def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
+    def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: Any) -> None:
         """Release the lease as `release` does, in one database transaction with what the tasks beside give back."""
         release = partial(self.release, due, attempts=attempts, **also)
         together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
 
-    def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
+    def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: Any) -> None:
         """Give the row back, as `release_all`."""
         release_all([self], due, attempts=attempts, **also)
 
@@ -115,20 +117,24 @@ def release_all(
     due: "timedelta | datetime | Combinable | None",
     *,
     attempts: int = 0,
-    **also: object,
-) -> None:
-    """Give the rows, of one model, back with these columns `also`.
+    unless_woken: bool = False,
+    **also: Any,
+) -> int:
+    """Give the rows, of one model, back with these columns `also`, and return how many.
 
     They are due after a pause, or at a time of the database's clock. A lost lease is no error here: another worker has
-    the row.
+    the row. With `unless_woken`, those are kept that somebody has made due since they were claimed.
     """
     failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
     due_at = Now() + due if isinstance(due, timedelta) else due
     if due_at is not None:
         due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
-    _held(leases).update(
-        due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None, **also
-    )
+    rows = _held(leases)
+    if unless_woken:
+        claimed_at = min(lease.claimed_at for lease in leases if lease.claimed_at)
+        rows = rows.filter(due_at__lt=claimed_at - _TICK)
+    changes = {"due_at": due_at, "attempts": attempts, "failing_since": failing_since, **also}
+    return row_locks.update(rows, lease_token="", leased_until=None, **changes)
 
 
 @contextmanager
@@ -232,7 +238,12 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
     # What somebody writes just now is claimed at the next poll.
     claimed = {row.pk: row for row in row_locks.update_free_returning(free, lease_token=token, leased_until=_expiry())}
     # Who asks for the same row twice has it once.
-    return [Lease(claimed[pk], token, claimed.pop(pk).due_at, began) if pk in claimed else None for pk in pks]
+    return [_lease(claimed.pop(pk), token, began) if pk in claimed else None for pk in pks]
+
+
+def _lease(row: LeasedRow, token: str, began: float) -> Lease[LeasedRow]:
+    claimed_at = row.leased_until and row.leased_until - timedelta(seconds=settings.LEASE_SECONDS)
+    return Lease(row, token, row.due_at, claimed_at, began)
 
 
 def due(rows: "models.QuerySet[LeasedRow]", limit: int) -> list[object]:

@@ -6,10 +6,12 @@ can't be taken and then buried under thousands. A batch that pays itself takes o
 don't.
 """
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Now
 
 from database.chunks import chunks
@@ -48,22 +50,44 @@ def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
         place, together = place + together, min(2 * together, _MOST_TOGETHER)
 
 
-def users_of(blocks: Collection[Block]) -> dict[int, list[int]]:
-    """Return the ids of the users with open queries about each of the blocks, by the block's id.
+@dataclass(frozen=True)
+class Asking:
+    """Who has open queries about a block, and what these are like."""
 
-    Users who pay themselves are only there where there are no others, for whom is sent.
-    """
-    users: dict[int, dict[str, list[int]]] = {block.pk: {sender: [] for sender in Sender} for block in blocks}
-    columns = ("block", "batch__user", "batch__sender")
-    for block, user, sender in open_queries(blocks).order_by().values_list(*columns).distinct():
-        users[block][sender].append(user)
-    return {block: by_sender[Sender.OPERATOR] or by_sender[Sender.SELF] for block, by_sender in users.items()}
+    users: Mapping[str, Collection[int]]
+    """Their ids, by the sender of their batches."""
+    steps: Collection[str]
+    names_times: bool
+    """Whether some name it by a time."""
+
+    @property
+    def in_turns(self) -> Collection[int]:
+        """Return the users in whose turns it may be worked on.
+
+        Users who pay themselves are only there where there are no others, for whom is sent.
+        """
+        return self.users.get(Sender.OPERATOR) or self.users.get(Sender.SELF) or ()
 
 
-def whose(block: Block, users: Sequence[int]) -> int | None:
+def asking(blocks: Collection[Block]) -> list[Asking]:
+    """Return who asks for each of the blocks."""
+    users: dict[int, dict[str, dict[int, None]]] = {block.pk: defaultdict(dict) for block in blocks}
+    steps: dict[int, set[str]] = {block.pk: set() for block in blocks}
+    with_times: set[int] = set()
+    rows = open_queries(blocks).order_by().annotate(names_time=Q(timestamp__isnull=False))
+    columns = ("block", "batch__user", "batch__sender", "step", "names_time")
+    for block, user, sender, step, names_time in rows.values_list(*columns).distinct():
+        users[block][sender][user] = None
+        steps[block].add(step)
+        if names_time:
+            with_times.add(block)
+    return [Asking(users[block.pk], steps[block.pk], block.pk in with_times) for block in blocks]
+
+
+def whose(block: Block, users: Collection[int]) -> int | None:
     """Return whose turns the block takes from now on: of `users`, the one with the fewest other blocks due."""
     if len(users) < 2:
-        return users[0] if users else block.turn_of_id
+        return next(iter(users), block.turn_of_id)
     due = Block.objects.filter(turn_of__in=users, due_at__isnull=False).exclude(pk=block.pk)
     counted = dict(due.order_by().values_list("turn_of").annotate(Count("pk")))
     # Where it is, if others have as many.

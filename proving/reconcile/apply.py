@@ -169,7 +169,8 @@ def _submit(
 
 def _why_not(context: Context, outcome: Sent | Unsent) -> _NotSent | None:
     match outcome:
-        case Sent():
+        case Sent(transactions):
+            context.known.sent = transactions[-1]
             return None
         case NoRoom():
             return _no_room(context)

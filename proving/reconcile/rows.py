@@ -51,7 +51,16 @@ class _Changes:
 def write(context: Context, changes: Sequence[Change]) -> None:
     """Write them in their order, with those of the blocks beside. Raises `LeaseLost`."""
     for part in _parts(context, changes):
+        # Before: it may be written though it seems to fail.
+        context.known.forget(who_asks=not all(_goes_on(change) for change in part))
         together.share_work("write", _Changes(context, part), _write_all)
+
+
+def _goes_on(change: Change) -> bool:
+    """Return whether all queries that are open stay so, at a step as late or later."""
+    if isinstance(change, Complete):
+        return change.step in {StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE}
+    return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteGathering | NoteRefused)
 
 
 def _parts(context: Context, changes: Sequence[Change]) -> Iterator[list[Change]]:

@@ -98,7 +98,8 @@ def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
             logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=timezone.now())
     if problem != version.transaction.last_error:
-        Transaction.objects.filter(pk=version.transaction_id).update(last_error=problem)
+        version.transaction.last_error = problem
+        version.transaction.save(update_fields=["last_error"])
 
 
 def _account(chain: Chain, address: str) -> LocalAccount:
