@@ -14,12 +14,12 @@ Written by hand, because rows are the queue, with a broker as well: what it says
 import logging
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
@@ -104,8 +104,8 @@ class Lease(Generic[LeasedRow]):
 
     def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: Any) -> None:
         """Release the lease as `release` does, in one database transaction with what the tasks beside give back."""
-        release = partial(self.release, due, attempts=attempts, **also)
-        together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
+        change = frozenset({"due": due, "attempts": attempts, **also}.items())
+        together.share_work(("give back", type(self.row)), (self, change), _give_back_all)
 
     def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: Any) -> None:
         """Give the row back, as `release_all`."""
@@ -201,12 +201,15 @@ def write_together(
     return [next(results) if lease_of(item) in held else Raised(LeaseLost()) for item in items]
 
 
-def _run_all(writes: "Sequence[tuple[Any, Callable[[], None]]]") -> Sequence[None]:
-    with transaction.atomic() if len(writes) > 1 else nullcontext():
-        # By primary key, as `database.row_locks` says.
-        for _, write in sorted(writes, key=itemgetter(0)):
-            write()
-    return [None] * len(writes)
+def _give_back_all(several: "Sequence[tuple[Lease[LeasedRow], frozenset[tuple[str, Any]]]]") -> Sequence[None]:
+    """Give each lease back. Most of many are given back alike: one statement does for them."""
+    alike: dict[frozenset[tuple[str, Any]], list[Lease[LeasedRow]]] = defaultdict(list)
+    for lease, change in several:
+        alike[change].append(lease)
+    with transaction.atomic() if len(alike) > 1 else nullcontext():
+        for change, leases in alike.items():
+            release_all(leases, **dict(change))
+    return [None] * len(several)
 
 
 def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":

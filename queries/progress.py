@@ -52,38 +52,39 @@ def admit(
 
     The first such call accepts the batch.
 
-    `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
-    `of_queries` are the queries' parts of that gas, by their ids. `up_to` is as that of `Batch.unadmitted`: the other
-    queries go on waiting.
+    The caller has locked the batch, and read it since. `estimated_gas` is in units of gas, and `estimated_wei` is what
+    that costs at the present gas price. Calls add up. `of_queries` are the queries' parts of that gas, by their ids.
+    `up_to` is as that of `Batch.unadmitted`: the other queries go on waiting.
     """
+    if batch.status not in OPEN_STATUSES:
+        return
     with transaction.atomic(savepoint=False):
-        fresh = Batch.objects.select_for_update(no_key=True).get(pk=batch.pk)
-        if fresh.status not in OPEN_STATUSES:
-            return
-        _note_estimates(fresh.unadmitted(source), of_queries or {})
-        fresh.unadmitted(source, up_to=up_to).update(is_admitted=True)
-        fresh.estimated_gas = (fresh.estimated_gas or 0) + estimated_gas
-        fresh.estimated_wei = (fresh.estimated_wei or 0) + estimated_wei
-        if fresh.fee_is_estimate:
-            fresh.fee += estimated_wei
-        if fresh.status == BatchStatus.RECEIVED:
-            fresh.status, fresh.accepted_at = BatchStatus.ACCEPTED, timezone.now()
-        fresh.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei", "fee"])
-    batch.estimated_gas, batch.estimated_wei, batch.fee = fresh.estimated_gas, fresh.estimated_wei, fresh.fee
+        _admit_queries(batch, source, of_queries or {}, up_to)
+        batch.estimated_gas = (batch.estimated_gas or 0) + estimated_gas
+        batch.estimated_wei = (batch.estimated_wei or 0) + estimated_wei
+        if batch.fee_is_estimate:
+            batch.fee += estimated_wei
+        if batch.status == BatchStatus.RECEIVED:
+            batch.status, batch.accepted_at = BatchStatus.ACCEPTED, timezone.now()
+        batch.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei", "fee"])
     logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
 
 
-def _note_estimates(queries: "QuerySet[Query]", of_queries: Mapping[int, int]) -> None:
+def _admit_queries(batch: Batch, source: int, of_queries: Mapping[int, int], up_to: int | None) -> None:
     by_gas: dict[int, list[int]] = defaultdict(list)
     for pk, gas in of_queries.items():
         by_gas[gas].append(pk)
-    # Most take the same: one statement does for them.
+    # Most take the same: one statement does for them, and admits as well.
     usual = max(by_gas, key=lambda gas: len(by_gas[gas]), default=None)
-    if usual is not None:
-        queries.update(estimated_gas=usual)
+    change: dict[str, object] = {} if usual is None else {"estimated_gas": usual}
+    if up_to is not None:
+        if change:
+            batch.unadmitted(source).update(**change)
+        change = {}
+    batch.unadmitted(source, up_to=up_to).update(is_admitted=True, **change)
     for gas in by_gas.keys() - {usual}:
         for chunk in chunks(by_gas[gas], _CHUNK):
-            queries.filter(pk__in=chunk).update(estimated_gas=gas)
+            batch.queries.filter(pk__in=chunk).update(estimated_gas=gas)
 
 
 def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> int:
