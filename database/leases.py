@@ -254,42 +254,38 @@ def due(rows: "models.QuerySet[LeasedRow]", limit: int) -> list[object]:
     return list(due_and_free(rows).order_by("due_at").values_list("pk", flat=True)[:limit])
 
 
-def due_of_each(several: "Sequence[models.QuerySet[Any]]", limit: int) -> list[list[object]]:
-    """Return what `due` does of each of these, by one statement; `limit` is that of all together."""
-    found: list[list[object]] = [[] for _ in several]
-    free = [
-        _marked(due_and_free(rows), place).values_list("place", "pk", "due_at") for place, rows in enumerate(several)
-    ]
-    for place, pk, _ in _all_of(free).order_by("due_at")[:limit]:
-        found[place].append(pk)
-    return found
-
-
 def due_and_free(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
     return rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
 
 
-def parties(several: "Sequence[tuple[models.QuerySet[Any], str]]") -> list[list[Any]]:
-    """Return the distinct values of a column in the rows that are or will be due, of each, by one statement."""
-    found: list[list[Any]] = [[] for _ in several]
-    waiting = [
-        _marked(rows.filter(due_at__isnull=False), place).values_list("place", column).distinct()
-        for place, (rows, column) in enumerate(several)
+def waiting(
+    for_all: "Sequence[models.QuerySet[Any]]", for_parties: "Sequence[tuple[models.QuerySet[Any], str]]"
+) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Return what is due and free of each of the first, the longest due first, and the parties of each of the others.
+
+    These are the distinct values of a column in the rows that are or will be due. All is asked by one statement.
+    """
+    found: list[list[Any]] = [[] for _ in (*for_all, *for_parties)]
+    never = Value(None, output_field=DateTimeField())
+    selected = [
+        *(
+            _marked(due_and_free(rows), place).values_list("place", "pk", "due_at")
+            for place, rows in enumerate(for_all)
+        ),
+        *(
+            _marked(rows.filter(due_at__isnull=False), place).values_list("place", column, never).distinct()
+            for place, (rows, column) in enumerate(for_parties, len(for_all))
+        ),
     ]
-    for place, value in _all_of(waiting):
-        found[place].append(value)
-    return found
+    if selected:
+        for place, value, _ in selected[0].union(*selected[1:], all=True).order_by("due_at"):
+            found[place].append(value)
+    return found[: len(for_all)], found[len(for_all) :]
 
 
 def _marked(rows: "models.QuerySet[Any]", place: int) -> "models.QuerySet[Any]":
     marked: models.QuerySet[Any] = rows.order_by().annotate(place=Value(place))
     return marked
-
-
-def _all_of(several: "Sequence[models.QuerySet[Any]]") -> "models.QuerySet[Any]":
-    first, *others = several
-    every: models.QuerySet[Any] = first.union(*others, all=True) if others else first
-    return every
 
 
 def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":

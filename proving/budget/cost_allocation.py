@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef, prefetch_related_objects
+from django.db.models import Exists, F, OuterRef, prefetch_related_objects
 
 from database.chunks import chunks
 from proving.gas_model import remaining_work
@@ -133,7 +133,7 @@ def portions_of(tx: Transaction) -> Counter[str]:
     block pays for what that adds, and not for the path. Raises `NotOurs`.
     """
     portions: Counter[str] = Counter()
-    asking = list(tx.queries.all())
+    asking = list(tx.queries.annotate(estimate=F("batch__estimated_gas"), sender=F("batch__sender")))
     main = [query for query in asking if tx.leads_to_id in {None, query.block_id}]
     riders = [query for query in asking if tx.leads_to_id not in {None, query.block_id}] if main else []
     at_block = Counter(query.block_id for query in riders)
@@ -144,8 +144,8 @@ def portions_of(tx: Transaction) -> Counter[str]:
     weights: Counter[str] = Counter()
     for query in main or asking:
         weights[query.batch_id] += remaining_work.gas_of(query)
-    paying = {query.batch_id for query in asking}
-    for batch, estimate, sender in Batch.objects.filter(pk__in=paying).values_list("pk", "estimated_gas", "sender"):
+    paying = {query.batch_id: (query.estimate, query.sender) for query in asking}
+    for batch, (estimate, sender) in paying.items():
         if sender == Sender.SELF:
             raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which pays itself.")
         if batch in weights:

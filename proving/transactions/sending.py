@@ -40,7 +40,7 @@ from proving.models import (
     proves_facts,
 )
 from proving.registry.contract import in_one_call
-from proving.transactions import funds, pauses, pending_limits, signers
+from proving.transactions import funds, pauses, pending_limits, signers, signing
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
 from proving.transactions.intents import (
@@ -122,17 +122,18 @@ def _submit_where_there_is_room(
 ) -> dict[int, Sent | Unsent | Raised]:
     """Do as `submit_all` with these orders, by their places. `pending` is what was pending before."""
     rpc = get_rpc(chain.id)
-    rows = signers.rows(chain)
+    addresses = signing.senders(chain)
     beside = dict(zip(orders, signers.beside(list(orders.values())), strict=True))
     simulations = [
-        partial(_simulate, rpc, rows[0].address, order, may_rest_on_pending=beside[place].is_pending)
+        partial(_simulate, rpc, addresses[0], order, may_rest_on_pending=beside[place].is_pending)
         for place, order in orders.items()
     ]
-    simulated, market, accounts = together.together(
+    simulated, market, asked = together.together(
         lambda: together.run(simulations),
         lambda: market_fees(rpc),
-        lambda: together.each([partial(_ask, rpc, row, pending[row.address]) for row in rows]),
+        lambda: together.each([partial(_ask, rpc, address, pending[address]) for address in addresses]),
     )
+    told = dict(zip(addresses, asked, strict=True))
     outcomes: dict[int, Sent | Unsent | Raised] = {}
     ready: dict[int, _Ready] = {}
     for (place, order), found in zip(orders.items(), simulated, strict=True):
@@ -140,12 +141,14 @@ def _submit_where_there_is_room(
             outcomes[place] = found
         else:
             # Counting takes long, and no other writer should wait for it.
-            follows = beside[place].senders if len(rows) > 1 else frozenset[str]()
+            follows = beside[place].senders if len(addresses) > 1 else frozenset[str]()
             ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), follows)
 
     def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
-        with signers.locked(chain) as now:
-            sending = _Sending(chain, [replace(one, signer=now.pop(one.signer.pk)) for one in accounts], market)
+        with signers.locked(chain, addresses) as locked:
+            now = {row.address: row for row in locked.values()}
+            accounts = [_Account(now.pop(address), told[address]) for address in addresses]
+            sending = _Sending(chain, accounts, market)
             stored = sending.store(ready)
             for left_behind in now.values():
                 funds.show(left_behind, "")
@@ -164,19 +167,26 @@ def _submit_where_there_is_room(
 
 
 @dataclass(frozen=True)
-class _Account:
-    """A signer, and what the node says of it."""
+class _Told:
+    """What the node says of a signer."""
 
-    signer: Signer
     balance: Balance
     nonce: int
     """As of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
 
 
-def _ask(rpc: RpcClient, signer: Signer, pending: Pending) -> _Account:
-    wei, nonce = together.together(lambda: rpc.balance(signer.address), lambda: rpc.nonce(signer.address, "latest"))
+@dataclass(frozen=True)
+class _Account:
+    """A signer, as its locked row is, and what the node says of it."""
+
+    signer: Signer
+    told: _Told
+
+
+def _ask(rpc: RpcClient, address: str, pending: Pending) -> _Told:
+    wei, nonce = together.together(lambda: rpc.balance(address), lambda: rpc.nonce(address, "latest"))
     # What was mined since counts twice rather than not at all.
-    return _Account(signer, Balance(wei, frozenset(pending.gas)), nonce)
+    return _Told(Balance(wei, frozenset(pending.gas)), nonce)
 
 
 @dataclass(frozen=True)
@@ -434,7 +444,7 @@ class _Sending:
         return lack.sentence if lack else ""
 
     def _funds_of(self, account: _Account) -> Funds:
-        return funds.of(self._chain, account.balance, self._pending_of_all()[account.signer.address].gas)
+        return funds.of(self._chain, account.told.balance, self._pending_of_all()[account.signer.address].gas)
 
     def _store(self, account: _Account, one: _Ready, market: MarketFees | None = None) -> Sent | Unsent:
         if self._under_way({0: one}):
@@ -452,7 +462,7 @@ class _Sending:
         self._notices.setdefault(account.signer.address, "")
         can_pay = funds.affordable(costs, market, has)
         fees = replace(market, offer=market.offer.at_most(can_pay.price))
-        nonces = next_nonces(account.signer, account.nonce)
+        nonces = next_nonces(account.signer, account.told.nonce)
         now = clock.believable()
         simulated = one.simulated[: can_pay.count]
         stored = [_store(account.signer, nonce, each, now) for nonce, each in zip(nonces, simulated, strict=False)]

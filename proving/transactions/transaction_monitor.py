@@ -21,7 +21,7 @@ from chains.header import Header
 from chains.rpc import TRANSACTION_GAS, InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
 from config import log_context
 from config.configured_chains import get_chains, get_rpc
-from database import leases, row_locks
+from database import bulk_writes, leases, row_locks
 from database.leases import Lease, LeaseLost
 from proving import heads as chain_heads
 from proving import job_runs
@@ -53,6 +53,11 @@ _MOST_DOUBTFUL = 3
 _MOST_FILLED = 16
 # What a transaction takes beside its gas, by what was expected or, where nothing was, by the most for its gas.
 _MOST_TIMES_DATA_FEE = 16
+# Of a transaction: what changes with what becomes of it.
+_COLUMNS = (
+    *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
+    *("spent_at", "last_error"),
+)
 _LEFT_BEHIND = "It was left behind nonces that nobody has used, and is sent anew."
 
 
@@ -384,7 +389,9 @@ def _write(lease: Lease[Signer], changes: Sequence[_Change], *, and_then: Callab
         _wake_blocks([change.tx for change in changes if change.is_shown])
         for change in changes:
             change.write()
-            _save(change.tx)
+        if changes:
+            # Not `data`: it is long, was not loaded and never changes.
+            bulk_writes.update([change.tx for change in changes], _COLUMNS)
         _count(lease.row, [change.final for change in changes if any(change.final)])
         concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]
         weights = cost_allocation.weights_of(*concerned) if concerned else {}
@@ -486,16 +493,6 @@ def _vanished(tx: Transaction) -> _Change:
 def _displaced(tx: Transaction, why: str, now: datetime) -> _Change:
     tx.state, tx.spent_at, tx.last_error = TransactionState.DISPLACED, now, why
     return _Change(tx)
-
-
-def _save(tx: Transaction) -> None:
-    # Not `data`: it is long, was not loaded and never changes.
-    tx.save(
-        update_fields=[
-            *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
-            *("spent_at", "last_error"),
-        ]
-    )
 
 
 def _wake_blocks(transactions: Sequence[Transaction]) -> None:

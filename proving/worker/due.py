@@ -166,8 +166,14 @@ def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     that hangs holds up nobody.
     """
     turns, poll = turns or Turns(), poll or Poll()
-    yield from round_robin(_for_all(poll))
-    yield from _in_turns(_for_users(poll), turns, poll)
+    duties, asked = _for_all(poll), [one for one in poll.routes_of("batch", "block") if poll.may_ask((None, *one))]
+    columns = [(route.rows(), "user" if route.kind == "batch" else "turn_of") for route in asked]
+    due_for_all, users = leases.waiting([rows for _, _, rows, _ in duties], columns)
+    yield from round_robin(
+        iter([Task(kind, key, lane, do) for key in keys])
+        for (kind, lane, _, do), keys in zip(duties, due_for_all, strict=True)
+    )
+    yield from _in_turns(_for_users(zip(asked, users, strict=True), poll), turns, poll)
 
 
 def due_webhooks(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
@@ -175,7 +181,7 @@ def due_webhooks(turns: Turns | None = None, poll: Poll | None = None) -> Iterat
     turns, poll = turns or Turns(), poll or Poll()
     if poll.may_ask((None, *routes.WEBHOOKS)):
         rows = leases.due_and_free(routes.WEBHOOKS.rows())
-        (users,) = leases.parties([(rows, "user")])
+        _, (users,) = leases.waiting([], [(rows, "user")])
         yield from _in_turns((((user, *routes.WEBHOOKS), _webhooks(rows, user)) for user in users), turns, poll)
 
 
@@ -191,23 +197,26 @@ def _of_user(queues: Mapping[Queue, Iterator[Task]], turns: Turns) -> Iterator[T
     return round_robin([queues[queue] for queue in sorted(queues, key=turns.last)])
 
 
-def _for_all(poll: Poll) -> Iterator[Iterator[Task]]:
-    kinds: list[tuple[str, tuple[int, ...], QuerySet[Any], Callable[[Any], None]]] = [
+_Duty = tuple[str, tuple[int, ...], "QuerySet[Any]", Callable[[Any], None]]
+"""Of what is for all: its kind, its lane, the rows, and what does it."""
+
+
+def _for_all(poll: Poll) -> list[_Duty]:
+    duties: list[_Duty] = [
         (route.kind, route.lane, route.rows(), _monitor if route.kind == "signer" else upkeep.look_after)
         for route in poll.routes_of("signer", "registry")
     ]
     if not poll.is_answer:
-        kinds.append(("pruning", (), Pruning.objects.all(), pruning.prune_when_due))
-    due_of_each = leases.due_of_each([rows for _, _, rows, _ in kinds], _PER_POLL * len(kinds)) if kinds else []
-    for (kind, lane, _, do), keys in zip(kinds, due_of_each, strict=True):
-        yield iter([Task(kind, key, lane, do) for key in keys])
+        duties.append(("pruning", (), Pruning.objects.all(), pruning.prune_when_due))
+    return duties
 
 
-def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
-    asked = [route for route in poll.routes_of("batch", "block") if poll.may_ask((None, *route))]
-    columns = [(route.rows(), "user" if route.kind == "batch" else "turn_of") for route in asked]
-    for route, users in zip(asked, leases.parties(columns) if columns else [], strict=True):
-        for user in users:
+def _for_users(
+    asked: Iterable[tuple[Route, Iterable[int | None]]], poll: Poll
+) -> Iterator[tuple[Queue, Iterator[Task]]]:
+    for route, users in asked:
+        # What is for all may have taken the room.
+        for user in users if poll.may_ask((None, *route)) else ():
             yield (user, *route), (_batches if route.kind == "batch" else _blocks)(route.rows(), route.lane, user)
 
 
