@@ -117,24 +117,27 @@ def release_all(
     due: "timedelta | datetime | Combinable | None",
     *,
     attempts: int = 0,
-    unless_woken: bool = False,
+    rows: "models.QuerySet[LeasedRow] | None" = None,
     **also: Any,
 ) -> int:
-    """Give the rows, of one model, back with these columns `also`, and return how many.
+    """Give the rows, of one model, back with these columns `also`, and return how many; with `rows` only these.
 
     They are due after a pause, or at a time of the database's clock. A lost lease is no error here: another worker has
-    the row. With `unless_woken`, those are kept that somebody has made due since they were claimed.
+    the row.
     """
     failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
     due_at = Now() + due if isinstance(due, timedelta) else due
     if due_at is not None:
         due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
-    rows = _held(leases)
-    if unless_woken:
-        claimed_at = min(lease.claimed_at for lease in leases if lease.claimed_at)
-        rows = rows.filter(due_at__lt=claimed_at - _TICK)
     changes = {"due_at": due_at, "attempts": attempts, "failing_since": failing_since, **also}
+    rows = _held(leases) if rows is None else rows
     return row_locks.update(rows, lease_token="", leased_until=None, **changes)
+
+
+def not_woken(leases: "Sequence[Lease[LeasedRow]]") -> "models.QuerySet[LeasedRow]":
+    """Return the rows of those leases that are not lost, and that nobody has made due since they were claimed."""
+    claimed_at = min(lease.claimed_at for lease in leases if lease.claimed_at)
+    return _held(leases).filter(due_at__lt=claimed_at - _TICK)
 
 
 @contextmanager

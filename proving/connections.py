@@ -11,18 +11,19 @@ from proving.registry.deployments import Deployment, Unusable
 from proving.transactions import pauses
 
 
-def why_paused(connection: Connection) -> str:
-    """Return why the operator has paused it, a sentence; empty if it isn't paused. Tasks side by side ask once."""
-    source, destination = connection.source_id, connection.destination_id
-    return together.ask_once(("pause", destination, source), lambda: pauses.why_paused(source, destination))
-
-
 @dataclass(frozen=True)
 class OpenConnection:
     config: Connection
     registry: Deployment
     source_rpc: RpcClient
     destination_rpc: RpcClient
+
+    @property
+    def why_paused(self) -> str:
+        """Return why it is paused, if it was when this was opened, a sentence; else an empty one."""
+        if not self.registry.is_paused:
+            return ""
+        return pauses.why_paused(self.config.source_id, self.config.destination_id)
 
     def history_slot(self, number: int) -> int:
         """Return the slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
@@ -41,7 +42,7 @@ def open_connection(destination: int, source: int) -> OpenConnection:
 def open_unless_paused(destination: int, source: int) -> OpenConnection:
     """Open a connection as `open_connection` does. Raises `Unusable` also if the operator has paused it."""
     connection = open_connection(destination, source)
-    if paused := why_paused(connection.config):
+    if paused := connection.why_paused:
         raise Unusable(paused)
     return connection
 
@@ -50,7 +51,7 @@ def open_for_waiting(destination: int, source: int) -> OpenConnection:
     """Open a connection as `open_unless_paused` does, for a caller who waits for an answer. Writes nothing."""
     config = get_chains().connection(source, destination)
     assert config is not None, "the request was checked"
-    if paused := why_paused(config):
+    if paused := pauses.why_paused(source, destination):
         raise Unusable(paused)
     registry = deployments.noted(destination, source)
     return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination))

@@ -56,7 +56,8 @@ class Asking:
 
     users: Mapping[str, Collection[int]]
     """Their ids, by the sender of their batches."""
-    steps: Collection[str]
+    steps: Collection[tuple[str, bool]]
+    """At which these are, each with whether it asks for an account, and not for the header."""
     names_times: bool
     """Whether some name it by a time."""
 
@@ -72,13 +73,13 @@ class Asking:
 def asking(blocks: Collection[Block]) -> list[Asking]:
     """Return who asks for each of the blocks."""
     users: dict[int, dict[str, dict[int, None]]] = {block.pk: defaultdict(dict) for block in blocks}
-    steps: dict[int, set[str]] = {block.pk: set() for block in blocks}
+    steps: dict[int, set[tuple[str, bool]]] = {block.pk: set() for block in blocks}
     with_times: set[int] = set()
-    rows = open_queries(blocks).order_by().annotate(names_time=Q(timestamp__isnull=False))
-    columns = ("block", "batch__user", "batch__sender", "step", "names_time")
-    for block, user, sender, step, names_time in rows.values_list(*columns).distinct():
+    rows = open_queries(blocks).order_by().annotate(of_account=~Q(address=""), names_time=Q(timestamp__isnull=False))
+    columns = ("block", "batch__user", "batch__sender", "step", "of_account", "names_time")
+    for block, user, sender, step, of_account, names_time in rows.values_list(*columns).distinct():
         users[block][sender][user] = None
-        steps[block].add(step)
+        steps[block].add((step, of_account))
         if names_time:
             with_times.add(block)
     return [Asking(users[block.pk], steps[block.pk], block.pk in with_times) for block in blocks]

@@ -8,7 +8,7 @@ nothing special: what held no longer does.
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -30,7 +30,7 @@ from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, Fi
 from proving.reconcile.observe import Observation
 from proving.registry.deployments import Unusable
 from queries import progress, turns
-from queries.models import Block, StepKind
+from queries.models import Block, StepKind, open_queries
 from queries.turns import Asking
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def reconcile(block_id: object) -> None:
             case Fail():
                 _fail(lease, known, end)
             case Settled():
-                _release(lease, "", None, attempts=0)
+                _release(lease, "", None, attempts=0, asking=known.asking)
 
 
 def _reconcile(lease: Lease[Block], known: Known) -> End:
@@ -114,8 +114,7 @@ class _Partly:
 def _fetch(context: Context) -> End | _Partly | None:
     """Complete INITIAL_STATE of what can be fetched from the source chain. Fails, at its end, for the rest."""
     before = context.block.hash
-    is_waiting = StepKind.INITIAL_STATE in observe.asking(context).steps
-    parts = (proofs.fetch(context.block, context.source_rpc) if is_waiting else iter(())) if before else None
+    parts = _parts(context) if before else None
     seen, first, _ = together.together(
         lambda: observe.source_block(context),
         # Thrown away where the source chain was reorganised.
@@ -126,12 +125,10 @@ def _fetch(context: Context) -> End | _Partly | None:
     if end := _act(context, decide.source_block(seen)):
         return end
     if parts is None or context.block.hash != before:
-        parts = proofs.fetch(context.block, context.source_rpc)
+        parts = _parts(context)
         first = next(parts, None)
-    # Of a header that was reorganised away, all begin anew.
-    if StepKind.INITIAL_STATE not in observe.asking(context).steps:
-        lacking = None
-    else:
+    lacking = None
+    if (StepKind.INITIAL_STATE, False) in observe.asking(context).steps:
         lacking = _act(context, decide.asked_of_header(observe.asked_of_header(context)))
     faults: dict[int, Exception] = {}
     complete = 0
@@ -149,6 +146,12 @@ def _fetch(context: Context) -> End | _Partly | None:
             context.ahead.forget_newest()
     unfetched = observe.unfetched(context, faults)
     return lacking if unfetched is None else _act(context, decide.unfetched(unfetched))
+
+
+def _parts(context: Context) -> Iterator[proofs.Fetched]:
+    """Yield what accounts lack, if any wait for their proofs."""
+    if (StepKind.INITIAL_STATE, True) in observe.asking(context).steps:
+        yield from proofs.fetch(context.block, context.source_rpc)
 
 
 def _prove(context: Context) -> End | None:
@@ -217,8 +220,8 @@ def _release(
 def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
     """Release the blocks whose leases are still held. The others are another worker's."""
     # Whoever asks for a block anew makes it due: of others it is known who asks.
-    asleep = {one: one.asking for one in several if one.asking is not None and one.seconds is not None}
-    released = _release_alike(asleep, unless_woken=True)
+    known = {one: one.asking for one in several if one.asking is not None}
+    released = _release_alike(known, unless_woken=True)
     if released == len(several):
         return [None] * len(several)
 
@@ -237,9 +240,16 @@ def _release_alike(several: Mapping[_GivenBack, Asking], *, unless_woken: bool =
     alike: dict[frozenset[tuple[str, Any]], list[Lease[Block]]] = defaultdict(list)
     for one, asking in several.items():
         alike[frozenset(_changes(one, asking.in_turns).items())].append(one.lease)
-    return sum(
-        leases.release_all(of_these, unless_woken=unless_woken, **dict(changes)) for changes, of_these in alike.items()
-    )
+    released = 0
+    for changes, of_these in alike.items():
+        rows = None
+        if unless_woken:
+            rows = leases.not_woken(of_these)
+            # What is due no more must not be missed, whatever clocks have shown.
+            if dict(changes)["due"] is None:
+                rows = rows.exclude(pk__in=open_queries([lease.row for lease in of_these]).values("block"))
+        released += leases.release_all(of_these, rows=rows, **dict(changes))
+    return released
 
 
 def _changes(given: _GivenBack, users: Collection[int]) -> dict[str, Any]:

@@ -341,7 +341,7 @@ def ask_ahead(context: Context) -> None:
     Facts are asked for where the registry should know the state root by now: of thousands each is a question.
     """
     block, ahead = context.block, context.ahead
-    has_idle = bool(set(asking(context).steps) - {StepKind.INITIAL_STATE})
+    has_idle = any(step != StepKind.INITIAL_STATE for step, _ in asking(context).steps)
     idle = _first_idle(context) if has_idle and _accumulated_by(context) else []
     if idle:
         ahead.confirmed = _read(context, [fact for query in idle for fact in facts.of(query)])
@@ -453,13 +453,14 @@ def _open_query(query: Query) -> OpenQuery:
 
 
 def _lacking(context: Context, compared: _Compared) -> Lacking:
+    is_under_way = sent.is_under_way(context.block)
     lacking = Lacking(
         missing=compared.missing,
         left_to_others=[pk for pk, query in compared.asked.items() if query.is_left_to_others],
-        sent_for=sent.facts_under_way(context.block),
+        sent_for=sent.facts_under_way(context.block) if is_under_way else (),
         failures=sent.failures(sorted({pk for pks in compared.missing.values() for pk in pks})),
         root_is_known=_root_is_known(context, compared),
-        is_accumulating=sent.is_accumulating(context.block),
+        is_accumulating=is_under_way and sent.is_accumulating(context.block),
         trust=None,
     )
     # By what is to be sent, if anything is: what others want besides must lead no further.

@@ -103,9 +103,9 @@ def _write(several: Sequence[_Changes]) -> Sequence[None]:
     """Write the changes inside the caller's database transaction."""
     _lock_batches(several)
     completing: list[tuple[Context, Complete]] = []
+    noted: dict[int, Block] = {}
     for turn in itertools.zip_longest(*(one.changes for one in several)):
         storing: list[tuple[Block, StoreProofs]] = []
-        showing: dict[_Shown, list[Block]] = defaultdict(list)
         for one, change in zip(several, turn, strict=True):
             match change:
                 case Complete():
@@ -113,15 +113,18 @@ def _write(several: Sequence[_Changes]) -> Sequence[None]:
                 case StoreProofs():
                     storing.append((one.context.block, change))
                 case ShowPath():
-                    showing[_to_show(one.context.block, change)].append(one.context.block)
+                    _show_path(one.context.block, change)
+                    noted[one.context.block.pk] = one.context.block
+                case NoteChecked():
+                    _note_checked(one.context)
+                    noted[one.context.block.pk] = one.context.block
                 case None:
                     pass
                 case _:
                     _change(one.context, change)
         _store_proofs(storing)
-        for shown, blocks in showing.items():
-            _show_path(blocks, shown)
-    _complete(completing)
+    noted |= _complete(completing)
+    _save_noted(noted.values())
     return [None] * len(several)
 
 
@@ -159,31 +162,26 @@ def _change(context: Context, change: Change) -> None:
         case NoteRefused():
             context.block.refused_since = change.since
             context.block.save(update_fields=["refused_since"])
-        case NoteChecked():
-            _note_checked([context])
         case NoteGathering():
             context.block.gathers_until = change.until
             context.block.save(update_fields=["gathers_until"])
 
 
-def _complete(asked: Sequence[tuple[Context, Complete]]) -> None:
+def _complete(asked: Sequence[tuple[Context, Complete]]) -> dict[int, Block]:
+    """Complete steps. Return the blocks for which it is noted, by their ids, in which block that was seen."""
     blocks = progress.complete_all([change for _, change in asked])
     # With what is completed, or never.
     checked = blocks[StepKind.HEADER_ACCUMULATED] | blocks[StepKind.ACCOUNT_ACCUMULATED]
-    _note_checked({context.block.pk: context for context, _ in asked if context.block.pk in checked}.values())
+    noted = {context.block.pk: context for context, _ in asked if context.block.pk in checked}
+    for context in noted.values():
+        _note_checked(context)
+    return {pk: context.block for pk, context in noted.items()}
 
 
-def _note_checked(contexts: Collection[Context]) -> None:
-    """Note up to which block of the destination what is completed was checked."""
-    by_block: dict[tuple[int, str], list[Block]] = defaultdict(list)
-    for context in contexts:
-        confirmed = context.heads.confirmed
-        by_block[confirmed.number, hex_data(confirmed.hash)].append(context.block)
-    for (number, block_hash), blocks in by_block.items():
-        for block in blocks:
-            block.checked_number, block.checked_hash = number, block_hash
-        changed = Block.objects.filter(pk__in=[block.pk for block in blocks])
-        changed.update(checked_number=number, checked_hash=block_hash)
+def _note_checked(context: Context) -> None:
+    """Note up to which block of the destination what is completed was checked. It is saved later."""
+    confirmed = context.heads.confirmed
+    context.block.checked_number, context.block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
 
 def _take_header(block: Block, change: TakeHeader) -> None:
@@ -254,9 +252,18 @@ def _to_show(block: Block, change: ShowPath) -> _Shown:
     return change.unit or block.path_unit, length, change.left, block.is_checkpoint or not change.unit
 
 
-def _show_path(blocks: Sequence[Block], shown: _Shown) -> None:
-    unit, length, left, is_checkpoint = shown
-    columns = {"path_unit": unit, "path_length": length, "path_left": left, "is_checkpoint": is_checkpoint}
+def _show_path(block: Block, change: ShowPath) -> None:
+    """Note what to show of a path. It is saved later."""
+    block.path_unit, block.path_length, block.path_left, block.is_checkpoint = _to_show(block, change)
+
+
+_NOTED = ("path_unit", "path_length", "path_left", "is_checkpoint", "checked_number", "checked_hash")
+
+
+def _save_noted(blocks: Collection[Block]) -> None:
+    """Save what was noted of blocks: of many it is mostly alike."""
+    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for block in blocks:
-        block.path_unit, block.path_length, block.path_left, block.is_checkpoint = shown
-    Block.objects.filter(pk__in=[block.pk for block in blocks]).update(**columns)
+        alike[tuple(getattr(block, column) for column in _NOTED)].append(block.pk)
+    for values, pks in alike.items():
+        Block.objects.filter(pk__in=pks).update(**dict(zip(_NOTED, values, strict=True)))

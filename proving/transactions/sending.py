@@ -17,7 +17,7 @@ from typing import cast
 
 from django.db import OperationalError
 from django.db.models import Q, Subquery
-from django.db.models.functions import Coalesce, Least, Now
+from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from accounts.models import User
 from chains import rollups, together
@@ -292,7 +292,8 @@ class _Sending:
         # Killed before the broadcast, whoever comes next does it.
         due_at = Now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
         signers = Signer.objects.filter(pk__in={one.version.transaction.signer_id for one in self.signed})
-        signers.update(due_at=Least(Coalesce("due_at", due_at), due_at))
+        # Who has leased it sees by this that it was made due.
+        signers.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
         return outcomes
 
     def _lock_users(self, ready: Iterable[_Ready]) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -74,7 +74,8 @@ def _monitor_leased(lease: Lease[Signer], job_run: JobRun) -> None:
     signer = lease.row
     try:
         chain = get_chains().chain(signer.chain_id)
-        _release(chain, lease, _monitor(chain, get_rpc(chain.id), lease))
+        states, changes = _monitor(chain, get_rpc(chain.id), lease)
+        _release(chain, lease, states, changes)
         job_run.outcome = "done"
     except LeaseLost:
         return
@@ -93,19 +94,29 @@ def _monitor_leased(lease: Lease[Signer], job_run: JobRun) -> None:
         raise
 
 
-def _release(chain: Chain, lease: Lease[Signer], changes: "Sequence[_Change]" = ()) -> None:
+def _release(
+    chain: Chain, lease: Lease[Signer], states: Collection[str] = (), changes: "Sequence[_Change]" = ()
+) -> None:
     """Release the signer with the last changes, due again while there is something to watch.
 
-    Others may store that until this moment.
+    `states` are those of what was watched. Others may store more until this moment, and make the signer due by that.
     """
 
-    def release() -> None:
-        states = set(_watched(lease.row).order_by().values_list("state", flat=True).distinct())
-        lively = not states.isdisjoint(LIVE_STATES)
-        pause = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
-        lease.release(timedelta(seconds=pause) if states else None)
+    def pause(states: Collection[str]) -> timedelta:
+        lively = not set(LIVE_STATES).isdisjoint(states)
+        seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
+        return timedelta(seconds=seconds)
 
-    _write(lease, changes, and_then=release)
+    def released() -> bool:
+        return bool(states) and bool(leases.release_all([lease], pause(states), rows=leases.not_woken([lease])))
+
+    def release() -> None:
+        if not released():
+            now = set(_watched(lease.row).order_by().values_list("state", flat=True).distinct())
+            lease.release(pause(now) if now else None)
+
+    if changes or not released():
+        _write(lease, changes, and_then=release)
 
 
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
@@ -132,12 +143,12 @@ def _watched(signer: Signer) -> QuerySet[Transaction]:
     return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
 
 
-def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> "Sequence[_Change]":
-    """Return what is left to be written."""
+def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> "tuple[Collection[str], Sequence[_Change]]":
+    """Return the states of what is watched, and what is left to be written."""
     rows = _watched(lease.row).order_by("nonce")
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
-        return ()
+        return (), ()
     address = lease.row.address
     heads, used, found = together.together(
         lambda: chain_heads.read(chain, rpc), lambda: rpc.nonce(address, "latest"), lambda: _Receipts(rpc, watched)
@@ -168,7 +179,8 @@ def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> "Sequence[_C
         changes = []
     _pause_where_doubtful(lease.row, doubtful)
     _show_problem(lease.row, _mend_nonces(chain, rpc, lease, watched, used))
-    return changes
+    # What was final before is watched no more.
+    return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
 
 
 def _change(
