@@ -26,7 +26,7 @@ from django.conf import settings
 from django.db import OperationalError, models, transaction
 from django.db.models import DateTimeField, F, Q, Value
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Least, Now
+from django.db.models.functions import Cast, Coalesce, Least, Now
 
 from chains import together
 from chains.together import Outcome, Raised
@@ -269,7 +269,7 @@ def waiting(
     These are the distinct values of a column in the rows that are or will be due. All is asked by one statement.
     """
     found: list[list[Any]] = [[] for _ in (*for_all, *for_parties)]
-    never = Value(None, output_field=DateTimeField())
+    never = Cast(Value(None), DateTimeField())
     selected = [
         *(
             _marked(due_and_free(rows), place).values_list("place", "pk", "due_at")

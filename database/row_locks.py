@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TypeVar
 
+from django.core.exceptions import EmptyResultSet
 from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.expressions import RawSQL
@@ -101,11 +102,14 @@ def _free(rows: "QuerySet[_M]") -> "QuerySet[_M]":
     return rows.filter(pk__in=_locked_keys(rows, "SKIP LOCKED"))
 
 
-def _locked_keys(rows: QuerySet[_M], how: str = "") -> RawSQL:
+def _locked_keys(rows: QuerySet[_M], how: str = "") -> "RawSQL | list[object]":
     """Return a subquery that locks rows and gives their keys.
 
     By hand: Django asks for a transaction around such a statement, which is one by itself.
     """
-    keys, parameters = rows.order_by("pk").values("pk").query.sql_with_params()
+    try:
+        keys, parameters = rows.order_by("pk").values("pk").query.sql_with_params()
+    except EmptyResultSet:
+        return []
     # Keys never change: rows that refer to these may be inserted meanwhile.
     return RawSQL(f"{keys} FOR NO KEY UPDATE {how}", parameters)  # noqa: S611 (only the word is ours)
