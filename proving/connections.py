@@ -8,7 +8,7 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
 from proving.registry import deployments
 from proving.registry.deployments import Deployment, Unusable
-from proving.transactions import pauses
+from proving.transactions import pauses, stop_switch
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,12 @@ class OpenConnection:
         if not self.registry.is_paused:
             return ""
         return pauses.why_paused(self.config.source_id, self.config.destination_id)
+
+    @property
+    def why_nothing_is_sent(self) -> str:
+        """Return why nothing new may be sent for it, as of when this was opened, a sentence; else an empty one."""
+        stopped = stop_switch.why_stopped(self.config.destination_id) if self.registry.is_stopped else ""
+        return stopped or self.why_paused
 
     def history_slot(self, number: int) -> int:
         """Return the slot in which the source's history contract (EIP-2935) keeps the hash of a block."""

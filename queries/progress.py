@@ -230,26 +230,26 @@ def _tell_and_finish(asking: Mapping[int, Query], completed: Mapping[int, _Compl
         _finish(sorted(ended), told)
 
 
-def note_transaction(
-    queries: Collection[int], transaction_hash: str, *, instead_of: Collection[str] | None = None
-) -> None:
+def note_transaction(queries: Collection[int], transaction_hash: str) -> None:
     """Note one transaction as `note_transactions` does."""
-    note_transactions({transaction_hash: queries}, instead_of=instead_of)
+    note_transactions({transaction_hash: queries})
 
 
-def note_transactions(queries_of: Mapping[str, Collection[int]], *, instead_of: Collection[str] | None = None) -> None:
+def note_transactions(queries_of: Mapping[str, Collection[int]]) -> None:
     """Note which transactions, by their hashes, will complete the open steps of queries.
 
-    With `instead_of`, only in place of one of these. No transaction completes INITIAL_STATE.
+    No transaction completes INITIAL_STATE.
     """
     with transaction.atomic(savepoint=False):
         lock_batches({pk for queries in queries_of.values() for pk in queries})
         for transaction_hash, queries in queries_of.items():
             for chunk in chunks(sorted(queries), _CHUNK):
-                steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
-                if instead_of is not None:
-                    steps = steps.filter(transaction_hash__in=instead_of)
-                steps.update(transaction_hash=transaction_hash)
+                _sent_steps(chunk).update(transaction_hash=transaction_hash)
+
+
+def note_version(queries: "QuerySet[Query]", transaction_hash: str, *, instead_of: Collection[str]) -> None:
+    """Note another transaction on the queries' open steps, in place of one of these. Their batches are locked."""
+    _sent_steps(queries).filter(transaction_hash__in=instead_of).update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:
@@ -315,7 +315,12 @@ def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:
     row_locks.lock(Batch.objects.filter(pk__in=Query.objects.filter(pk__in=queries).order_by().values("batch")))
 
 
-def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:
+def _sent_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:
+    """Return the steps in progress that a transaction completes."""
+    return _open_steps(queries).exclude(kind=StepKind.INITIAL_STATE)
+
+
+def _open_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:
     """Return the steps in progress, without those of rejected batches."""
     return Step.objects.filter(query__in=queries, status=StepStatus.IN_PROGRESS, query__batch__status__in=OPEN_STATUSES)
 

@@ -154,7 +154,7 @@ def _submit(
     """Sign, store and broadcast as many as there is room for; with a `multicall`, together with those of others."""
     # Observed it is all the same: what was sent before may be mined, or taken back.
     chain = context.destination_chain
-    if refused := context.connection.why_paused or signers.why_none(chain):
+    if refused := context.connection.why_nothing_is_sent or signers.why_none(chain):
         return _postponed(context, refused)
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()

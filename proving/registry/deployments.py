@@ -15,7 +15,7 @@ from chains.rpc import BlockIdentifier, InvalidReply, RpcClient
 from config.configured_chains import get_chains, get_rpc
 from contracts import load_artifact
 from contracts.known_bad import why_bad
-from proving.models import ConnectionPause, FactsRegistry
+from proving.models import ConnectionPause, FactsRegistry, SigningStop
 from proving.registry.contract import Registry
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ class Deployment:
     multicall: str
     is_paused: bool = False
     """Whether the operator had paused its connection when the row was read."""
+    is_stopped: bool = False
+    """Whether the operator had stopped its chain then."""
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -71,7 +73,8 @@ def noted(destination: int, source: int) -> Deployment:
 def _row(destination: int, source: int) -> FactsRegistry:
     pauses = ConnectionPause.objects.filter(destination_chain_id=destination, source_chain_id=source)
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
-    rows = rows.annotate(is_paused=Exists(pauses))
+    stops = SigningStop.objects.filter(chain_id=destination)
+    rows = rows.annotate(is_paused=Exists(pauses), is_stopped=Exists(stops))
     row = rows.exclude(deployed_at=None).first()
     if row is None:
         raise Unusable(not_deployed(destination, source))
@@ -81,8 +84,14 @@ def _row(destination: int, source: int) -> FactsRegistry:
 def _usable(row: FactsRegistry) -> Deployment:
     if row.refused:
         raise Unusable(row.refused_with_remedy)
-    is_paused: bool = row.is_paused  # type: ignore[attr-defined]  # of the annotation
-    return Deployment(row.pk, Registry(row.address), row.block_hash_source, row.multicall, is_paused)
+    return Deployment(
+        row.pk,
+        Registry(row.address),
+        row.block_hash_source,
+        row.multicall,
+        is_paused=row.is_paused,  # type: ignore[attr-defined]  # of the annotation
+        is_stopped=row.is_stopped,  # type: ignore[attr-defined]  # the same
+    )
 
 
 def not_deployed(destination: int, source: int) -> str:

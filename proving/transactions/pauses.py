@@ -89,16 +89,19 @@ def sentence_of_signer(signer: Signer) -> str:
     return f"{who} has paused the signer {signer.address} on chain {signer.chain_id}.{_because(signer.paused_because)}"
 
 
-def why_no_signing(signer_id: int) -> str:
+def why_no_signing(signer_id: int, *, new: Transaction | None = None) -> str:
     """Return why the signer signs and broadcasts nothing now: it is paused, or its chain is stopped; a sentence.
 
-    Empty if it may.
+    Or why not this `new` transaction, whose connection is paused. Empty if it may.
     """
     stop = SigningStop.objects.filter(chain_id=OuterRef("chain_id"))
-    signer = Signer.objects.annotate(is_stopped=Exists(stop)).get(pk=signer_id)
+    pause = ConnectionPause.objects.filter(destination_chain_id=OuterRef("chain_id"))
+    signer = Signer.objects.annotate(is_stopped=Exists(stop), has_pauses=Exists(pause)).get(pk=signer_id)
     if signer.is_stopped:
         return why_stopped(signer.chain_id)
-    return "" if signer.paused_at is None else sentence_of_signer(signer)
+    if signer.paused_at is not None:
+        return sentence_of_signer(signer)
+    return why_not_for(new) if new and signer.has_pauses else ""
 
 
 def _because(reason: str) -> str:

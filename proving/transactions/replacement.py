@@ -27,6 +27,7 @@ from proving.transactions.intents import Refused
 from proving.transactions.pauses import why_no_signing
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
+from queries import progress
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
@@ -170,6 +171,7 @@ def _replace(
         # What is raised is what was found dearer; a cancellation carries none of it.
         Transaction.objects.filter(pk=tx.pk).update(data_fee=tx.data_fee, expected_data_fee=tx.expected_data_fee)
         cost_allocation.divide(cost_allocation.weights_of(Transaction.objects.defer("data").get(pk=tx.pk)))
+        progress.lock_batches(tx.queries.values_list("pk", flat=True))
         show(tx, version.hash)
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted: cancelled", newest.hash)

@@ -58,7 +58,6 @@ from proving.transactions.intents import (
 from proving.transactions.pending_limits import Room
 from proving.transactions.signers import Pending
 from proving.transactions.signing import broadcast, sign
-from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
 from queries.models import Batch
 
@@ -104,7 +103,7 @@ def _submit_each(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsen
 
 
 def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
-    if refused := why_stopped(chain.id) or signers.why_none(chain):
+    if refused := signers.why_none(chain):
         return [Refused(refused)] * len(orders)
     pending = signers.pending(chain)
     going: dict[int, Order] = {}
@@ -489,8 +488,6 @@ class _Sending:
     ) -> dict[SignedTransaction, Counter[str]] | Unsent:
         """Sign those that their batches can pay for, the first ones. Return the batches of each with their weights."""
         signed: dict[SignedTransaction, Counter[str]] = {}
-        if paused := pauses.why_not_for(stored[0]):
-            return Refused(paused)
         # Reading what each query takes is what takes long here.
         weights = {tx: cost_allocation.portions_of(tx) for tx in stored}
         for tx, bounds in zip(stored, limits.for_each(self._chain, weights, rest), strict=True):
@@ -500,7 +497,7 @@ class _Sending:
                 if not signed:
                     return most
                 break
-            version = sign(self._chain, tx, fees.offer.at_most(most))
+            version = sign(self._chain, tx, fees.offer.at_most(most), is_new=True)
             if isinstance(version, Refused):
                 return version
             signed[version] = weights[tx]

@@ -32,15 +32,16 @@ def senders(chain: Chain) -> tuple[str, ...]:
 
 
 def sign(
-    chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel_with: int | None = None
+    chain: Chain, tx: Transaction, fees: OfferedFees, *, is_new: bool = False, cancel_with: int | None = None
 ) -> SignedTransaction | Refused:
     """Sign and store one version; with `cancel_with`, a gas limit, one that does nothing but use up the nonce.
 
-    `Refused` where the operator has stopped it. Inside the caller's database transaction.
+    `Refused` where the operator has stopped it; one that `is_new` also where its connection is paused. Inside the
+    caller's database transaction.
     """
     is_cancellation = cancel_with is not None
     account = _account(chain, tx.signer.address)
-    if stopped := why_no_signing(tx.signer_id):
+    if stopped := why_no_signing(tx.signer_id, new=tx if is_new else None):
         return Refused(stopped)
     fields: dict[str, Any] = {
         "type": 2,

@@ -107,13 +107,14 @@ def _release(
         seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
         return timedelta(seconds=seconds)
 
-    def released() -> bool:
-        return bool(states) and bool(leases.release_all([lease], pause(states), rows=leases.not_woken([lease])))
+    def released(**also: int) -> bool:
+        rows = leases.not_woken([lease])
+        return bool(states) and bool(leases.release_all([lease], pause(states), rows=rows, **also))
 
-    def release() -> None:
-        if not released():
+    def release(**also: int) -> None:
+        if not released(**also):
             now = set(_watched(lease.row).order_by().values_list("state", flat=True).distinct())
-            lease.release(pause(now) if now else None)
+            lease.release(pause(now) if now else None, **also)
 
     if changes or not released():
         _write(lease, changes, and_then=release)
@@ -392,28 +393,16 @@ class _Change:
     final: _Final = _NOTHING_FINAL
 
 
-def _write(lease: Lease[Signer], changes: Sequence[_Change], *, and_then: Callable[[], None] | None = None) -> None:
-    """Write the changes in one database transaction. Where something fails, each is written by itself."""
+def _write(lease: Lease[Signer], changes: Sequence[_Change], *, and_then: "Callable[..., None] | None" = None) -> None:
+    """Write the changes in one database transaction. Where something fails, each is written by itself.
+
+    `and_then` writes columns of the signer, with others.
+    """
     if not changes and and_then is None:
         return
 
-    def write() -> None:
-        _wake_blocks([change.tx for change in changes if change.is_shown])
-        for change in changes:
-            change.write()
-        if changes:
-            # Not `data`: it is long, was not loaded and never changes.
-            bulk_writes.update([change.tx for change in changes], _COLUMNS)
-        _count(lease.row, [change.final for change in changes if any(change.final)])
-        concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]
-        weights = cost_allocation.weights_of(*concerned) if concerned else {}
-        cost_allocation.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
-        cost_allocation.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
-        if and_then:
-            and_then()
-
     try:
-        lease.write(write)
+        lease.write(partial(_write_now, lease, changes, and_then))
     except (OperationalError, LeaseLost):
         raise
     except Exception as error:
@@ -423,6 +412,24 @@ def _write(lease: Lease[Signer], changes: Sequence[_Change], *, and_then: Callab
         for change in changes:
             _write(lease, [change])
         _write(lease, [], and_then=and_then)
+
+
+def _write_now(lease: Lease[Signer], changes: Sequence[_Change], and_then: "Callable[..., None] | None") -> None:
+    _wake_blocks([change.tx for change in changes if change.is_shown])
+    for change in changes:
+        change.write()
+    if changes:
+        # Not `data`: it is long, was not loaded and never changes.
+        bulk_writes.update([change.tx for change in changes], _COLUMNS)
+    concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]
+    weights = cost_allocation.weights_of(*concerned) if concerned else {}
+    cost_allocation.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
+    cost_allocation.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
+    counted = _counted(lease.row, [change.final for change in changes if any(change.final)])
+    if and_then:
+        and_then(**counted)
+    elif counted:
+        Signer.objects.filter(pk=lease.row.pk).update(**counted)
 
 
 def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _Change | None:
@@ -456,16 +463,16 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     return _Change(tx, shown, is_dearer=costs != before, is_shown=is_shown, final=final)
 
 
-def _count(signer: Signer, finals: Sequence[_Final]) -> None:
-    """Add final ones to what the signer has spent in all, in the transaction that holds the signer's row."""
+def _counted(signer: Signer, finals: Sequence[_Final]) -> dict[str, int]:
+    """Return columns of the signer's row, which is locked, with what final transactions add to what it has spent."""
     if not finals:
-        return
-    for final in finals:
-        signer.final_count += final.transactions
-        signer.final_failures += final.failures
-        signer.final_gas += final.gas
-        signer.final_wei += final.wei
-    signer.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
+        return {}
+    return {
+        "final_count": signer.final_count + sum(final.transactions for final in finals),
+        "final_failures": signer.final_failures + sum(final.failures for final in finals),
+        "final_gas": signer.final_gas + sum(final.gas for final in finals),
+        "final_wei": signer.final_wei + sum(final.wei for final in finals),
+    }
 
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
