@@ -28,10 +28,12 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
     """
     if amount > most:
         raise ValueError(f"An amount of {amount} never fits a limit of {most}.")
-    # This only reads: a client who has to wait costs no write.
-    if seconds := seconds_to_wait(what, who, most, amount):
+    # This only reads: a client who has to wait costs no write, unless others wait for this transaction already.
+    if not connection.in_atomic_block and (seconds := seconds_to_wait(what, who, most, amount)):
         return seconds
     if not _count(what, who, most, amount):
+        if seconds := seconds_to_wait(what, who, most, amount):
+            return seconds
         # There is no row, or others took the rest meanwhile. Whether there is one by now says nothing of then.
         now = timezone.now()
         old = ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT))

@@ -3,7 +3,7 @@
 from ipaddress import ip_address
 
 LISTENS_ON_LOOPBACK = "batch_query_service.listens_on_loopback"
-"""What the web server adds to each request's environment, and no client can: True if all its addresses are loopback."""
+"""A key of each request's environment, from the web server alone: True if all its addresses are loopback."""
 
 
 def is_loopback(host: str) -> bool:

@@ -47,8 +47,8 @@ def insert_for_each(template: Model, column: str, found: str, parameters: Sequen
         cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {found}", (*values, *parameters))
 
 
-def update(rows: Sequence[Model], columns: Sequence[str], *, while_empty: str) -> None:
-    """Write these columns of the rows, which are of one model, wherever the text column `while_empty` is empty.
+def update(rows: Sequence[Model], columns: Sequence[str], *, while_empty: str = "") -> None:
+    """Write these columns of the rows, which are of one model; with a text column `while_empty`, where that is empty.
 
     `bulk_update` makes an expression of each value: for the headers of 2,000 blocks it held SQLite's lock for 2 s.
     """
@@ -57,9 +57,9 @@ def update(rows: Sequence[Model], columns: Sequence[str], *, while_empty: str) -
     fields = [by_name[name] for name in columns]
     assert model._meta.pk is not None, "each model has one"
     changes = ", ".join(f"{quote(str(field.column))} = %s" for field in fields)
-    key, empty = quote(str(model._meta.pk.column)), quote(while_empty)
+    key, only = quote(str(model._meta.pk.column)), f" AND {quote(while_empty)} = ''" if while_empty else ""
     # Names are the models' own.
-    sql = f"UPDATE {quote(model._meta.db_table)} SET {changes} WHERE {key} = %s AND {empty} = ''"  # noqa: S608
+    sql = f"UPDATE {quote(model._meta.db_table)} SET {changes} WHERE {key} = %s{only}"  # noqa: S608
     values = [
         [*(field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields), row.pk] for row in rows
     ]

@@ -14,19 +14,19 @@ Written by hand, because rows are the queue, with a broker as well: what it says
 import logging
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 from django.db import OperationalError, models, transaction
 from django.db.models import DateTimeField, F, Q, Value
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce, Least, Now
+from django.db.models.functions import Cast, Coalesce, Least, Now
 
 from chains import together
 from chains.together import Outcome, Raised
@@ -69,6 +69,8 @@ class Lease(Generic[LeasedRow]):
     token: str
     was_due_at: datetime | None
     """The due time when it was claimed. If the row has another one, it was made due since."""
+    claimed_at: datetime | None
+    """By the database's clock."""
     extended_at: float
     """The time when it was claimed or extended, by `time.monotonic`."""
 
@@ -100,12 +102,12 @@ class Lease(Generic[LeasedRow]):
             return
         together.share_work(("extend", type(self.row)), self, _extend_all)
 
-    def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
+    def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: Any) -> None:
         """Release the lease as `release` does, in one database transaction with what the tasks beside give back."""
-        release = partial(self.release, due, attempts=attempts, **also)
-        together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
+        change = frozenset({"due": due, "attempts": attempts, **also}.items())
+        together.share_work(("give back", type(self.row)), (self, change), _give_back_all)
 
-    def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
+    def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: Any) -> None:
         """Give the row back, as `release_all`."""
         release_all([self], due, attempts=attempts, **also)
 
@@ -115,9 +117,10 @@ def release_all(
     due: "timedelta | datetime | Combinable | None",
     *,
     attempts: int = 0,
-    **also: object,
-) -> None:
-    """Give the rows, of one model, back with these columns `also`.
+    rows: "models.QuerySet[LeasedRow] | None" = None,
+    **also: Any,
+) -> int:
+    """Give the rows, of one model, back with these columns `also`, and return how many; with `rows` only these.
 
     They are due after a pause, or at a time of the database's clock. A lost lease is no error here: another worker has
     the row.
@@ -126,9 +129,15 @@ def release_all(
     due_at = Now() + due if isinstance(due, timedelta) else due
     if due_at is not None:
         due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
-    _held(leases).update(
-        due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None, **also
-    )
+    changes = {"due_at": due_at, "attempts": attempts, "failing_since": failing_since, **also}
+    rows = _held(leases) if rows is None else rows
+    return row_locks.update(rows, lease_token="", leased_until=None, **changes)
+
+
+def not_woken(leases: "Sequence[Lease[LeasedRow]]") -> "models.QuerySet[LeasedRow]":
+    """Return the rows of those leases that are not lost, and that nobody has made due since they were claimed."""
+    claimed_at = min(lease.claimed_at for lease in leases if lease.claimed_at)
+    return _held(leases).filter(due_at__lt=claimed_at - _TICK)
 
 
 @contextmanager
@@ -195,12 +204,15 @@ def write_together(
     return [next(results) if lease_of(item) in held else Raised(LeaseLost()) for item in items]
 
 
-def _run_all(writes: "Sequence[tuple[Any, Callable[[], None]]]") -> Sequence[None]:
-    with transaction.atomic():
-        # By primary key, as `database.row_locks` says.
-        for _, write in sorted(writes, key=itemgetter(0)):
-            write()
-    return [None] * len(writes)
+def _give_back_all(several: "Sequence[tuple[Lease[LeasedRow], frozenset[tuple[str, Any]]]]") -> Sequence[None]:
+    """Give each lease back. Most of many are given back alike: one statement does for them."""
+    alike: dict[frozenset[tuple[str, Any]], list[Lease[LeasedRow]]] = defaultdict(list)
+    for lease, change in several:
+        alike[change].append(lease)
+    with transaction.atomic() if len(alike) > 1 else nullcontext():
+        for change, leases in alike.items():
+            release_all(leases, **dict(change))
+    return [None] * len(several)
 
 
 def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":
@@ -230,54 +242,53 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
     token, began = secrets.token_hex(16), time.monotonic()
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
     # A row that is being written just now is claimed at the next poll.
-    if not row_locks.update_free(free, lease_token=token, leased_until=_expiry()):
-        return [None] * len(pks)
-    claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
+    claimed = {row.pk: row for row in row_locks.update_free_returning(free, lease_token=token, leased_until=_expiry())}
     # Who asks for the same row twice has it once.
-    return [Lease(claimed[pk], token, claimed.pop(pk).due_at, began) if pk in claimed else None for pk in pks]
+    return [_lease(claimed.pop(pk), token, began) if pk in claimed else None for pk in pks]
 
 
-def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:
+def _lease(row: LeasedRow, token: str, began: float) -> Lease[LeasedRow]:
+    claimed_at = row.leased_until and row.leased_until - timedelta(seconds=settings.LEASE_SECONDS)
+    return Lease(row, token, row.due_at, claimed_at, began)
+
+
+def due(rows: "models.QuerySet[LeasedRow]", limit: int) -> list[object]:
     """Return primary keys of the rows that are due and free, the longest due first."""
-    return list(due_and_free(rows).order_by(order).values_list("pk", flat=True)[:limit])
-
-
-def due_of_each(several: "Sequence[models.QuerySet[Any]]", limit: int) -> list[list[object]]:
-    """Return what `due` does of each of these, by one statement; `limit` is that of all together."""
-    found: list[list[object]] = [[] for _ in several]
-    free = [
-        _marked(due_and_free(rows), place).values_list("place", "pk", "due_at") for place, rows in enumerate(several)
-    ]
-    for place, pk, _ in _all_of(free).order_by("due_at")[:limit]:
-        found[place].append(pk)
-    return found
+    return list(due_and_free(rows).order_by("due_at").values_list("pk", flat=True)[:limit])
 
 
 def due_and_free(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
     return rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
 
 
-def parties(several: "Sequence[tuple[models.QuerySet[Any], str]]") -> list[list[Any]]:
-    """Return the distinct values of a column in the rows that are or will be due, of each, by one statement."""
-    found: list[list[Any]] = [[] for _ in several]
-    waiting = [
-        _marked(rows.filter(due_at__isnull=False), place).values_list("place", column).distinct()
-        for place, (rows, column) in enumerate(several)
+def waiting(
+    for_all: "Sequence[models.QuerySet[Any]]", for_parties: "Sequence[tuple[models.QuerySet[Any], str]]"
+) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Return what is due and free of each of the first, the longest due first, and the parties of each of the others.
+
+    These are the distinct values of a column in the rows that are or will be due. All is asked by one statement.
+    """
+    found: list[list[Any]] = [[] for _ in (*for_all, *for_parties)]
+    never = Cast(Value(None), DateTimeField())
+    selected = [
+        *(
+            _marked(due_and_free(rows), place).values_list("place", "pk", "due_at")
+            for place, rows in enumerate(for_all)
+        ),
+        *(
+            _marked(rows.filter(due_at__isnull=False), place).values_list("place", column, never).distinct()
+            for place, (rows, column) in enumerate(for_parties, len(for_all))
+        ),
     ]
-    for place, value in _all_of(waiting):
-        found[place].append(value)
-    return found
+    if selected:
+        for place, value, _ in selected[0].union(*selected[1:], all=True).order_by("due_at"):
+            found[place].append(value)
+    return found[: len(for_all)], found[len(for_all) :]
 
 
 def _marked(rows: "models.QuerySet[Any]", place: int) -> "models.QuerySet[Any]":
     marked: models.QuerySet[Any] = rows.order_by().annotate(place=Value(place))
     return marked
-
-
-def _all_of(several: "Sequence[models.QuerySet[Any]]") -> "models.QuerySet[Any]":
-    first, *others = several
-    every: models.QuerySet[Any] = first.union(*others, all=True) if others else first
-    return every
 
 
 def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":

@@ -12,10 +12,14 @@ the order, the database ends one of the two transactions with an error, and `ret
 import logging
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
+from django.core.exceptions import EmptyResultSet
 from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
+from django.db.models.expressions import RawSQL
+from django.db.models.sql import UpdateQuery
 
 logger = logging.getLogger(__name__)
 
@@ -32,15 +36,14 @@ _Result = TypeVar("_Result")
 def lock(rows: QuerySet[_M]) -> None:
     """Keep these rows from other transactions. What is read after that is as the others have left it."""
     if connection.features.has_select_for_update:
-        list(_locking(rows))
+        list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 def update(rows: QuerySet[_M], **values: object) -> int:
     """Update these rows by one statement, which locks them in order. How many there were."""
     if not connection.features.has_select_for_update:
         return rows.update(**values)
-    with transaction.atomic(savepoint=False):
-        return rows.model._default_manager.filter(pk__in=_locking(rows)).update(**values)
+    return rows.model._default_manager.filter(pk__in=_locked_keys(rows)).update(**values)
 
 
 def update_free(rows: QuerySet[_M], **values: object) -> int:
@@ -48,17 +51,30 @@ def update_free(rows: QuerySet[_M], **values: object) -> int:
 
     It is for what others may do as well, or what can wait.
     """
-    if not connection.features.has_select_for_update:
-        return rows.update(**values)
-    with transaction.atomic(savepoint=False):
-        return _free(rows).update(**values)
+    return _free(rows).update(**values)
+
+
+def update_free_returning(rows: QuerySet[_M], **values: object) -> list[_M]:
+    """Update as `update_free` does, by one statement, and return the rows as they are then."""
+    change: UpdateQuery = _free(rows).query.chain(UpdateQuery)  # type: ignore[assignment]  # the stubs name its own class
+    change.add_update_values(values)
+    sql, parameters = change.get_compiler(connection=connection).as_sql()
+    fields = rows.model._meta.concrete_fields
+    compiler = rows.model._default_manager.all().query.get_compiler(connection=connection)
+    converters = compiler.get_converters([field.get_col(rows.model._meta.db_table) for field in fields])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"{sql} RETURNING {', '.join(connection.ops.quote_name(str(field.column)) for field in fields)}", parameters
+        )
+        found = cursor.fetchall()
+    names = [field.attname for field in fields]
+    return [rows.model.from_db(connection.alias, names, row) for row in compiler.apply_converters(found, converters)]
 
 
 def delete_free(rows: QuerySet[_M]) -> int:
     """Delete those of the rows that nobody else has locked. How many there were."""
-    if not connection.features.has_select_for_update:
-        return rows.delete()[0]
-    with transaction.atomic(savepoint=False):
+    # Finding and deleting may be several statements.
+    with transaction.atomic(savepoint=False) if connection.features.has_select_for_update else nullcontext():
         return _free(rows).delete()[0]
 
 
@@ -80,11 +96,20 @@ def retried(write: Callable[[], _Result]) -> _Result:
 
 
 def _free(rows: "QuerySet[_M]") -> "QuerySet[_M]":
+    if not connection.features.has_select_for_update:
+        return rows
     # Named twice: rows may have become others between the beginning of the statement and the lock.
-    return rows.filter(pk__in=_locking(rows, skip_locked=True))
+    return rows.filter(pk__in=_locked_keys(rows, "SKIP LOCKED"))
 
 
-def _locking(rows: QuerySet[_M], *, skip_locked: bool = False) -> "QuerySet[_M, object]":
+def _locked_keys(rows: QuerySet[_M], how: str = "") -> "RawSQL | list[object]":
+    """Return a subquery that locks rows and gives their keys.
+
+    By hand: Django asks for a transaction around such a statement, which is one by itself.
+    """
+    try:
+        keys, parameters = rows.order_by("pk").values("pk").query.sql_with_params()
+    except EmptyResultSet:
+        return []
     # Keys never change: rows that refer to these may be inserted meanwhile.
-    locking = rows.order_by("pk").select_for_update(no_key=True, skip_locked=skip_locked)
-    return locking.values_list("pk", flat=True)
+    return RawSQL(f"{keys} FOR NO KEY UPDATE {how}", parameters)  # noqa: S611 (only the word is ours)

@@ -8,13 +8,7 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
 from proving.registry import deployments
 from proving.registry.deployments import Deployment, Unusable
-from proving.transactions import pauses
-
-
-def why_paused(connection: Connection) -> str:
-    """Return why the operator has paused it, a sentence; empty if it isn't paused. Tasks side by side ask once."""
-    source, destination = connection.source_id, connection.destination_id
-    return together.ask_once(("pause", destination, source), lambda: pauses.why_paused(source, destination))
+from proving.transactions import pauses, stop_switch
 
 
 @dataclass(frozen=True)
@@ -23,6 +17,19 @@ class OpenConnection:
     registry: Deployment
     source_rpc: RpcClient
     destination_rpc: RpcClient
+
+    @property
+    def why_paused(self) -> str:
+        """Return why it is paused, if it was when this was opened, a sentence; else an empty one."""
+        if not self.registry.is_paused:
+            return ""
+        return pauses.why_paused(self.config.source_id, self.config.destination_id)
+
+    @property
+    def why_nothing_is_sent(self) -> str:
+        """Return why nothing new may be sent for it, as of when this was opened, a sentence; else an empty one."""
+        stopped = stop_switch.why_stopped(self.config.destination_id) if self.registry.is_stopped else ""
+        return stopped or self.why_paused
 
     def history_slot(self, number: int) -> int:
         """Return the slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
@@ -41,7 +48,7 @@ def open_connection(destination: int, source: int) -> OpenConnection:
 def open_unless_paused(destination: int, source: int) -> OpenConnection:
     """Open a connection as `open_connection` does. Raises `Unusable` also if the operator has paused it."""
     connection = open_connection(destination, source)
-    if paused := why_paused(connection.config):
+    if paused := connection.why_paused:
         raise Unusable(paused)
     return connection
 
@@ -50,7 +57,7 @@ def open_for_waiting(destination: int, source: int) -> OpenConnection:
     """Open a connection as `open_unless_paused` does, for a caller who waits for an answer. Writes nothing."""
     config = get_chains().connection(source, destination)
     assert config is not None, "the request was checked"
-    if paused := why_paused(config):
+    if paused := pauses.why_paused(source, destination):
         raise Unusable(paused)
     registry = deployments.noted(destination, source)
     return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination))

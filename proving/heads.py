@@ -145,9 +145,8 @@ def _note(chain: Chain, known: _Known, heads: Heads) -> None:
     number, final = heads.latest.number, heads.final
     if known.noted == (number, final):
         return
+    values = {"number": number, "final": final, "seen_at": timezone.now()}
     # Another worker may have noted it.
-    if not ChainHead.objects.filter(pk=chain.id, number=number, final=final).exists():
-        values = {"number": number, "final": final, "seen_at": timezone.now()}
-        if not ChainHead.objects.filter(pk=chain.id).update(**values):
-            ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
+    if not ChainHead.objects.filter(pk=chain.id).exclude(number=number, final=final).update(**values):
+        ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
     known.noted = number, final

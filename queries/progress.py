@@ -8,10 +8,11 @@ stays true until the transaction ends: all that is written here is of a batch.
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
@@ -51,38 +52,39 @@ def admit(
 
     The first such call accepts the batch.
 
-    `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
-    `of_queries` are the queries' parts of that gas, by their ids. `up_to` is as that of `Batch.unadmitted`: the other
-    queries go on waiting.
+    The caller has locked the batch, and read it since. `estimated_gas` is in units of gas, and `estimated_wei` is what
+    that costs at the present gas price. Calls add up. `of_queries` are the queries' parts of that gas, by their ids.
+    `up_to` is as that of `Batch.unadmitted`: the other queries go on waiting.
     """
+    if batch.status not in OPEN_STATUSES:
+        return
     with transaction.atomic(savepoint=False):
-        fresh = Batch.objects.select_for_update(no_key=True).get(pk=batch.pk)
-        if fresh.status not in OPEN_STATUSES:
-            return
-        _note_estimates(fresh.unadmitted(source), of_queries or {})
-        fresh.unadmitted(source, up_to=up_to).update(is_admitted=True)
-        fresh.estimated_gas = (fresh.estimated_gas or 0) + estimated_gas
-        fresh.estimated_wei = (fresh.estimated_wei or 0) + estimated_wei
-        if fresh.fee_is_estimate:
-            fresh.fee += estimated_wei
-        if fresh.status == BatchStatus.RECEIVED:
-            fresh.status, fresh.accepted_at = BatchStatus.ACCEPTED, timezone.now()
-        fresh.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei", "fee"])
-    batch.estimated_gas, batch.estimated_wei, batch.fee = fresh.estimated_gas, fresh.estimated_wei, fresh.fee
+        _admit_queries(batch, source, of_queries or {}, up_to)
+        batch.estimated_gas = (batch.estimated_gas or 0) + estimated_gas
+        batch.estimated_wei = (batch.estimated_wei or 0) + estimated_wei
+        if batch.fee_is_estimate:
+            batch.fee += estimated_wei
+        if batch.status == BatchStatus.RECEIVED:
+            batch.status, batch.accepted_at = BatchStatus.ACCEPTED, timezone.now()
+        batch.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei", "fee"])
     logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
 
 
-def _note_estimates(queries: "QuerySet[Query]", of_queries: Mapping[int, int]) -> None:
+def _admit_queries(batch: Batch, source: int, of_queries: Mapping[int, int], up_to: int | None) -> None:
     by_gas: dict[int, list[int]] = defaultdict(list)
     for pk, gas in of_queries.items():
         by_gas[gas].append(pk)
-    # Most take the same: one statement does for them.
+    # Most take the same: one statement does for them, and admits as well.
     usual = max(by_gas, key=lambda gas: len(by_gas[gas]), default=None)
-    if usual is not None:
-        queries.update(estimated_gas=usual)
+    change: dict[str, object] = {} if usual is None else {"estimated_gas": usual}
+    if up_to is not None:
+        if change:
+            batch.unadmitted(source).update(**change)
+        change = {}
+    batch.unadmitted(source, up_to=up_to).update(is_admitted=True, **change)
     for gas in by_gas.keys() - {usual}:
         for chunk in chunks(by_gas[gas], _CHUNK):
-            queries.filter(pk__in=chunk).update(estimated_gas=gas)
+            batch.queries.filter(pk__in=chunk).update(estimated_gas=gas)
 
 
 def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> int:
@@ -122,65 +124,132 @@ def cancel(batch: str, *, code: RejectionCode, reason: str) -> bool:
     return bool(reject([batch], code=code, reason=reason, retryable=False))
 
 
-def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> set[int]:
-    """Complete the step `kind` of those queries (ids) that are at it, and begin the next step.
+@dataclass(frozen=True)
+class Complete:
+    """Complete a step of those of the queries (ids) that are at it.
 
-    `transaction_hash` names the transaction that did it, if one did. Return the ids of the blocks that these queries
-    are about.
+    `transaction_hash` names the transaction that did it, if one did.
     """
-    now = timezone.now()
-    change: dict[str, object] = {"status": StepStatus.COMPLETED, "completed_at": now, "last_error": ""}
-    if transaction_hash:
-        change["transaction_hash"] = transaction_hash
-    following = _ORDER[_ORDER.index(kind) + 1] if kind != _ORDER[-1] else None
-    blocks: set[int] = set()
-    for chunk in chunks(sorted(queries), _CHUNK):
+
+    queries: Collection[int]
+    step: StepKind
+    transaction_hash: str = ""
+
+
+def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:
+    """Complete one step as `complete_all` does."""
+    complete_all([Complete(queries, kind, transaction_hash)])
+
+
+def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
+    """Complete steps in this order, and begin those that follow. Return by the step the blocks of which it completed.
+
+    What a query completes at once takes as few statements as one step.
+    """
+    blocks: dict[StepKind, set[int]] = defaultdict(set)
+    for chunk in chunks(sorted({pk for change in changes for pk in change.queries}), _CHUNK):
         with transaction.atomic(savepoint=False):
-            lock_batches(chunk)
-            at_step = list(
-                Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
-                .order_by("pk")
-                .values_list("pk", "address", "batch", "block")
-            )
-            if not at_step:
-                continue
-            completed = [pk for pk, *_ in at_step]
-            goes_on: list[int] = []
-            if following:
-                # A header is proven with its accumulation.
-                goes_on = [pk for pk, address, *_ in at_step if address or following != StepKind.ACCOUNT_ACCUMULATED]
-            Step.objects.filter(query__in=completed, kind=kind).update(**change)
-            if len(goes_on) < len(completed):
-                Query.objects.filter(pk__in=completed).update(step=None)
-            if following and goes_on:
-                begun = Step(kind=following, started_at=now)
-                bulk_writes.insert(begun, ("query_id",), [(pk,) for pk in goes_on])
-                Query.objects.filter(pk__in=goes_on).update(step=following)
-            batches = sorted({batch for _, _, batch, _ in at_step})
-            told = webhooks.of(batches)
-            _tell_of_step(told, completed, kind)
-            if kind == _ORDER[0]:
-                Batch.objects.filter(pk__in=batches, status=BatchStatus.ACCEPTED).update(status=BatchStatus.IN_PROGRESS)
-            if len(goes_on) < len(completed):
-                _finish(batches, told)
-            blocks.update(block for *_, block in at_step if block is not None)
+            asking = _locked_with_batches(chunk)
+            completed = _in_order(asking, changes)
+            _write_steps(asking, completed)
+            _tell_and_finish(asking, completed)
+        for pk, (steps, _) in completed.items():
+            if (block := asking[pk].block_id) is not None:
+                for step, _ in steps:
+                    blocks[step].add(block)
     return blocks
 
 
-def note_transaction(
-    queries: Collection[int], transaction_hash: str, *, instead_of: Collection[str] | None = None
-) -> None:
-    """Note which transaction will complete the queries' open step; with `instead_of`, only in place of one of these.
+def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
+    """Return the queries of open batches, which it locks: one that is rejected meanwhile completes nothing more."""
+    rows = Query.objects.filter(pk__in=queries, step__isnull=False, batch__status__in=OPEN_STATUSES)
+    rows = rows.select_related("batch").only("address", "block", "step", "batch__status")
+    rows = rows.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("batch"))))
+    return {row.pk: row for row in rows.order_by("batch", "pk").select_for_update(of=("batch",), no_key=True)}
+
+
+# Of a query: the steps that it completes, with the transactions that did it, and the step that it is at then.
+_Completed = tuple[tuple[tuple[StepKind, str], ...], StepKind | None]
+
+
+def _in_order(asking: Mapping[int, Query], changes: Sequence[Complete]) -> dict[int, _Completed]:
+    completed: dict[int, _Completed] = {}
+    for change in changes:
+        for pk in change.queries:
+            if (query := asking.get(pk)) is None:
+                continue
+            steps, at = completed.get(pk, ((), query.step))
+            if at == change.step:
+                completed[pk] = ((*steps, (change.step, change.transaction_hash)), _following(query, change.step))
+    return completed
+
+
+def _following(query: Query, step: StepKind) -> StepKind | None:
+    following = _ORDER[_ORDER.index(step) + 1] if step != _ORDER[-1] else None
+    # A header is proven with its accumulation.
+    return following if query.address or following != StepKind.ACCOUNT_ACCUMULATED else None
+
+
+def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
+    now = timezone.now()
+    begun: list[tuple[int | str | None, ...]] = []
+    ended: dict[tuple[StepKind, str], list[int]] = defaultdict(list)
+    going_on: dict[StepKind | None, list[int]] = defaultdict(list)
+    stored = connection.ops.adapt_datetimefield_value(now)
+    for pk, ((first, *further), following) in completed.items():
+        ended[first].append(pk)
+        begun += [(pk, step, StepStatus.COMPLETED, stored, tx_hash) for step, tx_hash in further]
+        if following:
+            begun.append((pk, following, StepStatus.IN_PROGRESS, None, ""))
+        going_on[following].append(pk)
+    for (step, tx_hash), pks in ended.items():
+        change: dict[str, object] = {"status": StepStatus.COMPLETED, "completed_at": now, "last_error": ""}
+        if tx_hash:
+            change["transaction_hash"] = tx_hash
+        Step.objects.filter(query__in=pks, kind=step).update(**change)
+    columns = ("query_id", "kind", "status", "completed_at", "transaction_hash")
+    bulk_writes.insert(Step(started_at=now), columns, begun)
+    for following, pks in going_on.items():
+        Query.objects.filter(pk__in=pks).update(step=following)
+
+
+def _tell_and_finish(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
+    """Write what the batches of these queries have become, and tell their webhooks."""
+    queries = [asking[pk] for pk in completed]
+    is_told = any(query.is_told for query in queries)  # type: ignore[attr-defined]  # of the annotation
+    told = webhooks.of({query.batch_id for query in queries}) if is_told else {}
+    for kind in _ORDER:
+        past = [pk for pk, (steps, _) in completed.items() if kind in dict(steps)]
+        if told and past:
+            _tell_of_step(told, past, kind)
+    # What has completed its first step is in progress.
+    accepted = {query.batch_id for query in queries if query.batch.status == BatchStatus.ACCEPTED}
+    if accepted:
+        Batch.objects.filter(pk__in=accepted).update(status=BatchStatus.IN_PROGRESS)
+    if ended := {asking[pk].batch_id for pk, (_, following) in completed.items() if following is None}:
+        _finish(sorted(ended), told)
+
+
+def note_transaction(queries: Collection[int], transaction_hash: str) -> None:
+    """Note one transaction as `note_transactions` does."""
+    note_transactions({transaction_hash: queries})
+
+
+def note_transactions(queries_of: Mapping[str, Collection[int]]) -> None:
+    """Note which transactions, by their hashes, will complete the open steps of queries.
 
     No transaction completes INITIAL_STATE.
     """
     with transaction.atomic(savepoint=False):
-        lock_batches(queries)
-        for chunk in chunks(sorted(queries), _CHUNK):
-            steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
-            if instead_of is not None:
-                steps = steps.filter(transaction_hash__in=instead_of)
-            steps.update(transaction_hash=transaction_hash)
+        lock_batches({pk for queries in queries_of.values() for pk in queries})
+        for transaction_hash, queries in queries_of.items():
+            for chunk in chunks(sorted(queries), _CHUNK):
+                _sent_steps(chunk).update(transaction_hash=transaction_hash)
+
+
+def note_version(queries: "QuerySet[Query]", transaction_hash: str, *, instead_of: Collection[str]) -> None:
+    """Note another transaction on the queries' open steps, in place of one of these. Their batches are locked."""
+    _sent_steps(queries).filter(transaction_hash__in=instead_of).update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:
@@ -246,7 +315,12 @@ def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:
     row_locks.lock(Batch.objects.filter(pk__in=Query.objects.filter(pk__in=queries).order_by().values("batch")))
 
 
-def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:
+def _sent_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:
+    """Return the steps in progress that a transaction completes."""
+    return _open_steps(queries).exclude(kind=StepKind.INITIAL_STATE)
+
+
+def _open_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:
     """Return the steps in progress, without those of rejected batches."""
     return Step.objects.filter(query__in=queries, status=StepStatus.IN_PROGRESS, query__batch__status__in=OPEN_STATUSES)
 
@@ -265,10 +339,13 @@ def _finish(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
     """Make the batches DONE that have no open query (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
     done = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS)
-    finished = list(done.order_by("pk").values_list("pk", flat=True))
-    if not finished:
+    count = done.update(status=BatchStatus.DONE, finished_at=timezone.now())
+    if not count:
         return
-    Batch.objects.filter(pk__in=finished).update(status=BatchStatus.DONE, finished_at=timezone.now())
+    finished = batches
+    if count < len(batches):
+        # All were open when they were locked.
+        finished = list(Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).values_list("pk", flat=True))
     webhooks.tell([told[pk] for pk in finished if pk in told], WebhookEvent.DONE, BatchStatus.DONE)
     for pk in finished:
         logger.info("batch %s done", pk)

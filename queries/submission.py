@@ -147,10 +147,9 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
         with transaction.atomic():
             submission_rate.count_request(key.user)
             submission_rate.count_queries(key.user, batch.size)
-            user = User.objects.filter(pk=key.user_id)
-            row_locks.lock(user)
-            _check_room(batch)
-            user.update(stored_bytes=F("stored_bytes") + batch.stored_bytes)
+            # It locks the user: what is counted now stays so.
+            User.objects.filter(pk=key.user_id).update(stored_bytes=F("stored_bytes") + batch.stored_bytes)
+            _check_room(batch, counted=batch.stored_bytes)
             bulk_writes.insert(batch, (), [()])
             if named:
                 named.remember(batch.pk, body)
@@ -282,15 +281,26 @@ _ROOM = CompiledQuery(
 )
 
 
-def _check_room(batch: Batch) -> None:
-    """Check that the user may have one more batch of this size. Raises `TooMuch`, `TooLarge`."""
+def _check_room(batch: Batch, *, counted: int = 0) -> None:
+    """Check that the user may have one more batch of this size. Raises `TooMuch`, `TooLarge`.
+
+    `counted` are the bytes that the user's row counts for it already.
+    """
     row = _ROOM.first(user=batch.user_id)
     assert row is not None
-    stored_bytes, own_megabytes, *counted = row
+    stored_bytes, own_megabytes, *now_and_own = row
+    stored_bytes -= counted
     for what, more, installations, own, now, named in (
-        ("batches", 1, settings.MAX_OPEN_BATCHES, counted[0], counted[3], "batches"),
-        ("queries", batch.size, settings.MAX_OPEN_QUERIES, counted[1], counted[4], "accounts, slots and headers"),
-        ("blocks", batch.block_count, settings.MAX_OPEN_BLOCKS, counted[2], counted[5], "blocks"),
+        ("batches", 1, settings.MAX_OPEN_BATCHES, now_and_own[0], now_and_own[3], "batches"),
+        (
+            "queries",
+            batch.size,
+            settings.MAX_OPEN_QUERIES,
+            now_and_own[1],
+            now_and_own[4],
+            "accounts, slots and headers",
+        ),
+        ("blocks", batch.block_count, settings.MAX_OPEN_BLOCKS, now_and_own[2], now_and_own[5], "blocks"),
     ):
         if more > (most := own_or(own, installations)):
             raise submission_rate.TooLarge(

@@ -6,10 +6,12 @@ can't be taken and then buried under thousands. A self-funded batch takes over n
 don't.
 """
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Now
 
 from database.chunks import chunks
@@ -30,12 +32,13 @@ def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
         # and there is a look soon enough.
         paid_for = open_queries(blocks).filter(batch__sender=Sender.OPERATOR)
         blocks = blocks.exclude(pk__in=paid_for.values("block"), due_at__isnull=False)
-    wanted = set(blocks.values_list("pk", flat=True))
-    for_others = blocks.filter(due_at__isnull=False).exclude(turn_of=None).exclude(turn_of=user)
-    mine = _due(user) + len(wanted)
-    nearer = [other for other in for_others.values_list("turn_of", flat=True).distinct() if _due(other) <= mine]
+    found = list(blocks.values_list("pk", "turn_of", "due_at"))
+    wanted = {pk for pk, *_ in found}
+    for_others = {pk: other for pk, other, due_at in found if due_at is not None and other not in {None, user}}
+    mine = _due(user) + len(wanted) if for_others else 0
+    nearer = {other for other in set(for_others.values()) if _due(other) <= mine}
     # Others' places stay as they are: nobody moves them back by asking for the same.
-    kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True)) if nearer else []
+    kept = [pk for pk, other in for_others.items() if other in nearer]
     for chunk in chunks(kept, _PER_STATEMENT):
         Block.objects.filter(pk__in=chunk).update(due_at=Now())
     # Ever more share a place: a statement for each block of ten thousand would hold the database's lock for seconds.
@@ -47,22 +50,45 @@ def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
         place, together = place + together, min(2 * together, _MOST_TOGETHER)
 
 
-def users_of(blocks: Collection[Block]) -> dict[int, list[int]]:
-    """Return the ids of the users with open queries about each of the blocks, by the block's id.
+@dataclass(frozen=True)
+class Asking:
+    """The users with open queries about a block, and the kinds of these queries."""
 
-    Users who pay themselves are only there where there are no others, for whom is sent.
-    """
-    users: dict[int, dict[str, list[int]]] = {block.pk: {sender: [] for sender in Sender} for block in blocks}
-    columns = ("block", "batch__user", "batch__sender")
-    for block, user, sender in open_queries(blocks).order_by().values_list(*columns).distinct():
-        users[block][sender].append(user)
-    return {block: by_sender[Sender.OPERATOR] or by_sender[Sender.SELF] for block, by_sender in users.items()}
+    users: Mapping[str, Collection[int]]
+    """Their ids, by the sender of their batches."""
+    steps: Collection[tuple[str, bool]]
+    """At which these are, each with whether it asks for an account, and not for the header."""
+    names_times: bool
+    """True if some name it by a time."""
+
+    @property
+    def in_turns(self) -> Collection[int]:
+        """Return the users in whose turns it may be worked on.
+
+        Users who pay themselves are only there where there are no others, for whom is sent.
+        """
+        return self.users.get(Sender.OPERATOR) or self.users.get(Sender.SELF) or ()
 
 
-def whose(block: Block, users: Sequence[int]) -> int | None:
+def asking(blocks: Collection[Block]) -> list[Asking]:
+    """Return who asks for each of the blocks."""
+    users: dict[int, dict[str, dict[int, None]]] = {block.pk: defaultdict(dict) for block in blocks}
+    steps: dict[int, set[tuple[str, bool]]] = {block.pk: set() for block in blocks}
+    with_times: set[int] = set()
+    rows = open_queries(blocks).order_by().annotate(of_account=~Q(address=""), names_time=Q(timestamp__isnull=False))
+    columns = ("block", "batch__user", "batch__sender", "step", "of_account", "names_time")
+    for block, user, sender, step, of_account, names_time in rows.values_list(*columns).distinct():
+        users[block][sender][user] = None
+        steps[block].add((step, of_account))
+        if names_time:
+            with_times.add(block)
+    return [Asking(users[block.pk], steps[block.pk], block.pk in with_times) for block in blocks]
+
+
+def whose(block: Block, users: Collection[int]) -> int | None:
     """Return whose turns the block takes from now on: of `users`, the one with the fewest other blocks due."""
     if len(users) < 2:
-        return users[0] if users else block.turn_of_id
+        return next(iter(users), block.turn_of_id)
     due = Block.objects.filter(turn_of__in=users, due_at__isnull=False).exclude(pk=block.pk)
     counted = dict(due.order_by().values_list("turn_of").annotate(Count("pk")))
     # Where it is, if others have as many.

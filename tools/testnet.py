@@ -38,7 +38,7 @@ say = partial(print, flush=True)
 
 
 class TestnetError(Exception):
-    """Why it can't go on, one plain sentence."""
+    """The reason why it can't go on, one plain sentence."""
 
 
 def main() -> int:

@@ -6,8 +6,8 @@ nothing but the queries that name it.
 """
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -86,8 +86,9 @@ def _admit(lease: Lease[Batch], job_run: JobRun) -> None:
     batch = lease.row
     try:
         waits: list[Wait] = []
-        for source in undecided(batch.pk):
-            decision = _decide(lease, source)
+        unadmitted = together.share_work("unadmitted", batch.pk, _unadmitted)
+        for source, questions in unadmitted.items():
+            decision = _decide(lease, source, questions)
             if isinstance(decision, Rejection) and decision.code in _BY_A_NODE:
                 decision = _wait_instead(batch, decision) or decision
             if isinstance(decision, Wait):
@@ -126,10 +127,13 @@ def _wait_instead(batch: Batch, rejection: Rejection) -> Wait | None:
     return Wait(rejection.reason, timedelta(seconds=10)) if is_awaited else None
 
 
-def undecided(batch_id: str) -> list[int]:
-    """Return the source chains whose queries are not admitted yet."""
-    waiting = Query.objects.filter(batch=batch_id, is_admitted=False)
-    return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
+def undecided(batches: Collection[str]) -> dict[str, list[int]]:
+    """Return, by the batch, the source chains whose queries are not admitted yet."""
+    waiting = Query.objects.filter(batch__in=batches, is_admitted=False).order_by("source_chain_id")
+    found: dict[str, list[int]] = {batch: [] for batch in batches}
+    for batch, source in waiting.values_list("batch", "source_chain_id").distinct():
+        found[batch].append(source)
+    return found
 
 
 @dataclass(frozen=True)
@@ -138,11 +142,21 @@ class _Decided:
     source: int
     decision: Rejection | _Admission
 
+    @property
+    def blocks(self) -> Sequence[Block]:
+        return self.decision.blocks if isinstance(self.decision, _Admission) else ()
+
 
 def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
-    return leases.write_together(
-        several, attrgetter("lease"), lambda going: [_record(one) for one in going], lock_first=_lock_users_and_blocks
-    )
+    # With the limits of before: what counts against them is read while the users are locked.
+    users = {one.lease: one.lease.row.user for one in several}
+
+    def record(going: Sequence[_Decided]) -> Sequence[bool]:
+        admitted = [_record(one, users[one.lease]) for one in going]
+        _store_headers([block for one, goes_on in zip(going, admitted, strict=True) if goes_on for block in one.blocks])
+        return admitted
+
+    return leases.write_together(several, attrgetter("lease"), record, lock_first=_lock_users_and_blocks)
 
 
 def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
@@ -157,9 +171,10 @@ def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
     row_locks.lock(Block.objects.filter(pk__in=Query.objects.filter(admitted).values("block")))
 
 
-def _record(decided: _Decided) -> bool:
+def _record(decided: _Decided, user: User) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
     batch, source, decision = decided.lease.row, decided.source, decided.decision
+    batch.user = user
     if isinstance(decision, _Admission):
         decision = _beyond(allowance.exceeded, batch, decision.needed) or decision
     if isinstance(decision, Rejection):
@@ -174,7 +189,6 @@ def _record(decided: _Decided) -> bool:
         of_queries=decision.of_queries,
         up_to=decision.up_to,
     )
-    _store_headers(decision.blocks)
     return True
 
 
@@ -199,7 +213,7 @@ def _store_headers(blocks: Sequence[Block]) -> None:
         bulk_writes.update(blocks, HEADER_COLUMNS, while_empty="hash")
 
 
-def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Admission:
+def _decide(lease: Lease[Batch], source: int, questions: "_Questions") -> Wait | Rejection | _Admission:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
     destination = get_chains().chain(batch.destination_chain_id)
@@ -211,12 +225,12 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Admission:
         connection = connections.open_unless_paused(batch.destination_chain_id, source)
         chain, rpc = connection.source_rpc.chain, connection.source_rpc
         inquiry = Inquiry(connection, lease.extend, lambda: heads.recent(chain, rpc).latest)
-        questions = _read(batch, source)
         # What a time or a tag selects is only known when its block is found. All else is asked side by side.
         if questions.unfound:
             if refusal := _find_blocks(lease, inquiry, questions):
                 return refusal
-            questions = _read(batch, source)
+            (unadmitted,) = _unadmitted([batch.pk])
+            questions = unadmitted[source]
         return _decide_about_blocks(batch, inquiry, questions)
     except deployments.Unusable as why:
         return Wait(str(why), timedelta(seconds=10))
@@ -239,9 +253,22 @@ _Asking = Mapping[int, Sequence[Fact]]
 class _Questions:
     """The requests of a batch's queries about one source chain that are not admitted yet."""
 
-    at: Mapping[int, _Asking]  # by the block's number, rising
-    blocks: Mapping[int, Block]  # the same
-    unfound: Mapping[int | str, _Asking]  # by the time (unix seconds) or the tag whose block is not found yet
+    at: dict[int, dict[int, Sequence[Fact]]]  # by the block's number, rising
+    blocks: dict[int, Block]  # the same
+    unfound: dict[int | str, dict[int, Sequence[Fact]]]  # by the time (unix s) or the tag whose block is not found yet
+
+    def add(self, query: Query, block: Block | None) -> None:
+        """Add what a query asks for, about this block if that is found."""
+        if block is None:
+            named = query.block_tag if query.timestamp is None else query.timestamp
+            self.unfound.setdefault(named, {})[query.pk] = facts.of(query)
+        else:
+            # Each batch has its own, on which it notes the header that it has seen.
+            self.blocks.setdefault(block.number, copy(block))
+            self.at.setdefault(block.number, {})[query.pk] = facts.of(query)
+
+    def sorted(self) -> "_Questions":
+        return _Questions(dict(sorted(self.at.items())), self.blocks, self.unfound)
 
     @property
     def times(self) -> list[int]:
@@ -258,18 +285,15 @@ class _Questions:
         return _Questions(existing, self.blocks, {}), [*coming, *self.unfound.values()]
 
 
-def _read(batch: Batch, source: int) -> _Questions:
-    queries = batch.unadmitted(source)
-    blocks = Block.objects.filter(pk__in=queries.values("block")).defer("header_rlp").in_bulk()
-    at: dict[int, dict[int, Sequence[Fact]]] = defaultdict(dict)
-    unfound: dict[int | str, dict[int, Sequence[Fact]]] = defaultdict(dict)
+def _unadmitted(batches: Sequence[str]) -> list[dict[int, _Questions]]:
+    """Return, for each of the batches, what its queries ask for that are not admitted yet, by the source chain."""
+    queries = Query.objects.filter(batch__in=batches, is_admitted=False).order_by("source_chain_id", "pk")
+    blocks = Block.objects.filter(pk__in=queries.order_by().values("block")).defer("header_rlp").in_bulk()
+    found: dict[str, dict[int, _Questions]] = {batch: {} for batch in batches}
     for query in queries.iterator(chunk_size=1000):
-        if query.block_id is not None:
-            at[blocks[query.block_id].number][query.pk] = facts.of(query)
-        else:
-            named = query.block_tag if query.timestamp is None else query.timestamp
-            unfound[named][query.pk] = facts.of(query)
-    return _Questions(dict(sorted(at.items())), {block.number: block for block in blocks.values()}, unfound)
+        questions = found[query.batch_id].setdefault(query.source_chain_id, _Questions({}, {}, {}))
+        questions.add(query, blocks.get(query.block_id or 0))
+    return [{source: one.sorted() for source, one in found[batch].items()} for batch in batches]
 
 
 def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, questions: _Questions) -> Rejection | None:

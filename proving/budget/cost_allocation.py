@@ -1,10 +1,10 @@
 """Who pays which part: each batch's share of what the transactions cost that are for it."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef, prefetch_related_objects
+from django.db.models import Exists, F, OuterRef, prefetch_related_objects
 
 from database.chunks import chunks
 from proving.gas_model import remaining_work
@@ -45,42 +45,47 @@ def is_spent(tx: Transaction) -> bool:
     return tx.state in _SPENT_STATES
 
 
-def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
-    """Divide what a transaction costs, or can still cost, among its batches, by `weights_of` it.
+Weights = Mapping[Transaction, Counter[str]]
+"""The part of each transaction's gas limit that a batch causes."""
+
+
+def divide(weights: Weights) -> None:
+    """Divide what transactions cost, or can still cost, among their batches.
 
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
-    whenever the transaction's versions or state have changed; after another state, `show_spent` too.
+    whenever the transactions' versions or states have changed; after another state, `show_spent` too.
     """
-    prefetch_related_objects([tx], "versions")
-    weights, cost = weights_of(tx) if weights is None else weights, costs(tx)
-    portions = {batch: cost.gas * weight // weights.total() for batch, weight in weights.items()}
-    shares = [
-        Share(
-            transaction=tx,
-            batch_id=batch,
-            gas=portion,
-            wei=cost.wei * portion // cost.gas if cost.gas else 0,
-            reserved_gas=cost.reserved_gas * weights[batch] // weights.total(),
-            reserved_wei=cost.reserved_wei * weights[batch] // weights.total(),
-            weight=weights[batch],
-        )
-        for batch, portion in portions.items()
-    ]
+    prefetch_related_objects(list(weights), "versions")
     # Weights stay as they were first.
     Share.objects.bulk_create(
-        shares,
+        [share for tx, of_tx in weights.items() for share in _shares(tx, of_tx)],
         update_conflicts=True,
         unique_fields=["transaction", "batch"],
         update_fields=["gas", "wei", "reserved_gas", "reserved_wei"],
     )
 
 
-def show_spent(tx: Transaction) -> None:
-    """Show on a transaction's batches, which the caller has locked, what they have spent.
+def _shares(tx: Transaction, weights: Counter[str]) -> Iterator[Share]:
+    cost = costs(tx)
+    for batch, weight in weights.items():
+        portion = cost.gas * weight // weights.total()
+        yield Share(
+            transaction=tx,
+            batch_id=batch,
+            gas=portion,
+            wei=cost.wei * portion // cost.gas if cost.gas else 0,
+            reserved_gas=cost.reserved_gas * weight // weights.total(),
+            reserved_wei=cost.reserved_wei * weight // weights.total(),
+            weight=weight,
+        )
+
+
+def show_spent(batches: Collection[str]) -> None:
+    """Show on batches, which the caller has locked, what they have spent.
 
     The lock matters: several signers may send for one batch, and what each adds up must hold what the others have.
     """
-    for chunk in chunks(sorted(tx.shares.values_list("batch", flat=True)), _PER_STATEMENT):
+    for chunk in chunks(sorted(batches), _PER_STATEMENT):
         _show_spent(chunk)
 
 
@@ -96,12 +101,10 @@ def _show_spent(batches: Sequence[str]) -> None:
     gas: Counter[str] = Counter()
     wei: Counter[str] = Counter()
     cancelled: Counter[str] = Counter()
-    for batch, *part, is_cancelled in shares.annotate(is_cancelled=Exists(version)).values_list(
-        "batch", "gas", "wei", "is_cancelled"
-    ):
-        gas[batch] += part[0]
-        wei[batch] += part[1]
-        cancelled[batch] += part[1] if is_cancelled else 0
+    for share in shares.annotate(is_cancelled=Exists(version)):
+        gas[share.batch_id] += share.gas
+        wei[share.batch_id] += share.wei
+        cancelled[share.batch_id] += share.wei if share.is_cancelled else 0
     changed: list[Batch] = []
     for row in Batch.objects.filter(pk__in=batches).only("fee", "gas_used", "spent"):
         above = max(0, min(cancelled[row.pk], wei[row.pk] - row.fee))
@@ -113,13 +116,16 @@ def _show_spent(batches: Sequence[str]) -> None:
         Batch.objects.bulk_update(changed, ["gas_used", "spent"])
 
 
-def weights_of(tx: Transaction) -> Counter[str]:
-    """Return, by batch, which part of the gas limit it causes, as decided when the transaction was first shared."""
-    stored = Counter(dict(tx.shares.values_list("batch", "weight")))
-    return stored or _portions_of(tx)
+def weights_of(*transactions: Transaction) -> Weights:
+    """Return which parts of the gas limits batches cause, as decided when the transactions were stored."""
+    stored = {tx.pk: Counter[str]() for tx in transactions}
+    rows = Share.objects.filter(transaction__in=stored).values_list("transaction", "batch", "weight")
+    for transaction, batch, weight in rows:
+        stored[transaction][batch] = weight
+    return {tx: stored[tx.pk] for tx in transactions}
 
 
-def _portions_of(tx: Transaction) -> Counter[str]:
+def portions_of(tx: Transaction) -> Counter[str]:
     """Return how much of a transaction's gas limit each of its batches causes.
 
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
@@ -127,7 +133,7 @@ def _portions_of(tx: Transaction) -> Counter[str]:
     block pays for what that adds, and not for the path. Raises `NotOurs`.
     """
     portions: Counter[str] = Counter()
-    asking = list(tx.queries.all())
+    asking = list(tx.queries.annotate(estimate=F("batch__estimated_gas"), sender=F("batch__sender")))
     main = [query for query in asking if tx.leads_to_id in {None, query.block_id}]
     riders = [query for query in asking if tx.leads_to_id not in {None, query.block_id}] if main else []
     at_block = Counter(query.block_id for query in riders)
@@ -138,8 +144,8 @@ def _portions_of(tx: Transaction) -> Counter[str]:
     weights: Counter[str] = Counter()
     for query in main or asking:
         weights[query.batch_id] += remaining_work.gas_of(query)
-    paying = {query.batch_id for query in asking}
-    for batch, estimate, sender in Batch.objects.filter(pk__in=paying).values_list("pk", "estimated_gas", "sender"):
+    paying = {query.batch_id: (query.estimate, query.sender) for query in asking}
+    for batch, (estimate, sender) in paying.items():
         if sender == Sender.SELF:
             raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which is self-funded.")
         if batch in weights:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from chains.rpc import Reverted
-from proving import connections
 from proving.facts import Missing
 from proving.paths import building, checkpoints, rotation, wanted
 from proving.reconcile import calldata, rows
@@ -155,7 +154,7 @@ def _submit(
     """Sign, store and broadcast as many as there is room for; with a `multicall`, together with those of others."""
     # Observed it is all the same: what was sent before may be mined, or taken back.
     chain = context.destination_chain
-    if refused := connections.why_paused(context.connection.config) or signers.why_none(chain):
+    if refused := context.connection.why_nothing_is_sent or signers.why_none(chain):
         return _postponed(context, refused)
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
@@ -169,7 +168,8 @@ def _submit(
 
 def _why_not(context: Context, outcome: Sent | Unsent) -> _NotSent | None:
     match outcome:
-        case Sent():
+        case Sent(transactions):
+            context.known.sent = transactions[-1]
             return None
         case NoRoom():
             return _no_room(context)

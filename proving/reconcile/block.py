@@ -8,10 +8,11 @@ nothing special: what held no longer does.
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from django.db.models import DateTimeField, Value
 from django.db.models.expressions import Combinable
@@ -24,12 +25,13 @@ from database import leases, row_locks
 from database.leases import Lease
 from proving import connections, heads, job_runs
 from proving.reconcile import apply, decide, observe, proofs
-from proving.reconcile.context import Context
+from proving.reconcile.context import Context, Known
 from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
 from proving.reconcile.observe import Observation
 from proving.registry.deployments import Unusable
 from queries import progress, turns
-from queries.models import Block
+from queries.models import Block, StepKind, open_queries
+from queries.turns import Asking
 
 logger = logging.getLogger(__name__)
 
@@ -45,40 +47,41 @@ def reconcile(block_id: object) -> None:
     lease = leases.claim(Block.objects.all(), block_id)
     if lease is None:
         return
-    block = lease.row
+    block, known = lease.row, Known()
     source, destination = block.source_chain_id, block.destination_chain_id
     with job_runs.job_run("block", block=block.number, source=source, chain=destination) as job_run:
         try:
-            end = _reconcile(lease)
+            end = _reconcile(lease, known)
         except leases.LeaseLost:
             return
         except (NodeUnavailable, RpcRefused) as error:
             end = Fail(str(error), for_operators=error.for_operators)
         except Exception:
-            _fail(lease, "An error of this service, which has been logged.")
+            _fail(lease, known, Fail("An error of this service, which has been logged."))
             raise
         job_run.outcome = _OUTCOMES[type(end)]
         match end:
             case Requeue():
-                _release(lease, end.sentence, end.seconds, attempts=0, waits_for_path=end.for_path)
+                sentence, seconds = end.sentence, end.seconds
+                _release(lease, sentence, seconds, attempts=0, waits_for_path=end.for_path, asking=known.asking)
             case Fail():
-                _fail(lease, end.sentence, end.queries, end.for_operators)
+                _fail(lease, known, end)
             case Settled():
-                _release(lease, "", None, attempts=0)
+                _release(lease, "", None, attempts=0, asking=known.asking)
 
 
-def _reconcile(lease: Lease[Block]) -> End:
+def _reconcile(lease: Lease[Block], known: Known) -> End:
     block = lease.row
     try:
         connection = connections.open_connection(block.destination_chain_id, block.source_chain_id)
     except Unusable as why:
         return Requeue(str(why), _UNUSABLE_SECONDS)
     destination = get_chains().chain(block.destination_chain_id)
-    context = Context(lease, connection, destination, heads.recent(destination, connection.destination_rpc))
+    seen = heads.recent(destination, connection.destination_rpc)
+    context = Context(lease, connection, destination, seen, known=known)
     if end := _take_back(context):
         return end
-    senders = observe.open_senders(context)
-    if senders:
+    if observe.asking(context).users:
         fetched = _fetch(context)
         if isinstance(fetched, Requeue):
             return fetched
@@ -90,8 +93,7 @@ def _reconcile(lease: Lease[Block]) -> End:
             end = end or fetched
         if end:
             return end
-        senders = observe.open_senders(context)
-    return decide.rest(observe.rest(context, senders))
+    return decide.rest(observe.rest(context))
 
 
 def _take_back(context: Context) -> End | None:
@@ -112,7 +114,7 @@ class _Partly:
 def _fetch(context: Context) -> End | _Partly | None:
     """Complete INITIAL_STATE of what can be fetched from the source chain. Fails, at its end, for the rest."""
     before = context.block.hash
-    parts = proofs.fetch(context.block, context.source_rpc) if before else None
+    parts = _parts(context) if before else None
     seen, first, _ = together.together(
         lambda: observe.source_block(context),
         # Thrown away where the source chain was reorganised.
@@ -123,13 +125,15 @@ def _fetch(context: Context) -> End | _Partly | None:
     if end := _act(context, decide.source_block(seen)):
         return end
     if parts is None or context.block.hash != before:
-        parts = proofs.fetch(context.block, context.source_rpc)
+        parts = _parts(context)
         first = next(parts, None)
-    lacking = _act(context, decide.asked_of_header(observe.asked_of_header(context)))
+    lacking = None
+    if (StepKind.INITIAL_STATE, False) in observe.asking(context).steps:
+        lacking = _act(context, decide.asked_of_header(observe.asked_of_header(context)))
     faults: dict[int, Exception] = {}
     complete = 0
     while first:
-        _act(context, decide.fetched(first))
+        _act(context, decide.fetched(first, is_trusted=observe.is_trusted(context)))
         # Also where nothing of it could be had, and nothing was written.
         context.lease.extend()
         faults |= first.faults
@@ -142,6 +146,12 @@ def _fetch(context: Context) -> End | _Partly | None:
             context.ahead.forget_newest()
     unfetched = observe.unfetched(context, faults)
     return lacking if unfetched is None else _act(context, decide.unfetched(unfetched))
+
+
+def _parts(context: Context) -> Iterator[proofs.Fetched]:
+    """Yield what accounts lack, if any wait for their proofs."""
+    if (StepKind.INITIAL_STATE, True) in observe.asking(context).steps:
+        yield from proofs.fetch(context.block, context.source_rpc)
 
 
 def _prove(context: Context) -> End | None:
@@ -172,16 +182,16 @@ def _act(context: Context, decision: Decision) -> End | None:
     return decision.then if isinstance(decision.then, End) else None
 
 
-def _fail(lease: Lease[Block], why: str, queries: Collection[int] | None = None, for_operators: str = "") -> None:
+def _fail(lease: Lease[Block], known: Known, why: Fail) -> None:
     attempts = lease.row.attempts
     seconds = leases.backoff(attempts).total_seconds()
-    logger.warning("%s waits: %s Next try in %.0f s.", lease.row, for_operators or why, seconds)
-    concerned = lease.row.open_queries().values_list("pk", flat=True) if queries is None else queries
-    progress.note_failure(list(concerned), why)
-    _release(lease, why, seconds, attempts=attempts + 1)
+    logger.warning("%s waits: %s Next try in %.0f s.", lease.row, why.for_operators or why.sentence, seconds)
+    concerned = lease.row.open_queries().values_list("pk", flat=True) if why.queries is None else why.queries
+    progress.note_failure(list(concerned), why.sentence)
+    _release(lease, why.sentence, seconds, attempts=attempts + 1, asking=known.asking)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _GivenBack:
     """A block that is given back, due again after these seconds; with None not at all, unless a query came."""
 
@@ -190,34 +200,59 @@ class _GivenBack:
     seconds: float | None
     attempts: int
     waits_for_path: bool
+    asking: Asking | None
+    """The users who asked for it when that was read last."""
 
 
 def _release(
-    lease: Lease[Block], sentence: str, seconds: float | None, *, attempts: int, waits_for_path: bool = False
+    lease: Lease[Block],
+    sentence: str,
+    seconds: float | None,
+    *,
+    attempts: int,
+    waits_for_path: bool = False,
+    asking: Asking | None = None,
 ) -> None:
-    given = _GivenBack(lease, sentence, seconds, attempts, waits_for_path)
+    given = _GivenBack(lease, sentence, seconds, attempts, waits_for_path, asking)
     together.share_work("release", given, _release_all)
 
 
 def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
     """Release the blocks whose leases are still held. The others are another worker's."""
+    # Whoever asks for a block anew makes it due: of others it is known who asks.
+    known = {one: one.asking for one in several if one.asking is not None}
+    released = _release_alike(known, unless_woken=True)
+    if released == len(several):
+        return [None] * len(several)
 
     def write() -> None:
-        alike: dict[frozenset[tuple[str, object]], list[Lease[Block]]] = defaultdict(list)
         with leases.writing_all([one.lease for one in several]) as held:
-            users = turns.users_of([lease.row for lease in held])
-            for one in several:
-                if one.lease in held:
-                    alike[frozenset(_changes(one, users[one.lease.row.pk]).items())].append(one.lease)
-            # Of many blocks most are given back alike: one statement does for them.
-            for changes, of_these in alike.items():
-                leases.release_all(of_these, **dict(changes))  # type: ignore[arg-type]  # as `_changes` has them
+            left = [one for one in several if one.lease in held]
+            asking = turns.asking([one.lease.row for one in left]) if left else []
+            _release_alike(dict(zip(left, asking, strict=True)))
 
     row_locks.retried(write)
     return [None] * len(several)
 
 
-def _changes(given: _GivenBack, users: Sequence[int]) -> dict[str, object]:
+def _release_alike(several: Mapping[_GivenBack, Asking], *, unless_woken: bool = False) -> int:
+    """Release blocks as `leases.release_all` does. Most of many are given back alike: one statement does for them."""
+    alike: dict[frozenset[tuple[str, Any]], list[Lease[Block]]] = defaultdict(list)
+    for one, asking in several.items():
+        alike[frozenset(_changes(one, asking.in_turns).items())].append(one.lease)
+    released = 0
+    for changes, of_these in alike.items():
+        rows = None
+        if unless_woken:
+            rows = leases.not_woken(of_these)
+            # What is due no more must not be missed, whatever clocks have shown.
+            if dict(changes)["due"] is None:
+                rows = rows.exclude(pk__in=open_queries([lease.row for lease in of_these]).values("block"))
+        released += leases.release_all(of_these, rows=rows, **dict(changes))
+    return released
+
+
+def _changes(given: _GivenBack, users: Collection[int]) -> dict[str, Any]:
     """Return what `leases.release_all` takes."""
     block = given.lease.row
     seconds = 0 if given.seconds is None and users else given.seconds

@@ -1,5 +1,6 @@
 """What observing one block, and acting on it, needs at hand."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chains.chains_file import Chain
@@ -8,8 +9,10 @@ from database.leases import Lease
 from proving.connections import OpenConnection
 from proving.facts import RegistryView
 from proving.heads import Heads, poll_seconds
+from proving.models import Transaction
 from proving.registry.deployments import Deployment
-from queries.models import Block
+from queries.models import Block, Query
+from queries.turns import Asking
 
 
 @dataclass
@@ -29,6 +32,24 @@ class AskedAhead:
         self.vouched.clear()
 
 
+@dataclass
+class Known:
+    """Rows that a reconcile has read, and need not read again while it has written nothing that changes them."""
+
+    asking: Asking | None = None
+    idle: Sequence[Query] | None = None
+    accumulated_by: str | None = None
+    is_extending: bool | None = None
+    sent: Transaction | None = None
+    """The newest that it has sent itself."""
+
+    def forget(self, *, who_asks: bool) -> None:
+        """Forget what queries are at, and with `who_asks` who has open ones."""
+        self.idle = None
+        if who_asks:
+            self.asking = None
+
+
 @dataclass(frozen=True)
 class Context:
     """A leased block, its connection, and how far the destination was when this began."""
@@ -38,6 +59,7 @@ class Context:
     destination_chain: Chain
     heads: Heads  # of the destination
     ahead: AskedAhead = field(default_factory=AskedAhead)
+    known: Known = field(default_factory=Known)
 
     @property
     def block(self) -> Block:

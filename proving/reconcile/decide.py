@@ -28,6 +28,7 @@ from proving.reconcile.observe import (
 from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import NotYet, Preparation
 from queries.models import StepKind
+from queries.progress import Complete
 from queries.rejection_codes import RejectionCode
 
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
@@ -46,15 +47,6 @@ EXTENDING = "Waiting for the transaction by which the registry comes to trust fu
 
 
 # --- Actions ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Complete:
-    """Complete a step of those of the queries (ids) that are in it."""
-
-    queries: Collection[int]
-    step: StepKind
-    transaction_hash: str = ""
 
 
 @dataclass(frozen=True)
@@ -313,9 +305,12 @@ def asked_of_header(seen: AskedOfHeader) -> Decision:
     return Decision(then, [Complete(proven, StepKind.INITIAL_STATE)])
 
 
-def fetched(found: Fetched) -> Decision:
-    """Store the proofs, and complete what they are all of."""
-    return Decision(Continue(), [StoreProofs(found.proofs), Complete(found.complete, StepKind.INITIAL_STATE)])
+def fetched(found: Fetched, *, is_trusted: bool) -> Decision:
+    """Store the proofs, and complete what they are all of; the next step as well if the registry trusts the block."""
+    complete = [Complete(found.complete, StepKind.INITIAL_STATE)]
+    if is_trusted:
+        complete.append(Complete(found.complete, StepKind.BLOCKHASH_AVAILABLE))
+    return Decision(Continue(), [StoreProofs(found.proofs), *complete])
 
 
 def unfetched(seen: Unfetched) -> Decision:
@@ -462,7 +457,8 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
     if seen.root_is_confirmed:
         # Accounts of a block that a time selected: once the time is proven, only they are still to come.
         untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
-        timed = [pk for pk in lacking - untimed if not seen.asked[pk].is_of_header]
+        there = {pk for pk, query in seen.asked.items() if query.step != StepKind.ACCOUNT_ACCUMULATED}
+        timed = [pk for pk in there & lacking - untimed if not seen.asked[pk].is_of_header]
         yield Complete(timed, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
 
 

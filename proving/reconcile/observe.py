@@ -33,8 +33,9 @@ from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
 from proving.registry import deployments
 from proving.sources import NotYet, Preparation
-from queries import clock
+from queries import clock, turns
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, StepStatus, open_queries
+from queries.turns import Asking
 
 # Queries that one reconcile observes: bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
@@ -154,6 +155,20 @@ def _asking_for_header(blocks: Sequence[Block]) -> list[list[Query]]:
         assert query.block_id is not None, "it is one of these"
         found[query.block_id].append(query)
     return [found[block.pk] for block in blocks]
+
+
+def is_trusted(context: Context) -> bool:
+    """Return whether the registry was seen to know the block's state root, or to be able to take its header.
+
+    What is named by a time needs the next block's as well.
+    """
+    block, ahead = context.block, context.ahead
+    if asking(context).names_times:
+        return False
+    known = [view for view in (ahead.confirmed, ahead.latest) if view is not None]
+    if any(_has_root(context, view) for view in known):
+        return True
+    return ahead.vouched.get(bytes.fromhex(block.hash[2:]), False) and not _is_extending(context)
 
 
 @dataclass(frozen=True)
@@ -326,8 +341,8 @@ def ask_ahead(context: Context) -> None:
     Facts are asked for where the registry should know the state root by now: of thousands each is a question.
     """
     block, ahead = context.block, context.ahead
-    is_accumulated = sent.accumulated_by(block, context.registry)
-    idle = _first_idle(context) if is_accumulated else []
+    has_idle = any(step != StepKind.INITIAL_STATE for step, _ in asking(context).steps)
+    idle = _first_idle(context) if has_idle and _accumulated_by(context) else []
     if idle:
         ahead.confirmed = _read(context, [fact for query in idle for fact in facts.of(query)])
     elif block.header_rlp is not None:
@@ -413,7 +428,7 @@ def _observation(
         asked=compared.asked,
         view=compared.view,
         root_is_confirmed=compared.root_is_confirmed,
-        accumulated_by=sent.accumulated_by(block, context.registry) if compared.root_is_confirmed else "",
+        accumulated_by=_accumulated_by(context) if compared.root_is_confirmed else "",
         proven_by=sent.proven_by(held, context.registry),
         contradiction=compared.contradiction,
         lacking=lacking,
@@ -438,13 +453,14 @@ def _open_query(query: Query) -> OpenQuery:
 
 
 def _lacking(context: Context, compared: _Compared) -> Lacking:
+    is_under_way = sent.is_under_way(context.block)
     lacking = Lacking(
         missing=compared.missing,
         left_to_others=[pk for pk, query in compared.asked.items() if query.is_left_to_others],
-        sent_for=sent.facts_under_way(context.block),
+        sent_for=sent.facts_under_way(context.block) if is_under_way else (),
         failures=sent.failures(sorted({pk for pks in compared.missing.values() for pk in pks})),
         root_is_known=_root_is_known(context, compared),
-        is_accumulating=sent.is_accumulating(context.block),
+        is_accumulating=is_under_way and sent.is_accumulating(context.block),
         trust=None,
     )
     # By what is to be sent, if anything is: what others want besides must lead no further.
@@ -454,8 +470,7 @@ def _lacking(context: Context, compared: _Compared) -> Lacking:
 
 def _trust(context: Context, header: Header) -> Trust:
     row, config = context.registry.row_id, context.connection.config
-    extending = building.extending(context.connection, context.heads.latest.number)
-    is_extending = together.ask_once(("is extending", row), extending.exists)
+    is_extending = _is_extending(context)
     # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
     at: BlockIdentifier = "latest" if is_extending else "pending"
     vouched_ahead = context.ahead.vouched if at == "pending" else {}
@@ -506,7 +521,7 @@ def _own_header(block: Block) -> Header:
     return Header.decode(bytes(block.header_rlp))
 
 
-def _looked_at(context: Context) -> list[Query]:
+def _looked_at(context: Context) -> Sequence[Query]:
     """Return the queries to observe, first those for which something may be sent.
 
     If they are many, others are chosen by lot: for some of them nobody may ever send anything, and these must not be
@@ -520,9 +535,26 @@ def _looked_at(context: Context) -> list[Query]:
     return [*sent_for, *idle.filter(batch__sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]]
 
 
-def _first_idle(context: Context) -> list[Query]:
-    confirmed = context.heads.confirmed.number
-    return together.share_work(("idle", confirmed), context.block, partial(_first_idle_of, confirmed))
+def _is_extending(context: Context) -> bool:
+    known = context.known
+    if known.is_extending is None:
+        extending = building.extending(context.connection, context.heads.latest.number)
+        known.is_extending = together.ask_once(("is extending", context.registry.row_id), extending.exists)
+    return known.is_extending
+
+
+def _accumulated_by(context: Context) -> str:
+    known = context.known
+    if known.accumulated_by is None:
+        known.accumulated_by = sent.accumulated_by(context.block, context.registry)
+    return known.accumulated_by
+
+
+def _first_idle(context: Context) -> Sequence[Query]:
+    known, confirmed = context.known, context.heads.confirmed.number
+    if known.idle is None:
+        known.idle = together.share_work(("idle", confirmed), context.block, partial(_first_idle_of, confirmed))
+    return known.idle
 
 
 def _first_idle_of(confirmed: int, blocks: Sequence[Block]) -> list[list[Query]]:
@@ -637,16 +669,12 @@ class Rest:
     block_seconds: float
 
 
-def open_senders(context: Context) -> Collection[str]:
-    """Return the senders of the batches with open queries about the block; none where no query is open."""
-    return together.share_work("senders", context.block, _senders_of)
-
-
-def _senders_of(blocks: Sequence[Block]) -> list[Collection[str]]:
-    senders: dict[int, set[str]] = {block.pk: set() for block in blocks}
-    for block, sender in open_queries(blocks).order_by().values_list("block", "batch__sender").distinct():
-        senders[block].add(sender)
-    return [senders[block.pk] for block in blocks]
+def asking(context: Context) -> Asking:
+    """Return who has open queries about the block."""
+    known = context.known
+    if known.asking is None:
+        known.asking = together.share_work("asking", context.block, turns.asking)
+    return known.asking
 
 
 def _last_begun(blocks: Sequence[Block]) -> list[datetime | None]:
@@ -656,13 +684,14 @@ def _last_begun(blocks: Sequence[Block]) -> list[datetime | None]:
     return [newest.get(block.pk) for block in blocks]
 
 
-def rest(context: Context, senders: Collection[str]) -> Rest:
+def rest(context: Context) -> Rest:
     begun: datetime | None = None
+    senders = asking(context).users.keys()
     if senders == {Sender.SELF}:
         begun = together.share_work("last begun", context.block, _last_begun)
     return Rest(
         is_open=bool(senders),
-        under_way=_under_way(context.block) if senders else "",
+        under_way=_under_way(context) if senders else "",
         left_to_others_for=None if begun is None else timezone.now() - begun,
         checked_number=context.block.checked_number,
         final=context.heads.final,
@@ -671,7 +700,7 @@ def rest(context: Context, senders: Collection[str]) -> Rest:
     )
 
 
-def _under_way(block: Block) -> str:
+def _under_way(context: Context) -> str:
     """Return a sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
-    tx = sent.newest_under_way(block)
+    tx = context.known.sent or sent.newest_under_way(context.block)
     return "" if tx is None else tx.waits_for

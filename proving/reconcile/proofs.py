@@ -60,12 +60,14 @@ def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
         asking = {address: by_address[address] for address in addresses}
         wanted = together.share_work("not stored", (block, asking), _not_stored)
         failed: set[str] = set()
-        for pieces in _pieces(wanted, source.slots_at_once):
-            proofs, faults = _verified_proofs(block, source, pieces)
+        pieces = list(_pieces(wanted, source.slots_at_once))
+        for place, piece in enumerate(pieces or [[]], 1):
+            proofs, faults = _verified_proofs(block, source, piece) if piece else ([], {})
             failed |= faults.keys()
-            yield Fetched(proofs, {query.pk: fault for one, fault in faults.items() for query in by_address[one]})
-        complete = [query.pk for address in addresses if address not in failed for query in by_address[address]]
-        yield Fetched((), complete=complete)
+            of_queries = {query.pk: fault for one, fault in faults.items() for query in by_address[one]}
+            # With the last of them.
+            all_stored = set(addresses) - failed if place >= len(pieces) else set[str]()
+            yield Fetched(proofs, of_queries, [query.pk for one in all_stored for query in by_address[one]])
 
 
 def _waiting(blocks: Sequence[Block]) -> list[list[Query]]:

@@ -21,7 +21,6 @@ from proving.models import AccountProof, SlotProof
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Change,
-    Complete,
     MoveToBlock,
     NoteChecked,
     NoteGathering,
@@ -34,12 +33,11 @@ from proving.reconcile.decide import (
 )
 from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
+from queries.progress import Complete
 
 # Queries whose rows are written in one database transaction: other writers get their turn in between.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
-
-_ORDER = list(StepKind)
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,16 @@ class _Changes:
 def write(context: Context, changes: Sequence[Change]) -> None:
     """Write them in their order, with those of the blocks beside. Raises `LeaseLost`."""
     for part in _parts(context, changes):
+        # Before: it may be written though it seems to fail.
+        context.known.forget(who_asks=not all(_goes_on(change) for change in part))
         together.share_work("write", _Changes(context, part), _write_all)
+
+
+def _goes_on(change: Change) -> bool:
+    """Return whether all queries that are open stay so, at a step as late or later."""
+    if isinstance(change, Complete):
+        return change.step in {StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE}
+    return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteGathering | NoteRefused)
 
 
 def _parts(context: Context, changes: Sequence[Change]) -> Iterator[list[Change]]:
@@ -86,62 +93,38 @@ def _pieces(context: Context, change: Change) -> Iterator[Change]:
 
 
 def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
-    several_of = {place: one for place, one in enumerate(_without_what_is_done(several)) if one.changes}
-    outcomes: dict[int, Raised | None] = dict.fromkeys(range(len(several)))
-    parcels = by_size(several_of.items(), lambda item: sum(map(_size, item[1].changes)), _QUERIES_PER_WRITE)
-    for parcel in map(dict, parcels):
-        written = leases.write_together(list(parcel.values()), attrgetter("context.lease"), _write)
-        outcomes |= zip(parcel, written, strict=True)
-    return [outcomes[place] for place in range(len(several))]
-
-
-def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
-    """Leave out steps that none of the queries is at, or will be by then: what changes nothing costs as much."""
-    completing = {
-        pk for one in several for change in one.changes if isinstance(change, Complete) for pk in change.queries
-    }
-    steps: dict[int, str | None] = {}
-    for chunk in chunks(sorted(completing), _QUERIES_PER_WRITE):
-        steps |= dict(Query.objects.filter(pk__in=chunk).values_list("pk", "step"))
-    left: list[_Changes] = []
-    for one in several:
-        changes: list[Change] = []
-        for change in one.changes:
-            if isinstance(change, Complete):
-                at_step = [pk for pk in change.queries if steps.get(pk) == change.step]
-                if not at_step:
-                    continue
-                following = _ORDER[_ORDER.index(change.step) + 1] if change.step != _ORDER[-1] else None
-                steps |= dict.fromkeys(at_step, following)
-            changes.append(change)
-        left.append(replace(one, changes=changes))
-    return left
+    outcomes: list[Raised | None] = []
+    for parcel in by_size(several, lambda one: sum(map(_size, one.changes)), _QUERIES_PER_WRITE):
+        outcomes += leases.write_together(parcel, attrgetter("context.lease"), _write)
+    return outcomes
 
 
 def _write(several: Sequence[_Changes]) -> Sequence[None]:
     """Write the changes inside the caller's database transaction."""
     _lock_batches(several)
+    completing: list[tuple[Context, Complete]] = []
+    noted: dict[int, Block] = {}
     for turn in itertools.zip_longest(*(one.changes for one in several)):
-        completing: dict[tuple[StepKind, str], list[tuple[Context, Complete]]] = defaultdict(list)
         storing: list[tuple[Block, StoreProofs]] = []
-        showing: dict[_Shown, list[Block]] = defaultdict(list)
         for one, change in zip(several, turn, strict=True):
             match change:
                 case Complete():
-                    completing[change.step, change.transaction_hash].append((one.context, change))
+                    completing.append((one.context, change))
                 case StoreProofs():
                     storing.append((one.context.block, change))
                 case ShowPath():
-                    showing[_to_show(one.context.block, change)].append(one.context.block)
+                    _show_path(one.context.block, change)
+                    noted[one.context.block.pk] = one.context.block
+                case NoteChecked():
+                    _note_checked(one.context)
+                    noted[one.context.block.pk] = one.context.block
                 case None:
                     pass
                 case _:
                     _change(one.context, change)
         _store_proofs(storing)
-        for shown, blocks in showing.items():
-            _show_path(blocks, shown)
-        for (step, transaction_hash), asked in completing.items():
-            _complete(step, transaction_hash, asked)
+    noted |= _complete(completing)
+    _save_noted(noted.values())
     return [None] * len(several)
 
 
@@ -152,15 +135,18 @@ def _lock_batches(several: Sequence[_Changes]) -> None:
     for one in several:
         for change in one.changes:
             match change:
-                case Complete() | Reopen() | MoveToBlock() | Reject():
+                case Reopen() | MoveToBlock() | Reject():
                     queries.update(change.queries)
                 case TakeHeader() if one.context.block.hash:
                     taking.add(one.context.block.pk)
                 case _:
                     pass
-    if queries or taking:
-        changed = Query.objects.filter(Q(pk__in=queries) | Q(block__in=taking))
-        row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
+    if not queries and not taking:
+        return
+    for one in several:
+        queries.update(pk for change in one.changes if isinstance(change, Complete) for pk in change.queries)
+    changed = Query.objects.filter(Q(pk__in=queries) | Q(block__in=taking))
+    row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
 
 
 def _change(context: Context, change: Change) -> None:
@@ -176,32 +162,26 @@ def _change(context: Context, change: Change) -> None:
         case NoteRefused():
             context.block.refused_since = change.since
             context.block.save(update_fields=["refused_since"])
-        case NoteChecked():
-            _note_checked([context])
         case NoteGathering():
             context.block.gathers_until = change.until
             context.block.save(update_fields=["gathers_until"])
 
 
-def _complete(step: StepKind, transaction_hash: str, asked: Collection[tuple[Context, Complete]]) -> None:
-    queries = [pk for _, change in asked for pk in change.queries]
-    blocks = progress.complete(queries, step, transaction_hash=transaction_hash)
-    if step in {StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED}:
-        # With what is completed, or never.
-        _note_checked([context for context, _ in asked if context.block.pk in blocks])
+def _complete(asked: Sequence[tuple[Context, Complete]]) -> dict[int, Block]:
+    """Complete steps. Return the blocks for which it is noted, by their ids, in which block that was seen."""
+    blocks = progress.complete_all([change for _, change in asked])
+    # With what is completed, or never.
+    checked = blocks[StepKind.HEADER_ACCUMULATED] | blocks[StepKind.ACCOUNT_ACCUMULATED]
+    noted = {context.block.pk: context for context, _ in asked if context.block.pk in checked}
+    for context in noted.values():
+        _note_checked(context)
+    return {pk: context.block for pk, context in noted.items()}
 
 
-def _note_checked(contexts: Collection[Context]) -> None:
-    """Note up to which block of the destination what is completed was checked."""
-    by_block: dict[tuple[int, str], list[Block]] = defaultdict(list)
-    for context in contexts:
-        confirmed = context.heads.confirmed
-        by_block[confirmed.number, hex_data(confirmed.hash)].append(context.block)
-    for (number, block_hash), blocks in by_block.items():
-        for block in blocks:
-            block.checked_number, block.checked_hash = number, block_hash
-        changed = Block.objects.filter(pk__in=[block.pk for block in blocks])
-        changed.update(checked_number=number, checked_hash=block_hash)
+def _note_checked(context: Context) -> None:
+    """Note up to which block of the destination what is completed was checked. It is saved later."""
+    confirmed = context.heads.confirmed
+    context.block.checked_number, context.block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
 
 def _take_header(block: Block, change: TakeHeader) -> None:
@@ -272,9 +252,18 @@ def _to_show(block: Block, change: ShowPath) -> _Shown:
     return change.unit or block.path_unit, length, change.left, block.is_checkpoint or not change.unit
 
 
-def _show_path(blocks: Sequence[Block], shown: _Shown) -> None:
-    unit, length, left, is_checkpoint = shown
-    columns = {"path_unit": unit, "path_length": length, "path_left": left, "is_checkpoint": is_checkpoint}
+def _show_path(block: Block, change: ShowPath) -> None:
+    """Note what to show of a path. It is saved later."""
+    block.path_unit, block.path_length, block.path_left, block.is_checkpoint = _to_show(block, change)
+
+
+_NOTED = ("path_unit", "path_length", "path_left", "is_checkpoint", "checked_number", "checked_hash")
+
+
+def _save_noted(blocks: Collection[Block]) -> None:
+    """Save what was noted of blocks: of many it is mostly alike."""
+    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for block in blocks:
-        block.path_unit, block.path_length, block.path_left, block.is_checkpoint = shown
-    Block.objects.filter(pk__in=[block.pk for block in blocks]).update(**columns)
+        alike[tuple(getattr(block, column) for column in _NOTED)].append(block.pk)
+    for values, pks in alike.items():
+        Block.objects.filter(pk__in=pks).update(**dict(zip(_NOTED, values, strict=True)))

@@ -34,6 +34,18 @@ def accumulated_by(block: Block, registry: Deployment) -> str:
     return _of_block(("accumulated by", registry.addresses), block, read, "")
 
 
+def is_under_way(block: Block) -> bool:
+    """Return whether any transaction is under way for queries of the block, or with its header."""
+
+    def read(blocks: Sequence[int]) -> Mapping[int, bool]:
+        sent = Transaction.queries.through.objects.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES)
+        carry = Transaction.accumulates.through.objects.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
+        found = sent.order_by().values_list("query__block").union(carry.order_by().values_list("block"))
+        return {block: True for (block,) in found}
+
+    return _of_block("is under way", block, read, False)
+
+
 def is_accumulating(block: Block) -> bool:
     """Return whether a transaction that brings the header is under way."""
 

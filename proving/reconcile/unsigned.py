@@ -170,7 +170,7 @@ class _Source:
     def context(self, block: Block) -> Context:
         chain = get_chains().chain(self.connection.config.destination_id)
         return Context(
-            _Reading(block, "", was_due_at=None, extended_at=0, ends=self.found.ends),
+            _Reading(block, "", was_due_at=None, claimed_at=None, extended_at=0, ends=self.found.ends),
             self.connection,
             chain,
             self.heads,

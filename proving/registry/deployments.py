@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from django.db.models import Exists
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
@@ -14,7 +15,7 @@ from chains.rpc import BlockIdentifier, InvalidReply, RpcClient
 from config.configured_chains import get_chains, get_rpc
 from contracts import load_artifact
 from contracts.known_bad import why_bad
-from proving.models import FactsRegistry
+from proving.models import ConnectionPause, FactsRegistry, SigningStop
 from proving.registry.contract import Registry
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,10 @@ class Deployment:
     contract: Registry
     block_hash_source: str
     multicall: str
+    is_paused: bool = False
+    """True if the operator had paused its connection when the row was read."""
+    is_stopped: bool = False
+    """True if the operator had stopped its chain then."""
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -66,7 +71,10 @@ def noted(destination: int, source: int) -> Deployment:
 
 
 def _row(destination: int, source: int) -> FactsRegistry:
+    pauses = ConnectionPause.objects.filter(destination_chain_id=destination, source_chain_id=source)
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
+    stops = SigningStop.objects.filter(chain_id=destination)
+    rows = rows.annotate(is_paused=Exists(pauses), is_stopped=Exists(stops))
     row = rows.exclude(deployed_at=None).first()
     if row is None:
         raise Unusable(not_deployed(destination, source))
@@ -76,7 +84,14 @@ def _row(destination: int, source: int) -> FactsRegistry:
 def _usable(row: FactsRegistry) -> Deployment:
     if row.refused:
         raise Unusable(row.refused_with_remedy)
-    return Deployment(row.pk, Registry(row.address), row.block_hash_source, row.multicall)
+    return Deployment(
+        row.pk,
+        Registry(row.address),
+        row.block_hash_source,
+        row.multicall,
+        is_paused=row.is_paused,  # type: ignore[attr-defined]  # of the annotation
+        is_stopped=row.is_stopped,  # type: ignore[attr-defined]  # the same
+    )
 
 
 def not_deployed(destination: int, source: int) -> str:

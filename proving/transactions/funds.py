@@ -1,15 +1,12 @@
 """Whether the operator's money suffices: the signer's balance, the cap on gas prices and the chain's daily limit."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q
-
 from chains.chains_file import Chain
-from chains.rpc import RpcClient
 from proving.budget import reservations
-from proving.models import Signer, TransactionState
+from proving.models import Signer, Transaction
 from proving.transactions.fees import MarketFees
 from proving.transactions.replacement import RISE_PERCENT
 
@@ -57,17 +54,15 @@ class Balance:
     pending: frozenset[int]
 
 
-def balance(rpc: RpcClient, signer: Signer) -> Balance:
-    pending = signer.transactions.filter(state=TransactionState.PENDING).values_list("pk", flat=True)
-    # First what is pending: what is mined between the two counts twice rather than not at all.
-    before = frozenset(pending)
-    return Balance(rpc.balance(signer.address), before)
+def of(chain: Chain, balance: Balance, pending: Collection[int]) -> Funds:
+    """Count the funds, in the database transaction that reserves some of them: no other may reserve the same.
 
-
-def of(chain: Chain, signer: Signer, balance: Balance) -> Funds:
-    """Count the funds, in the database transaction that reserves some of them: no other may reserve the same."""
-    unpaid = signer.transactions.filter(Q(state=TransactionState.PENDING) | Q(pk__in=balance.pending))
-    costs = sum(tx.cost for tx in unpaid.defer("data").prefetch_related("versions"))
+    `pending` are the signer's transactions (ids) as they are there.
+    """
+    costs = 0
+    if unpaid := balance.pending.union(pending):
+        rows = Transaction.objects.filter(pk__in=unpaid).defer("data")
+        costs = sum(tx.cost for tx in rows.prefetch_related("versions"))
     left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - reservations.on_chain(chain.id)
     cap = chain.max_fee_per_gas * 100 // RISE_PERCENT
     return Funds(cap, balance.wei, balance.wei - costs, left)

@@ -12,7 +12,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from database import row_locks
-from proving.models import ConnectionPause, FactsRegistry, Signer, Transaction
+from proving.models import ConnectionPause, FactsRegistry, Signer, SigningStop, Transaction
+from proving.transactions.stop_switch import why_stopped
 from queries.models import Query
 
 logger = logging.getLogger(__name__)
@@ -88,10 +89,19 @@ def sentence_of_signer(signer: Signer) -> str:
     return f"{who} has paused the signer {signer.address} on chain {signer.chain_id}.{_because(signer.paused_because)}"
 
 
-def why_signer_paused(signer_id: int) -> str:
-    """Return why the signer is paused, as its row is now, a sentence; empty if it isn't paused."""
-    signer = Signer.objects.filter(pk=signer_id).exclude(paused_at=None).first()
-    return sentence_of_signer(signer) if signer else ""
+def why_no_signing(signer_id: int, *, new: Transaction | None = None) -> str:
+    """Return why the signer signs and broadcasts nothing now: it is paused, or its chain is stopped; a sentence.
+
+    Or why not this `new` transaction, whose connection is paused. Empty if it may.
+    """
+    stop = SigningStop.objects.filter(chain_id=OuterRef("chain_id"))
+    pause = ConnectionPause.objects.filter(destination_chain_id=OuterRef("chain_id"))
+    signer = Signer.objects.annotate(is_stopped=Exists(stop), has_pauses=Exists(pause)).get(pk=signer_id)
+    if signer.is_stopped:
+        return why_stopped(signer.chain_id)
+    if signer.paused_at is not None:
+        return sentence_of_signer(signer)
+    return why_not_for(new) if new and signer.has_pauses else ""
 
 
 def _because(reason: str) -> str:

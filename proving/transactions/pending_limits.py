@@ -36,11 +36,10 @@ class Room:
         return max(min(self.transactions, count), 1 if self.has_none and gas_limits else 0)
 
 
-def most(chain: Chain, blocks: Sequence[Block | None]) -> list[int]:
+def most(chain: Chain, blocks: Sequence[Block | None], pending: Mapping[str, Pending]) -> list[int]:
     """Return for each block how many more transactions one of the chain's signers may send, for the user in whose
     turns the block is; for none, as many as may be pending. How much gas they take is not known yet.
     """
-    pending = signers.pending(chain)
     free = signers.free(chain, pending)
     by_user: dict[int | None, int] = {}
     for block in blocks:
@@ -52,13 +51,15 @@ def most(chain: Chain, blocks: Sequence[Block | None]) -> list[int]:
 
 def left_by_signer(chain: Chain, block: Block, pending: Mapping[str, Pending]) -> dict[str, Room]:
     """Return the room for that user, by a signer's address."""
-    own = Transaction.objects.filter(
-        signer__chain_id=chain.id,
-        signer__address__in=pending,
-        state=TransactionState.PENDING,
-        queries__block__turn_of=block.turn_of_id,
-    )
-    of_user = set(own.values_list("pk", flat=True))
+    of_user: set[int] = set()
+    if any(one.gas for one in pending.values()):
+        own = Transaction.objects.filter(
+            signer__chain_id=chain.id,
+            signer__address__in=pending,
+            state=TransactionState.PENDING,
+            queries__block__turn_of=block.turn_of_id,
+        )
+        of_user.update(own.values_list("pk", flat=True))
     return {address: _room(one.gas, of_user) for address, one in pending.items()}
 
 

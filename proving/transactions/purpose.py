@@ -26,11 +26,14 @@ def is_to_unused_registry(tx: Transaction) -> bool:
 
 
 def show(tx: Transaction, version: str) -> None:
-    """Show this version on the steps that wait for the transaction, and not on those that wait for a later one."""
+    """Show this version on the steps that wait for the transaction, and not on those that wait for a later one.
+
+    The batches are locked.
+    """
     if is_to_unused_registry(tx):
         return  # Its queries are proven anew, by others.
     shown = [other.hash for other in tx.versions.all()]
     if tx.extends_id is None or tx.accumulates.exists():
         # A step that has just begun shows none yet; a path that only led up to it has done its part.
         shown.append("")
-    progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), version, instead_of=shown)
+    progress.note_version(tx.queries.all(), version, instead_of=shown)

@@ -24,10 +24,10 @@ from proving.models import (
 from proving.transactions import signers
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Refused
-from proving.transactions.pauses import why_signer_paused
+from proving.transactions.pauses import why_no_signing
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
-from proving.transactions.stop_switch import why_stopped
+from queries import progress
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
     newest = tx.newest
-    if why_stopped(chain.id) or why_signer_paused(tx.signer_id):
+    if why_no_signing(tx.signer_id):
         return
     if not _holds_key(chain, lease.row):
         pass  # The configuration names its key no more: the stored bytes are all there is.
@@ -173,7 +173,8 @@ def _replace(
             return newest
         # What is raised is what was found dearer; a cancellation carries none of it.
         Transaction.objects.filter(pk=tx.pk).update(data_fee=tx.data_fee, expected_data_fee=tx.expected_data_fee)
-        cost_allocation.divide(Transaction.objects.defer("data").get(pk=tx.pk))
+        cost_allocation.divide(cost_allocation.weights_of(Transaction.objects.defer("data").get(pk=tx.pk)))
+        progress.lock_batches(tx.queries.values_list("pk", flat=True))
         show(tx, version.hash)
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted: cancelled", newest.hash)
@@ -183,7 +184,7 @@ def _replace(
 def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int, now: datetime) -> None:
     """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
     signer = lease.row
-    if why_stopped(chain.id) or why_signer_paused(signer.pk) or not _holds_key(chain, signer):
+    if why_no_signing(signer.pk) or not _holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
     gas = _cancellation_gas(rpc, signer)
@@ -237,7 +238,7 @@ def _most_for_replacement(chain: Chain, tx: Transaction, rest: Rest) -> int:
 
 
 def _limits(chain: Chain, tx: Transaction, rest: Rest) -> list[Limit]:
-    (bounds,) = limits.for_each(chain, {tx: cost_allocation.weights_of(tx)}, rest)
+    (bounds,) = limits.for_each(chain, cost_allocation.weights_of(tx), rest)
     return bounds
 
 

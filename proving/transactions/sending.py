@@ -7,15 +7,17 @@ is small goes in one transaction.
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from functools import partial
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import cast
 
-from django.db import OperationalError, transaction
-from django.db.models.functions import Coalesce, Least, Now
+from django.db import OperationalError
+from django.db.models import Q, Subquery
+from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from accounts.models import User
 from chains import rollups, together
@@ -31,7 +33,6 @@ from proving.budget.limits import Rest
 from proving.gas_model.remaining_work import RemainingWork
 from proving.models import (
     LIVE_STATES,
-    Share,
     SignedTransaction,
     Signer,
     Transaction,
@@ -39,7 +40,7 @@ from proving.models import (
     proves_facts,
 )
 from proving.registry.contract import in_one_call
-from proving.transactions import funds, pauses, pending_limits, signers
+from proving.transactions import funds, pauses, pending_limits, signers, signing
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
 from proving.transactions.intents import (
@@ -57,7 +58,6 @@ from proving.transactions.intents import (
 from proving.transactions.pending_limits import Room
 from proving.transactions.signers import Pending
 from proving.transactions.signing import broadcast, sign
-from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
 from queries.models import Batch
 
@@ -103,32 +103,36 @@ def _submit_each(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsen
 
 
 def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
-    if refused := why_stopped(chain.id) or signers.why_none(chain):
+    if refused := signers.why_none(chain):
         return [Refused(refused)] * len(orders)
+    pending = signers.pending(chain)
     going: dict[int, Order] = {}
     for place, (order, most) in enumerate(
-        zip(orders, pending_limits.most(chain, [one.block for one in orders]), strict=True)
+        zip(orders, pending_limits.most(chain, [one.block for one in orders], pending), strict=True)
     ):
         if most:
             going[place] = replace(order, intents=order.intents[:most])
-    outcomes = _submit_where_there_is_room(chain, going) if going else {}
+    outcomes = _submit_where_there_is_room(chain, going, pending) if going else {}
     return [outcomes.get(place, NoRoom()) for place in range(len(orders))]
 
 
-def _submit_where_there_is_room(chain: Chain, orders: Mapping[int, Order]) -> dict[int, Sent | Unsent | Raised]:
-    """Do as `submit_all` with these orders, by their places."""
+def _submit_where_there_is_room(
+    chain: Chain, orders: Mapping[int, Order], pending: Mapping[str, Pending]
+) -> dict[int, Sent | Unsent | Raised]:
+    """Do as `submit_all` with these orders, by their places. `pending` is what was pending before."""
     rpc = get_rpc(chain.id)
-    rows = signers.rows(chain)
+    addresses = signing.senders(chain)
     beside = dict(zip(orders, signers.beside(list(orders.values())), strict=True))
     simulations = [
-        partial(_simulate, rpc, rows[0].address, order, may_rest_on_pending=beside[place].is_pending)
+        partial(_simulate, rpc, addresses[0], order, may_rest_on_pending=beside[place].is_pending)
         for place, order in orders.items()
     ]
-    simulated, market, accounts = together.together(
+    simulated, market, asked = together.together(
         lambda: together.run(simulations),
         lambda: market_fees(rpc),
-        lambda: together.each([partial(_ask, rpc, row) for row in rows]),
+        lambda: together.each([partial(_ask, rpc, address, pending[address]) for address in addresses]),
     )
+    told = dict(zip(addresses, asked, strict=True))
     outcomes: dict[int, Sent | Unsent | Raised] = {}
     ready: dict[int, _Ready] = {}
     for (place, order), found in zip(orders.items(), simulated, strict=True):
@@ -136,12 +140,14 @@ def _submit_where_there_is_room(chain: Chain, orders: Mapping[int, Order]) -> di
             outcomes[place] = found
         else:
             # Counting takes long, and no other writer should wait for it.
-            follows = beside[place].senders if len(rows) > 1 else frozenset[str]()
+            follows = beside[place].senders if len(addresses) > 1 else frozenset[str]()
             ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), follows)
 
     def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
-        with signers.locked(chain) as now:
-            sending = _Sending(chain, [replace(one, signer=now.pop(one.signer.pk)) for one in accounts], market)
+        with signers.locked(chain, addresses) as locked:
+            now = {row.address: row for row in locked.values()}
+            accounts = [_Account(now.pop(address), told[address]) for address in addresses]
+            sending = _Sending(chain, accounts, market)
             stored = sending.store(ready)
             for left_behind in now.values():
                 funds.show(left_behind, "")
@@ -150,36 +156,36 @@ def _submit_where_there_is_room(chain: Chain, orders: Mapping[int, Order]) -> di
     # What is done again has stored nothing before: no nonce is taken twice, and nothing was broadcast.
     sending, stored = row_locks.retried(store)
     outcomes |= stored
-    _log(chain, sending.versions)
-    together.each([partial(broadcast, rpc, version) for version in sending.versions])
+    for one in sending.signed:
+        # What comes after is logged of the transaction alone.
+        whose = sorted(one.batches)
+        fields = {"transaction": one.version.hash, "chain": chain.id, "batches": whose}
+        logger.info("%s is stored for %s", one.version.hash, ", ".join(whose) or "the operator", extra=fields)
+    together.each([partial(broadcast, rpc, one.version) for one in sending.signed])
     return outcomes
 
 
-def _log(chain: Chain, versions: Sequence[SignedTransaction]) -> None:
-    """Say which transaction is for which batches: what comes after is logged of the transaction alone."""
-    sent = {version.transaction_id: version.hash for version in versions}
-    batches: dict[int, list[str]] = {transaction: [] for transaction in sent}
-    for transaction_id, batch in Share.objects.filter(transaction__in=sent).values_list("transaction", "batch"):
-        batches[transaction_id].append(batch)
-    for transaction_id, tx_hash in sent.items():
-        whose = sorted(batches[transaction_id])
-        fields = {"transaction": tx_hash, "chain": chain.id, "batches": whose}
-        logger.info("%s is stored for %s", tx_hash, ", ".join(whose) or "the operator", extra=fields)
-
-
 @dataclass(frozen=True)
-class _Account:
-    """A signer, and what the node says of it."""
+class _Told:
+    """A node's answers about a signer."""
 
-    signer: Signer
     balance: Balance
     nonce: int
     """The nonce at the newest block. A node's pending nonce can't be checked, and isn't needed."""
 
 
-def _ask(rpc: RpcClient, signer: Signer) -> _Account:
-    balance, nonce = together.together(lambda: funds.balance(rpc, signer), lambda: rpc.nonce(signer.address, "latest"))
-    return _Account(signer, balance, nonce)
+@dataclass(frozen=True)
+class _Account:
+    """A signer, as its locked row is, and what the node says of it."""
+
+    signer: Signer
+    told: _Told
+
+
+def _ask(rpc: RpcClient, address: str, pending: Pending) -> _Told:
+    wei, nonce = together.together(lambda: rpc.balance(address), lambda: rpc.nonce(address, "latest"))
+    # What was mined since counts twice rather than not at all.
+    return _Told(Balance(wei, frozenset(pending.gas)), nonce)
 
 
 @dataclass(frozen=True)
@@ -246,8 +252,17 @@ def _is_poor(outcome: Sent | Unsent) -> bool:
     return isinstance(outcome, _InsufficientFunds) and outcome.is_signers
 
 
+@dataclass(frozen=True)
+class _Signed:
+    """A stored version, and the queries (ids) and batches that it is for."""
+
+    version: SignedTransaction
+    queries: Collection[int]
+    batches: Collection[str]
+
+
 class _Sending:
-    """Signs and stores orders, inside the caller's database transaction. `versions` are to be broadcast after it."""
+    """Signs and stores orders, inside the caller's database transaction. What is `signed` is broadcast after it."""
 
     def __init__(self, chain: Chain, accounts: Sequence[_Account], market: MarketFees) -> None:
         self._chain = chain
@@ -257,7 +272,7 @@ class _Sending:
         # What is pending, and the rooms of users (ids) that it leaves. Nobody else stores meanwhile.
         self._all_pending: dict[str, Pending] | None = None
         self._rooms: dict[int | None, dict[str, Room]] = {}
-        self.versions: list[SignedTransaction] = []
+        self.signed: list[_Signed] = []
 
     @property
     def _signers(self) -> list[Signer]:
@@ -272,14 +287,12 @@ class _Sending:
         if ready:
             self._show_notices(min((one.simulated[0].costs for one in ready.values()), key=attrgetter("gas_limit")))
         # After all that writes blocks, as `database.row_locks` says.
-        shown = {version: list(version.transaction.queries.values_list("pk", flat=True)) for version in self.versions}
-        progress.lock_batches({pk for queries in shown.values() for pk in queries})
-        for version, queries in shown.items():
-            progress.note_transaction(queries, version.hash)
+        progress.note_transactions({one.version.hash: one.queries for one in self.signed})
         # If we are killed before the broadcast, the next worker does it.
         due_at = Now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
-        signers = Signer.objects.filter(pk__in={version.transaction.signer_id for version in self.versions})
-        signers.update(due_at=Least(Coalesce("due_at", due_at), due_at))
+        signers = Signer.objects.filter(pk__in={one.version.transaction.signer_id for one in self.signed})
+        # Who has leased it sees by this that it was made due.
+        signers.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
         return outcomes
 
     def _lock_users(self, ready: Iterable[_Ready]) -> None:
@@ -298,13 +311,17 @@ class _Sending:
             self._all_pending = signers.pending(self._chain)
         return self._all_pending
 
+    @cached_property
+    def _free(self) -> list[str]:
+        """Addresses of signers that were not stuck when this began; of all, if all were."""
+        return signers.free(self._chain, self._pending())
+
     def _show_notices(self, least: Costs) -> None:
         pending = self._pending()
-        free = signers.free(self._chain, pending)
         for address, account in self._accounts.items():
             if address not in pending:
                 notice = pauses.sentence_of_signer(account.signer)
-            elif address not in free:
+            elif address not in self._free:
                 notice = signers.why_left_out(account.signer, pending[address])
             elif address in self._notices:
                 notice = self._notices[address]
@@ -319,7 +336,7 @@ class _Sending:
         if not pending or (first.order.by_first and next(iter(self._accounts)) not in pending):
             paused = Refused(pauses.sentence_of_signer(self._signers[0]))
             return dict.fromkeys(parcel, paused)
-        free = signers.free(self._chain, pending)
+        free = self._free
         choice = signers.ranked(self._chain, pending, first.follows)
         if first.order.by_first:
             choice = free = [next(iter(pending))]
@@ -427,7 +444,7 @@ class _Sending:
         return lack.sentence if lack else ""
 
     def _funds_of(self, account: _Account) -> Funds:
-        return funds.of(self._chain, account.signer, account.balance)
+        return funds.of(self._chain, account.told.balance, self._pending_of_all()[account.signer.address].gas)
 
     def _store(self, account: _Account, one: _Ready, market: MarketFees | None = None) -> Sent | Unsent:
         if self._under_way({0: one}):
@@ -445,44 +462,47 @@ class _Sending:
         self._notices.setdefault(account.signer.address, "")
         can_pay = funds.affordable(costs, market, has)
         fees = replace(market, offer=market.offer.at_most(can_pay.price))
-        with transaction.atomic():
-            stored = self._store_signed(account, one.simulated[: can_pay.count], fees, one.rest)
-            if isinstance(stored, Unsent):
-                # What can be paid for is only known of stored ones; none of them may remain without a signature.
-                transaction.set_rollback(True)
-                return stored
-            if one.order.and_store:
-                one.order.and_store(stored[0].transaction.nonce)
-        self.versions += stored
-        self._all_pending = None
+        nonces = next_nonces(account.signer, account.told.nonce)
+        now = clock.believable()
+        simulated = one.simulated[: can_pay.count]
+        stored = [_store(account.signer, nonce, each, now) for nonce, each in zip(nonces, simulated, strict=False)]
+        signed = self._sign(stored, fees, one.rest)
+        # What can be paid for is only known of stored ones; none of them may remain without a signature.
+        unsigned = stored if isinstance(signed, Unsent) else stored[len(signed) :]
+        if unsigned:
+            Transaction.objects.filter(pk__in=[tx.pk for tx in unsigned]).delete()
+        if isinstance(signed, Unsent):
+            return signed
+        if one.order.and_store:
+            one.order.and_store(stored[0].nonce)
+        pending = self._pending_of_all()[account.signer.address]
+        for version, each in zip(signed, simulated, strict=False):
+            tx = version.transaction
+            pending.gas[tx.pk], pending.since = tx.gas_limit, pending.since or now
+            self.signed.append(_Signed(version, each.intent.queries, signed[version]))
         self._rooms.clear()
-        return Sent([version.transaction for version in stored])
+        return Sent([version.transaction for version in signed])
 
-    def _store_signed(
-        self, account: _Account, simulated: Sequence[_Simulated], fees: MarketFees, rest: Rest
-    ) -> list[SignedTransaction] | Unsent:
-        """Store and sign those that their batches can pay for. Where it is `Unsent`, the caller must roll back."""
-        nonces = next_nonces(account.signer, account.nonce)
-        stored = [_store(account.signer, nonce, one) for nonce, one in zip(nonces, simulated, strict=False)]
-        signed: list[SignedTransaction] = []
-        if paused := pauses.why_not_for(stored[0]):
-            return Refused(paused)
+    def _sign(
+        self, stored: Sequence[Transaction], fees: MarketFees, rest: Rest
+    ) -> dict[SignedTransaction, Counter[str]] | Unsent:
+        """Sign those that their batches can pay for, the first ones. Return the batches of each with their weights."""
+        signed: dict[SignedTransaction, Counter[str]] = {}
         # Reading what each query takes is what takes long here.
-        weights = {tx: cost_allocation.weights_of(tx) for tx in stored}
+        weights = {tx: cost_allocation.portions_of(tx) for tx in stored}
         for tx, bounds in zip(stored, limits.for_each(self._chain, weights, rest), strict=True):
             over = limits.why_over_budget(self._chain, tx, weights[tx])
             most = NotPaid(*over) if over else most_for_gas(self._chain, bounds, fees)
             if isinstance(most, NotPaid):
                 if not signed:
                     return most
-                Transaction.objects.filter(pk__in=[unsent.pk for unsent in stored[len(signed) :]]).delete()
                 break
-            version = sign(self._chain, tx, fees.offer.at_most(most))
+            version = sign(self._chain, tx, fees.offer.at_most(most), is_new=True)
             if isinstance(version, Refused):
                 return version
-            signed.append(version)
+            signed[version] = weights[tx]
             # The next one's limits count it.
-            cost_allocation.divide(tx, weights[tx])
+            cost_allocation.divide({tx: weights[tx]})
         return signed
 
 
@@ -529,15 +549,16 @@ def _shared(several: Sequence[_Ready]) -> _Ready:
 
 def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:
     """Return the nonces that neither the chain nor a stored transaction has; `nonce` is the node's word."""
-    stored = signer.transactions.order_by("-nonce").values_list("nonce", flat=True)
-    last = stored.exclude(state=TransactionState.DISPLACED).first()
-    first = max(nonce, 0 if last is None else last + 1)
-    # Of those that were left behind a gap (`transaction_monitor`).
-    taken = set(stored.filter(nonce__gte=first))
-    return (free for free in itertools.count(first) if free not in taken)
+    is_displaced = Q(state=TransactionState.DISPLACED)
+    last = signer.transactions.exclude(is_displaced).order_by("-nonce").values("nonce")[:1]
+    # With those that were left behind a gap (`transaction_monitor`).
+    stored = signer.transactions.filter(Q(nonce=Subquery(last)) | Q(is_displaced, nonce__gte=nonce))
+    states = dict(stored.values_list("nonce", "state"))
+    first = max(nonce, *(one + 1 for one, state in states.items() if state != TransactionState.DISPLACED), 0)
+    return (free for free in itertools.count(first) if free not in states)
 
 
-def _store(signer: Signer, nonce: int, simulated: _Simulated) -> Transaction:
+def _store(signer: Signer, nonce: int, simulated: _Simulated, now: datetime) -> Transaction:
     intent = simulated.intent
     tx = Transaction.objects.create(
         signer=signer,
@@ -549,7 +570,7 @@ def _store(signer: Signer, nonce: int, simulated: _Simulated) -> Transaction:
         expected_data_fee=simulated.costs.data_fee,
         extends_id=intent.extends,
         leads_to=intent.leads_to,
-        spent_at=clock.believable(),
+        spent_at=now,
     )
     # It is new: `set` would first ask what it has.
     tx.queries.add(*intent.queries)

@@ -52,25 +52,21 @@ def why_none(chain: Chain) -> str:
     )
 
 
-def rows(chain: Chain) -> list[Signer]:
-    """Return the rows of the file's signers, in its order; make missing ones. Raises `chains_file.SignerError`."""
-    addresses = signing.senders(chain)
-    found = {row.address: row for row in Signer.objects.filter(chain_id=chain.id, address__in=addresses)}
-    for address in addresses:
-        if address not in found:
-            found[address], _ = Signer.objects.get_or_create(chain_id=chain.id, address=address)
-    return [found[address] for address in addresses]
-
-
 @contextmanager
-def locked(chain: Chain) -> Iterator[dict[int, Signer]]:
+def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[int, Signer]]:
     """Open a database transaction in which nobody else sends on this chain. Gives the rows as they are now, by pk.
 
     It locks all of them, those too that the file names no more, and always in one order: who holds one waits for none.
+    Rows of these `addresses` are made where they are missing.
     """
     with transaction.atomic():
         locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update(no_key=True)
-        yield {row.pk: row for row in locking}
+        rows = {row.pk: row for row in locking}
+        if missing := set(addresses).difference(row.address for row in rows.values()):
+            made = [Signer(chain_id=chain.id, address=address) for address in sorted(missing)]
+            Signer.objects.bulk_create(made, ignore_conflicts=True)
+            rows = {row.pk: row for row in locking.all()}
+        yield rows
 
 
 def pending(chain: Chain) -> dict[str, Pending]:

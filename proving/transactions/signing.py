@@ -21,8 +21,7 @@ from config import log_context
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
 from proving.transactions.intents import Refused
-from proving.transactions.pauses import why_signer_paused
-from proving.transactions.stop_switch import why_stopped
+from proving.transactions.pauses import why_no_signing
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +32,16 @@ def senders(chain: Chain) -> tuple[str, ...]:
 
 
 def sign(
-    chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel_with: int | None = None
+    chain: Chain, tx: Transaction, fees: OfferedFees, *, is_new: bool = False, cancel_with: int | None = None
 ) -> SignedTransaction | Refused:
     """Sign and store one version; with `cancel_with`, a gas limit, one that does nothing but use up the nonce.
 
-    `Refused` where the operator has stopped it. Inside the caller's database transaction.
+    `Refused` where the operator has stopped it; one that `is_new` also where its connection is paused. Inside the
+    caller's database transaction.
     """
     is_cancellation = cancel_with is not None
     account = _account(chain, tx.signer.address)
-    if stopped := why_stopped(chain.id) or why_signer_paused(tx.signer_id):
+    if stopped := why_no_signing(tx.signer_id, new=tx if is_new else None):
         return Refused(stopped)
     fields: dict[str, Any] = {
         "type": 2,
@@ -76,7 +76,7 @@ def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
 
 
 def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
-    if why_stopped(rpc.chain.id) or why_signer_paused(version.transaction.signer_id):
+    if why_no_signing(version.transaction.signer_id):
         return
     problem = for_operators = ""
     try:
@@ -99,7 +99,8 @@ def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
             logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=timezone.now())
     if problem != version.transaction.last_error:
-        Transaction.objects.filter(pk=version.transaction_id).update(last_error=problem)
+        version.transaction.last_error = problem
+        version.transaction.save(update_fields=["last_error"])
 
 
 def _account(chain: Chain, address: str) -> LocalAccount:

@@ -2,10 +2,13 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from typing import NamedTuple, Self
 
+from django.db import OperationalError
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -18,7 +21,7 @@ from chains.header import Header
 from chains.rpc import TRANSACTION_GAS, InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
 from config import log_context
 from config.configured_chains import get_chains, get_rpc
-from database import leases, row_locks
+from database import bulk_writes, leases, row_locks
 from database.leases import Lease, LeaseLost
 from proving import heads as chain_heads
 from proving import job_runs
@@ -52,6 +55,11 @@ _MOST_DOUBTFUL = 3
 _MOST_FILLED = 16
 # What a transaction takes beside its gas, by what was expected or, where nothing was, by the most for its gas.
 _MOST_TIMES_DATA_FEE = 16
+# Of a transaction: what changes with what becomes of it.
+_COLUMNS = (
+    *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
+    *("spent_at", "last_error"),
+)
 _LEFT_BEHIND = "It was left behind nonces that nobody has used, and is sent anew."
 
 
@@ -68,7 +76,9 @@ def _monitor_leased(lease: Lease[Signer], job_run: JobRun) -> None:
     signer = lease.row
     try:
         chain = get_chains().chain(signer.chain_id)
-        _monitor(chain, get_rpc(chain.id), lease)
+        states, changes = _monitor(chain, get_rpc(chain.id), lease)
+        _release(chain, lease, states, changes)
+        job_run.outcome = "done"
     except LeaseLost:
         return
     except UnknownChain as error:
@@ -84,21 +94,32 @@ def _monitor_leased(lease: Lease[Signer], job_run: JobRun) -> None:
     except Exception:
         lease.release(leases.backoff(signer.attempts), attempts=signer.attempts + 1)
         raise
-    else:
-        job_run.outcome = "done"
-        _release(chain, lease)
 
 
-def _release(chain: Chain, lease: Lease[Signer]) -> None:
-    """Release the signer, due again while there is something to watch. Others may store that until this moment."""
-    try:
-        with lease.writing() as signer:
-            states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
-            lively = not states.isdisjoint(LIVE_STATES)
-            pause = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
-            lease.release(timedelta(seconds=pause) if states else None)
-    except LeaseLost:
-        pass
+def _release(
+    chain: Chain, lease: Lease[Signer], states: Collection[str] = (), changes: "Sequence[_Change]" = ()
+) -> None:
+    """Release the signer with the last changes, due again while there is something to watch.
+
+    `states` are those of what was watched. Others may store more until this moment, and make the signer due by that.
+    """
+
+    def pause(states: Collection[str]) -> timedelta:
+        lively = not set(LIVE_STATES).isdisjoint(states)
+        seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
+        return timedelta(seconds=seconds)
+
+    def released(**also: int) -> bool:
+        rows = leases.not_woken([lease])
+        return bool(states) and bool(leases.release_all([lease], pause(states), rows=rows, **also))
+
+    def release(**also: int) -> None:
+        if not released(**also):
+            now = set(_watched(lease.row).order_by().values_list("state", flat=True).distinct())
+            lease.release(pause(now) if now else None, **also)
+
+    if changes or not released():
+        _write(lease, changes, and_then=release)
 
 
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
@@ -125,17 +146,20 @@ def _watched(signer: Signer) -> QuerySet[Transaction]:
     return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
 
 
-def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
+def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> "tuple[Collection[str], Sequence[_Change]]":
+    """Return the states of what is watched, and what is left to be written."""
     rows = _watched(lease.row).order_by("nonce")
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
-        return
+        return (), ()
     address = lease.row.address
     heads, used, found = together.together(
         lambda: chain_heads.read(chain, rpc), lambda: rpc.nonce(address, "latest"), lambda: _Receipts(rpc, watched)
     )
     found.read_headers([heads.latest, heads.confirmed])
     lowest_open, doubtful = True, 0
+    # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
+    changes: list[_Change] = []
     for tx in watched:
         with log_context.about(transaction=tx.latest_hash, nonce=tx.nonce):
             try:
@@ -145,33 +169,47 @@ def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
                 _note_unbelievable(tx, str(unbelievable))
                 doubtful += 1
                 continue
-            if receipt is not None:
-                _note_mined(rpc, lease, tx, receipt, heads)
-            elif tx.state == TransactionState.DISPLACED:
-                pass
-            elif tx.state != TransactionState.PENDING:
-                # Its block may be gone, or this node may just not have it yet: only another block there tells.
-                if found.has_left_its_block(tx):
-                    _note_vanished(lease, tx)
-            elif tx.nonce < used:
-                if _is_displaced(rpc, address, tx, heads):
-                    logger.error(
-                        "nonce %d of %s was used by a transaction that isn't ours: does something else hold this key?",
-                        tx.nonce,
-                        address,
-                    )
-                    _displace(lease, tx, "Its nonce was used by another transaction.", clock.believable())
-                    doubtful += 1
-            else:
+            if change := _change(rpc, tx, receipt, found, heads=heads, used=used):
+                changes.append(change)
+                doubtful += tx.state == TransactionState.DISPLACED
+            elif tx.state == TransactionState.PENDING and tx.nonce >= used:
+                _write(lease, changes)
+                changes = []
                 push(chain, rpc, lease, tx, may_raise=lowest_open)
                 lowest_open = False
+    if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
+        _write(lease, changes)
+        changes = []
     _pause_where_doubtful(lease.row, doubtful)
     _show_problem(lease.row, _mend_nonces(chain, rpc, lease, watched, used))
+    # What was final before is watched no more.
+    return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
 
 
-def _is_displaced(rpc: RpcClient, address: str, tx: Transaction, heads: Heads) -> bool:
+def _change(
+    rpc: RpcClient, tx: Transaction, receipt: Receipt | None, found: "_Receipts", *, heads: Heads, used: int
+) -> "_Change | None":
+    """Return what has become of a transaction, if that is something new."""
+    if receipt is not None:
+        return _mined(rpc, tx, receipt, heads)
+    if tx.state == TransactionState.DISPLACED:
+        return None
+    if tx.state != TransactionState.PENDING:
+        # Its block may be gone, or this node may just not have it yet: only another block there tells.
+        return _vanished(tx) if found.has_left_its_block(tx) else None
+    if tx.nonce >= used or not _is_displaced(rpc, tx, heads):
+        return None
+    logger.error(
+        "nonce %d of %s was used by a transaction that isn't ours: does something else hold this key?",
+        tx.nonce,
+        tx.signer.address,
+    )
+    return _displaced(tx, "Its nonce was used by another transaction.", clock.believable())
+
+
+def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
     """Return whether the account's nonce is past it in a final block, and none of our versions is in the chain."""
-    if tx.nonce >= rpc.nonce(address, heads.final):
+    if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
     # Asked again: what was asked before may be older than the final block that was told with it.
     return not any(rpc.receipts([HexBytes(version.hash) for version in tx.versions.all()]))
@@ -202,11 +240,10 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
         return signer.nonce_problem if is_filled or is_left else ""
     now = clock.believable()
     if len(gap) > _MOST_FILLED:
-        for tx in pending:
-            _displace(lease, tx, _LEFT_BEHIND, now)
+        _write(lease, [_displaced(tx, _LEFT_BEHIND, now) for tx in pending])
     else:
-        for tx in signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions"):
-            _note_vanished(lease, tx)
+        there = signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions")
+        _write(lease, [_vanished(tx) for tx in there])
         for nonce in gap:
             fill(chain, rpc, lease, nonce, now)
     _pause_where_often_mended(signer, now)
@@ -258,8 +295,7 @@ def _look_after_final(rpc: RpcClient, lease: Lease[Signer], below: QuerySet[Tran
     found = _Receipts(rpc, final)
     found.read_headers([])
     lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
-    for tx in lost:
-        _note_vanished(lease, tx)
+    _write(lease, [_vanished(tx) for tx in lost])
     return bool(lost)
 
 
@@ -329,7 +365,76 @@ def _note_unbelievable(tx: Transaction, sentence: str) -> None:
         Transaction.objects.filter(pk=tx.pk).update(last_error=sentence)
 
 
-def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: Heads) -> None:
+class _Final(NamedTuple):
+    """Sums that final transactions add to those of their signer."""
+
+    transactions: int = 0
+    failures: int = 0
+    gas: int = 0
+    wei: int = 0
+
+    @classmethod
+    def of(cls, tx: Transaction, times: int = 1) -> Self:
+        return cls(times, times * (not tx.succeeded), times * tx.gas_used, times * tx.cost)
+
+
+_NOTHING_FINAL = _Final()
+
+
+@dataclass(frozen=True)
+class _Change:
+    """The writes of a transaction, whose object is changed already."""
+
+    tx: Transaction
+    write: Callable[[], object] = lambda: None
+    """Writes beside it."""
+    is_dearer: bool = True
+    """True if it costs something else now, or may."""
+    is_shown: bool = True
+    """True if its blocks and batches show something else of it."""
+    final: _Final = _NOTHING_FINAL
+
+
+def _write(lease: Lease[Signer], changes: Sequence[_Change], *, and_then: "Callable[..., None] | None" = None) -> None:
+    """Write the changes in one database transaction. Where something fails, each is written by itself.
+
+    `and_then` writes columns of the signer, with others.
+    """
+    if not changes and and_then is None:
+        return
+
+    try:
+        lease.write(partial(_write_now, lease, changes, and_then))
+    except (OperationalError, LeaseLost):
+        raise
+    except Exception as error:
+        if len(changes) <= 1:
+            raise
+        logger.warning("writing %d transactions by themselves: together they failed with %s", len(changes), error)
+        for change in changes:
+            _write(lease, [change])
+        _write(lease, [], and_then=and_then)
+
+
+def _write_now(lease: Lease[Signer], changes: Sequence[_Change], and_then: "Callable[..., None] | None") -> None:
+    _wake_blocks([change.tx for change in changes if change.is_shown])
+    for change in changes:
+        change.write()
+    if changes:
+        # Not `data`: it is long, was not loaded and never changes.
+        bulk_writes.update([change.tx for change in changes], _COLUMNS)
+    concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]
+    weights = cost_allocation.weights_of(*concerned) if concerned else {}
+    cost_allocation.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
+    cost_allocation.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
+    counted = _counted(lease.row, [change.final for change in changes if any(change.final)])
+    if and_then:
+        and_then(**counted)
+    elif counted:
+        Signer.objects.filter(pk=lease.row.pk).update(**counted)
+
+
+def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _Change | None:
     if receipt.block_number <= heads.final:
         state = TransactionState.FINAL
     elif receipt.block_number <= heads.confirmed.number:
@@ -338,44 +443,38 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         state = TransactionState.MINED
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
     if (tx.state, tx.hash, tx.block_hash) == (state, tx_hash, block_hash):
-        return
+        return None
+    is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
+    data_fee = _data_fee(rpc, tx, receipt)
+    before, was_spent = cost_allocation.costs(tx), cost_allocation.is_spent(tx)
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
         tx.spent_at = clock.believable()
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
-    is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
-    data_fee = _data_fee(rpc, tx, receipt) if is_new or state != tx.state else None
-    before, was_spent = cost_allocation.costs(tx), cost_allocation.is_spent(tx)
-
-    def change() -> None:
-        _wake_blocks(tx)
-        tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
-        tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
-        tx.data_fee = tx.data_fee if data_fee is None else data_fee
-        # It succeeded if it did what it was sent for, which a cancellation never does.
-        tx.succeeded = receipt.status == 1 and not is_cancellation
-        tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
-        _save(tx)
-        if state == TransactionState.FINAL:
-            _count(lease.row, tx)
-        costs = cost_allocation.costs(tx)
-        if costs != before:
-            cost_allocation.divide(tx)
-        # That what is confirmed becomes final shows nowhere.
-        if is_new or cost_allocation.is_spent(tx) != was_spent or costs.shown != before.shown:
-            show(tx, tx_hash)
-            cost_allocation.show_spent(tx)
-
-    lease.write(change)
+    tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
+    tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
+    tx.data_fee = tx.data_fee if data_fee is None else data_fee
+    # It succeeded if it did what it was sent for, which a cancellation never does.
+    tx.succeeded = receipt.status == 1 and not is_cancellation
+    tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
+    costs = cost_allocation.costs(tx)
+    # That what is confirmed becomes final shows nowhere.
+    is_shown = is_new or cost_allocation.is_spent(tx) != was_spent or costs.shown != before.shown
+    final = _Final.of(tx) if state == TransactionState.FINAL else _NOTHING_FINAL
+    shown = partial(show, tx, tx_hash) if is_shown else lambda: None
+    return _Change(tx, shown, is_dearer=costs != before, is_shown=is_shown, final=final)
 
 
-def _count(signer: Signer, tx: Transaction, times: int = 1) -> None:
-    """Add a final one to what the signer has spent in all, in the transaction that holds the signer's row."""
-    signer.final_count += times
-    signer.final_failures += times * (not tx.succeeded)
-    signer.final_gas += times * tx.gas_used
-    signer.final_wei += times * tx.cost
-    signer.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
+def _counted(signer: Signer, finals: Sequence[_Final]) -> dict[str, int]:
+    """Return columns of the signer's row, which is locked, with what final transactions add to what it has spent."""
+    if not finals:
+        return {}
+    return {
+        "final_count": signer.final_count + sum(final.transactions for final in finals),
+        "final_failures": signer.final_failures + sum(final.failures for final in finals),
+        "final_gas": signer.final_gas + sum(final.gas for final in finals),
+        "final_wei": signer.final_wei + sum(final.wei for final in finals),
+    }
 
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
@@ -399,53 +498,27 @@ def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
     return told
 
 
-def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
+def _vanished(tx: Transaction) -> _Change:
     if tx.hash:
         logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
-
-    def change() -> None:
-        _wake_blocks(tx)
-        if tx.state == TransactionState.FINAL:
-            _count(lease.row, tx, -1)
-        tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
-        tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
-        tx.data_fee = tx.expected_data_fee
-        # It waits from now on.
-        tx.spent_at = clock.believable()
-        _save(tx)
-        # Nodes forget what was in a block that they have left: it is broadcast anew at once.
-        tx.versions.update(broadcast_at=None)
-        cost_allocation.divide(tx)
-        cost_allocation.show_spent(tx)
-
-    lease.write(change)
+    final = _NOTHING_FINAL if tx.state != TransactionState.FINAL else _Final.of(tx, -1)
+    tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
+    tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
+    tx.data_fee = tx.expected_data_fee
+    # It waits from now on.
+    tx.spent_at = clock.believable()
+    # Nodes forget what was in a block that they have left: it is broadcast anew at once.
+    return _Change(tx, lambda: tx.versions.update(broadcast_at=None), final=final)
 
 
-def _displace(lease: Lease[Signer], tx: Transaction, why: str, now: datetime) -> None:
-    def change() -> None:
-        _wake_blocks(tx)
-        tx.state, tx.spent_at = TransactionState.DISPLACED, now
-        tx.last_error = why
-        _save(tx)
-        cost_allocation.divide(tx)
-        cost_allocation.show_spent(tx)
-
-    lease.write(change)
+def _displaced(tx: Transaction, why: str, now: datetime) -> _Change:
+    tx.state, tx.spent_at, tx.last_error = TransactionState.DISPLACED, now, why
+    return _Change(tx)
 
 
-def _save(tx: Transaction) -> None:
-    # Not `data`: it is long, was not loaded and never changes.
-    tx.save(
-        update_fields=[
-            *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
-            *("spent_at", "last_error"),
-        ]
-    )
-
-
-def _wake_blocks(tx: Transaction) -> None:
+def _wake_blocks(transactions: Sequence[Transaction]) -> None:
     """Wake the blocks, and then lock the batches that are written next: the order is that of `database.row_locks`."""
-    asked = Query.objects.filter(transactions=tx)
-    blocks = Block.objects.filter(pk__in=asked.values("block"))
-    row_locks.update(blocks, due_at=Now())
-    progress.lock_batches(asked.values_list("pk", flat=True))
+    if transactions:
+        asked = Query.objects.filter(transactions__in=transactions)
+        row_locks.update(Block.objects.filter(pk__in=asked.values("block")), due_at=Now())
+        progress.lock_batches(asked.values_list("pk", flat=True))

@@ -16,14 +16,16 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, Func, IntegerField, QuerySet, Sum, Window
+from django.db.models import Count, Func, IntegerField, OuterRef, QuerySet, Subquery, Sum, Window
 from django.db.models.functions import Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
 from database import leases
+from database.chunks import by_size
 from proving import pruning
 from proving.admission import admit
 from proving.models import FactsRegistry, Signer
@@ -164,8 +166,14 @@ def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     that hangs holds up nobody.
     """
     turns, poll = turns or Turns(), poll or Poll()
-    yield from round_robin(_for_all(poll))
-    yield from _in_turns(_for_users(poll), turns, poll)
+    duties, asked = _for_all(poll), [one for one in poll.routes_of("batch", "block") if poll.may_ask((None, *one))]
+    columns = [(route.rows(), "user" if route.kind == "batch" else "turn_of") for route in asked]
+    due_for_all, users = leases.waiting([rows for _, _, rows, _ in duties], columns)
+    yield from round_robin(
+        iter([Task(kind, key, lane, do) for key in keys])
+        for (kind, lane, _, do), keys in zip(duties, due_for_all, strict=True)
+    )
+    yield from _in_turns(_for_users(zip(asked, users, strict=True), poll), turns, poll)
 
 
 def due_webhooks(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
@@ -173,7 +181,7 @@ def due_webhooks(turns: Turns | None = None, poll: Poll | None = None) -> Iterat
     turns, poll = turns or Turns(), poll or Poll()
     if poll.may_ask((None, *routes.WEBHOOKS)):
         rows = leases.due_and_free(routes.WEBHOOKS.rows())
-        (users,) = leases.parties([(rows, "user")])
+        _, (users,) = leases.waiting([], [(rows, "user")])
         yield from _in_turns((((user, *routes.WEBHOOKS), _webhooks(rows, user)) for user in users), turns, poll)
 
 
@@ -189,23 +197,26 @@ def _of_user(queues: Mapping[Queue, Iterator[Task]], turns: Turns) -> Iterator[T
     return round_robin([queues[queue] for queue in sorted(queues, key=turns.last)])
 
 
-def _for_all(poll: Poll) -> Iterator[Iterator[Task]]:
-    kinds: list[tuple[str, tuple[int, ...], QuerySet[Any], Callable[[Any], None]]] = [
+_Duty = tuple[str, tuple[int, ...], "QuerySet[Any]", Callable[[Any], None]]
+"""A kind of work for all: its name, its lane, the rows, and the function that does it."""
+
+
+def _for_all(poll: Poll) -> list[_Duty]:
+    duties: list[_Duty] = [
         (route.kind, route.lane, route.rows(), _monitor if route.kind == "signer" else upkeep.look_after)
         for route in poll.routes_of("signer", "registry")
     ]
     if not poll.is_answer:
-        kinds.append(("pruning", (), Pruning.objects.all(), pruning.prune_when_due))
-    due_of_each = leases.due_of_each([rows for _, _, rows, _ in kinds], _PER_POLL * len(kinds)) if kinds else []
-    for (kind, lane, _, do), keys in zip(kinds, due_of_each, strict=True):
-        yield iter([Task(kind, key, lane, do) for key in keys])
+        duties.append(("pruning", (), Pruning.objects.all(), pruning.prune_when_due))
+    return duties
 
 
-def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
-    asked = [route for route in poll.routes_of("batch", "block") if poll.may_ask((None, *route))]
-    columns = [(route.rows(), "user" if route.kind == "batch" else "turn_of") for route in asked]
-    for route, users in zip(asked, leases.parties(columns) if columns else [], strict=True):
-        for user in users:
+def _for_users(
+    asked: Iterable[tuple[Route, Iterable[int | None]]], poll: Poll
+) -> Iterator[tuple[Queue, Iterator[Task]]]:
+    for route, users in asked:
+        # What is for all may have taken the room.
+        for user in users if poll.may_ask((None, *route)) else ():
             yield (user, *route), (_batches if route.kind == "batch" else _blocks)(route.rows(), route.lane, user)
 
 
@@ -213,10 +224,12 @@ def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
 
 
 def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    rows = leases.due_and_free(of_all.filter(user=user)).order_by("due_at")
-    for key, size in rows.values_list("pk", "block_count")[:_PER_POLL]:
-        sources = frozenset(admit.undecided(key))
-        yield Task("batch", key, lane, admit.admit, user, is_long=size > _MANY_BLOCKS, size=size, sources=sources)
+    rows = leases.due_and_free(of_all.filter(user=user)).order_by("due_at").values_list("pk", "block_count")
+    for several in by_size(rows[:_PER_POLL], itemgetter(1), _MANY_BLOCKS):
+        sources = admit.undecided([key for key, _ in several])
+        for key, size in several:
+            chains = frozenset(sources[key])
+            yield Task("batch", key, lane, admit.admit, user, is_long=size > _MANY_BLOCKS, size=size, sources=chains)
 
 
 class _Length(Func):
@@ -230,11 +243,11 @@ class _Length(Func):
 
 
 def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    keys = [key for key in leases.due(of_all.filter(turn_of=user), _PER_POLL, order="queue_at") if isinstance(key, int)]
-    asked = Query.objects.filter(block__in=keys, step__isnull=False).order_by().values("block")
-    sizes = dict(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values_list("block", "size"))
-    for key in keys:
-        yield Task("block", key, lane, reconcile, user, size=sizes.get(key, 1))
+    asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
+    size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
+    rows = leases.due_and_free(of_all.filter(turn_of=user)).order_by("queue_at").annotate(size=size)
+    for key, asked_for in rows.values_list("pk", "size")[:_PER_POLL]:
+        yield Task("block", key, lane, reconcile, user, size=asked_for or 1)
 
 
 def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:

@@ -53,6 +53,7 @@ def test_nobody_waits_for_a_clock_that_was_set_back():
     assert throttle.take("reads", "alice", 1) == 60
 
 
+@pytest.mark.django_db(transaction=True)
 def test_who_waits_costs_no_write():
     throttle.take("reads", "alice", 1)
     with CaptureQueriesContext(connection) as statements:

@@ -17,7 +17,6 @@ from proving.paths.rotation import Rotation
 from proving.reconcile import decide
 from proving.reconcile.decide import (
     EXTENDING,
-    Complete,
     Continue,
     Decision,
     ExtendPath,
@@ -58,6 +57,7 @@ from proving.reconcile.observe import (
 from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import NotYet, Preparation
 from queries.models import PathUnit, StepKind
+from queries.progress import Complete
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
 
@@ -447,10 +447,12 @@ def test_the_header_of_the_source_chain():
     assert decide.asked_of_header(AskedOfHeader({})) == Decision(Continue(), [Complete([], INITIAL)])
 
 
-def test_what_was_fetched_is_stored():
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_what_was_fetched_is_stored(is_trusted):
     proofs = [Proven(AccountProof(address=ALICE), ())]
-    decision = decide.fetched(Fetched(proofs, complete=[1]))
-    assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
+    decision = decide.fetched(Fetched(proofs, complete=[1]), is_trusted=is_trusted)
+    steps = [StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE][: 1 + is_trusted]
+    assert decision == Decision(Continue(), [StoreProofs(proofs), *(Complete([1], step) for step in steps)])
 
 
 REFUSED = Unfetched(1, 7, {4: "Pruned."}, refused=[4], refused_since=None, now=NOW)

@@ -467,7 +467,7 @@ def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause
     admit(oneself.pk)
     row = Block.objects.get()
     assert (row.turn_of_id, row.due_at) == (paid.user_id, later)
-    assert turns.users_of([row]) == {row.pk: [paid.user_id]}
+    assert list(turns.asking([row])[0].in_turns) == [paid.user_id]
     # Where nothing is open that is paid for, it is worked on as any other.
     Batch.objects.filter(pk=paid.pk).update(status=BatchStatus.REJECTED)
     another = submit(oneself.api_key, itself(request(BOB, block=block)))
@@ -475,7 +475,7 @@ def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause
     row.refresh_from_db()
     assert row.due_at
     assert row.due_at < later
-    assert turns.users_of([row]) == {row.pk: [oneself.user_id]}
+    assert list(turns.asking([row])[0].in_turns) == [oneself.user_id]
 
 
 def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
@@ -485,7 +485,7 @@ def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
     tx.shares.all().delete()
     Batch.objects.update(sender="self")
     with pytest.raises(cost_allocation.NotOurs):
-        cost_allocation.weights_of(tx)
+        cost_allocation.portions_of(tx)
 
 
 def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key, monkeypatch):

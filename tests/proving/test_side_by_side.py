@@ -224,7 +224,7 @@ def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
     SignedTransaction.objects.create(
         transaction=tx, hash=f"0x{tx.pk:064x}", raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
     )
-    cost_allocation.divide(tx)
+    cost_allocation.divide({tx: cost_allocation.portions_of(tx)})
     return tx
 
 
@@ -237,7 +237,9 @@ def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions
     def confirm(tx: Transaction) -> None:
         lease = claimed(Signer, tx.signer_id)
         receipt = Receipt(bytes.fromhex(tx.newest.hash[2:]), 5, b"\5" * 32, 1, 40_000, 1, None, tx.signer.address, 0)
-        transaction_monitor._note_mined(get_rpc(31337), lease, tx, receipt, heads)
+        mined = transaction_monitor._mined(get_rpc(31337), tx, receipt, heads)
+        assert mined
+        transaction_monitor._write(lease, [mined])
 
     met = meet(partial(confirm, sent[0]), partial(confirm, sent[1]))
     assert met.waited

@@ -177,7 +177,8 @@ def test_what_is_for_all_comes_first(heavy):
 
 
 def whose(block: Block) -> int | None:
-    return turns.whose(block, turns.users_of([block])[block.pk])
+    (asking,) = turns.asking([block])
+    return turns.whose(block, asking.in_turns)
 
 
 def turn_of(number: int) -> int | None:

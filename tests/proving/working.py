@@ -14,15 +14,16 @@ from queries.models import Batch, BatchStatus, Block
 from tests.service import header, submit
 
 
-def prove_and_show(client: Client, key: ApiKey, asked: dict[str, Any]) -> int:
-    """Submit this, work until it is DONE, and show its page. Return the number of statements."""
+def prove_and_show(client: Client, key: ApiKey, *asked: dict[str, Any]) -> int:
+    """Submit these, work until all are DONE, and show the page of each. Return the number of statements."""
     with CaptureQueriesContext(connection) as submitted:
-        batch = submit(key, asked)
+        batches = [submit(key, one) for one in asked]
     worked = work_on_all()
     with CaptureQueriesContext(connection) as shown:
-        page = client.get(f"/explorer/query/{batch.pk}", headers=header(key))
-    assert page.status_code == 200
-    assert batch.pk in page.text
+        pages = [client.get(f"/explorer/query/{batch.pk}", headers=header(key)) for batch in batches]
+    for batch, page in zip(batches, pages, strict=True):
+        assert page.status_code == 200
+        assert batch.pk in page.text
     return len(submitted) + worked + len(shown)
 
 

@@ -13,7 +13,7 @@ from queries import progress, submission
 from queries.models import Batch, BatchStatus, StepKind
 from queries.rejection_codes import RejectionCode
 from tests.plans import plans
-from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
+from tests.service import ALICE, BOB, CHARLIE, a_key, fresh, header, request, submit
 from tests.side_by_side import meet
 
 
@@ -44,7 +44,7 @@ def listed(answer) -> list[str]:
 
 
 def complete(batch: Batch, *, first: int | None = None) -> None:
-    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+    progress.admit(fresh(batch), 31337, estimated_gas=1, estimated_wei=1)
     queries = list(batch.queries.order_by("position").values_list("pk", flat=True))[:first]
     for kind in StepKind:
         progress.complete(queries, kind)

@@ -211,11 +211,11 @@ def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
     mine_at(costly, 1)
     is_monitoring, monitor = False, transaction_monitor._monitor
 
-    def note_monitoring(*arguments: Any) -> None:
+    def note_monitoring(*arguments: Any) -> Any:
         nonlocal is_monitoring
         is_monitoring = True
         try:
-            monitor(*arguments)
+            return monitor(*arguments)
         finally:
             is_monitoring = False
 

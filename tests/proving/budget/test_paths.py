@@ -113,7 +113,7 @@ def test_of_a_path_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(co
             signer=signer, nonce=nonce, data=b"", gas_limit=gas_limit, leads_to=Block.objects.get(number=head)
         )
         path.queries.set(Query.objects.filter(batch__in=[far, *near]))
-        return cost_allocation.weights_of(path)
+        return cost_allocation.portions_of(path)
 
     half = RIDER_GAS // 2
     assert weights(0, 10**6) == {far.pk: 10**6 - RIDER_GAS, near[0].pk: half, near[1].pk: half}
@@ -133,7 +133,7 @@ def test_who_rides_along_pays_no_path_when_a_reorg_moves_the_other_to_another_bl
     pair = (31337, block + 1)
     moved = submission.find_blocks(31337, {pair})[pair]
     progress.move([far.queries.get().pk], moved, reason="The chain was reorganised.")
-    cost_allocation.divide(path)
+    cost_allocation.divide(cost_allocation.weights_of(path))
     assert Share.objects.get(batch=near).wei <= before
 
 

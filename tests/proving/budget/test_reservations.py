@@ -82,7 +82,7 @@ def test_what_is_still_to_do_is_reserved_for_with_its_data(costly, key, rest, is
     batch, tx = in_mempool(costly, key)
     tx.data_fee = 1000 * tx.gas_limit
     Batch.objects.update(estimated_gas=10**8)
-    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), {tx: cost_allocation.weights_of(tx)}, {batch.pk: rest})
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), cost_allocation.weights_of(tx), {batch.pk: rest})
     assert by_fee.gas == rest.gas + (tx.gas_limit if is_beside else 0)
     assert by_fee.gas > tx.gas_limit
     assert by_fee.left == ETHER - 1000 * by_fee.gas
