@@ -8,9 +8,8 @@ document.addEventListener("click", async (event) => {
     const { check } = await import("./checking.js");
     await check(button.parentElement);
   } catch {
+    button.disabled = false;
     const status = /** @type {HTMLElement} */ (button.parentElement?.querySelector("[role=status]"));
     status.textContent = "What checks the proof could not be loaded. Reload the page, then try again.";
-  } finally {
-    button.disabled = false;
   }
 });

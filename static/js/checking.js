@@ -22,10 +22,11 @@ export async function check(area) {
   const find = (selector) => /** @type {HTMLElement} */ (area.querySelector(selector));
   const parts = { area, list: find(".wallets"), status: find("[role=status]"), actions: find(".actions") };
   const controller = new AbortController();
-  const begin = find("button");
+  const begin = /** @type {HTMLButtonElement} */ (find("button"));
   const end = (sentence, how) => {
     tell(parts.status, [sentence], how);
     offer(parts.actions, []);
+    begin.disabled = false;
     lead(area, begin);
   };
   tell(parts.status, []);

@@ -188,7 +188,7 @@ function accountIn(value) {
   const fields = decode(value, "The proof's account is malformed: not canonical RLP.");
   const isRight = Array.isArray(fields) && fields.length === ACCOUNT_FIELDS &&
     isNumber(fields[0], 8) && isNumber(fields[1], 32) && isBytes(fields[2], 32) && isBytes(fields[3], 32);
-  if (!isRight) throw new Refusal("The proof's account has not the form of Ethereum's.");
+  if (!isRight) throw new Refusal("The proof's account is malformed, or has another form than Ethereum's.");
   return { exists: true, storageRoot: hexOf(fields[2]), words: byProperty(fields.map(wordOf)) };
 }
 
