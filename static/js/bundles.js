@@ -110,7 +110,11 @@ function headerOf(block) {
   return head;
 }
 
-/** @param {any} query @param {any} block @param {ReturnType<typeof header>} head @param {Node[]} nodes those so far @param {Map<string, string>} hashes @returns {Proven} */
+/**
+ * @param {any} query @param {any} block @param {ReturnType<typeof header>} head
+ * @param {Node[]} nodes those so far @param {Map<string, string>} hashes those that are needed are put there
+ * @returns {Proven}
+ */
 function verifyQuery(query, block, head, nodes, hashes) {
   const claimed = objectIn(query, "facts"), slots = objectIn(query, "slots");
   if (!claimed.length && !slots.length) throw new Refusal("The bundle claims no facts.");
@@ -136,7 +140,9 @@ function verifyQuery(query, block, head, nodes, hashes) {
     const sentence = "The proof of a slot is not a list of places in the nodes so far.";
     const path = nodesAt(isObject(entry) ? entry.proof : null, sentence);
     const word = slot(/** @type {any} */ (found).storageRoot, bytesOf(name.slice(2)), path);
-    if (entry.word !== `0x${word}`) throw new Refusal(`The proof shows another word in slot ${name} than the bundle claims.`);
+    if (entry.word !== `0x${word}`) {
+      throw new Refusal(`The proof shows another word in slot ${name} than the bundle claims.`);
+    }
     values.set(name, entry.word);
   }
   const needs = (number, hash) => {
@@ -198,11 +204,14 @@ export function requireAsked(bundle, proven, batch, request) {
   for (const query of proven) {
     const at = `query ${query.number}`;
     const [kind, number] = String(query.selector).split(":");
-    if (kind === "block" && number !== query.blockNumber) throw new Refusal(`The block of ${at} is not the one asked for.`);
+    if (kind === "block" && number !== query.blockNumber) {
+      throw new Refusal(`The block of ${at} is not the one asked for.`);
+    }
     if ((kind === "timestamp" ? number : null) !== query.timestamp) {
       throw new Refusal(`The time of ${at} is not the one asked for.`);
     }
-    add(shown, query.chain, query.selector, query.name ?? query.account, [...query.facts.keys(), ...query.slots.keys()]);
+    const names = [...query.facts.keys(), ...query.slots.keys()];
+    add(shown, query.chain, query.selector, query.name ?? query.account, names);
   }
   for (const [about, names] of asked) {
     const found = shown.get(about);
@@ -228,7 +237,10 @@ function askedIn(request) {
   return found;
 }
 
-/** @param {Map<string, Set<string>>} found @param {string} chain @param {unknown} selector @param {string | null} name @param {string[]} names */
+/**
+ * @param {Map<string, Set<string>>} found @param {string} chain @param {unknown} selector
+ * @param {string | null} name null: of the header @param {string[]} names
+ */
 function add(found, chain, selector, name, names) {
   // An ENS name is stored as ENSIP-15 spells it. Of ASCII that is in small letters; others are told apart no further.
   const who = name === null ? "the header" : /^[\x00-\x7f]*$/.test(name) ? name.toLowerCase() : "a name beyond ASCII";

@@ -39,14 +39,14 @@ export async function check(area) {
     tell(parts.status, []);
     offer(parts.actions, [["Stop", () => controller.abort()]]);
     await checking.byWallet(wallet, needed);
-    if (checking.isWhole) end("The proof holds, by hashes and a registry that your own wallet has read.", { done: true });
-    else end("What was checked holds. The rest is left to trust, as the list says.");
+    if (!checking.isWhole) return end("What was checked holds. The rest is left to trust, as the list says.");
+    end("All of it holds, if your wallet's node tells the truth and this is the registry that you rely on.", { done: true });
   } catch (error) {
     checking.fail(error);
-    if (error instanceof Refusal) return end("The proof does not hold.", { failed: true });
+    if (error instanceof Refusal) return end("It does not hold, as the last step says.", { failed: true });
     if (error instanceof Stopped) return end("Stopped. Nothing more was checked.");
     if (!(error instanceof Failure)) console.warn(error);
-    end("The proof could not be checked.", { failed: true });
+    end("It could not be checked.", { failed: true });
   }
 }
 
@@ -63,7 +63,7 @@ class Checking {
     for (const { value, textContent } of area.querySelectorAll("data")) this.names.set(value, textContent);
   }
 
-  // --- Steps -----------------------------------------------------------------------------------------------------------
+  // --- Steps ---------------------------------------------------------------------------------------------------------
 
   /** Begins a step, or says more of the one that runs. @param {string} sentence */
   begin(sentence) {
@@ -100,7 +100,7 @@ class Checking {
     /** @type {Element} */ (this.last?.lastElementChild).textContent = sentence;
   }
 
-  // --- The proof itself ------------------------------------------------------------------------------------------------
+  // --- The proof itself ----------------------------------------------------------------------------------------------
 
   /** What a wallet is to be asked: the facts, and the blocks' hashes. */
   async proof() {
@@ -119,7 +119,7 @@ class Checking {
     this.end("ok", `Each fact follows from the hashes of ${blocks}, by ${counted(found.nodes, "trie node")}.`);
     this.begin("Comparing with the request.");
     requireAsked(bundle, found.queries, batch, request);
-    this.end("ok", `It is of what was asked for: ${counted(count, "query", "queries")}, each account, slot and field.`);
+    this.end("ok", `It is of what the request below asks for: ${counted(count, "query", "queries")}, and no more.`);
     const untimed = found.queries.filter((query) => query.timestamp !== null && !query.isTimeShown);
     if (untimed.length) {
       this.begin("");
@@ -145,7 +145,7 @@ class Checking {
     throw new Failure(said || `This service answered with error ${answer.status}. Try again in a moment.`);
   }
 
-  // --- By a wallet -----------------------------------------------------------------------------------------------------
+  // --- By a wallet ---------------------------------------------------------------------------------------------------
 
   /** @param {Wallet | null} wallet @param {{queries: Proven[], hashes: Map<string, string>, destination: string}} needed */
   async byWallet(wallet, { queries, hashes, destination }) {
@@ -157,7 +157,7 @@ class Checking {
     }
     for (const [chain, blocks] of ofChain) {
       await this.#step(() => this.#hashes(wallet, chain, blocks), () =>
-        `It remains to be trusted that ${this.#name(chain)} has ${blocks.length === 1 ? "this block" : "these blocks"}: ${
+        `It remains to be trusted that ${this.#name(chain)} has ${these(blocks.length)}: ${
           few(blocks.map(([number, hash]) => `${number} with the hash ${hash}`))}.`);
     }
     await this.#step(() => this.#registry(wallet, destination, queries), () =>
@@ -182,10 +182,11 @@ class Checking {
       const block = await this.#ask(by, "eth_getBlockByNumber", [`0x${BigInt(number).toString(16)}`, false]);
       if (!block) throw new Refusal(`${by.name} knows no block ${number} of ${this.#name(chain)}.`);
       if (String(block.hash).toLowerCase() !== hash) {
-        throw new Refusal(`${by.name} knows another block ${number} of ${this.#name(chain)}, with the hash ${block.hash}.`);
+        const other = `another block ${number} of ${this.#name(chain)}, with the hash ${block.hash}`;
+        throw new Refusal(`${by.name} knows ${other}.`);
       }
     });
-    return `${by.name} knows ${blocks.length === 1 ? "this block" : `these ${blocks.length} blocks`} of ${this.#name(chain)}.`;
+    return `${by.name} knows ${these(blocks.length)} of ${this.#name(chain)}.`;
   }
 
   /** @param {Wallet | null} wallet @param {string} chain @param {Proven[]} queries */
@@ -216,7 +217,8 @@ class Checking {
     if (await isThere()) return wallet;
     this.begin(`Waiting for ${wallet.name} to switch to ${this.#name(chain)}.`);
     const chainId = `0x${BigInt(chain).toString(16)}`;
-    await this.#ask(wallet, "wallet_switchEthereumChain", [{ chainId }], `${wallet.name} doesn't have ${this.#name(chain)}.`);
+    const noChain = `${wallet.name} doesn't have ${this.#name(chain)}.`;
+    await this.#ask(wallet, "wallet_switchEthereumChain", [{ chainId }], noChain);
     if (!(await isThere())) throw new Left(`${wallet.name} is on another chain than ${this.#name(chain)}.`);
     return wallet;
   }
@@ -276,6 +278,9 @@ function callsOf(query) {
 
 /** @param {number} count @param {string} one @param {string} [several] */
 const counted = (count, one, several = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
+
+/** @param {number} blocks */
+const these = (blocks) => (blocks === 1 ? "this block" : `these ${blocks.toLocaleString("en")} blocks`);
 
 /** @param {Proven[]} queries */
 const named = (queries) => few(queries.map(({ number }) => `query ${number}`));

@@ -50,7 +50,10 @@ const isBytes = (item, length) => item instanceof Uint8Array && item.length === 
 
 // --- RLP --------------------------------------------------------------------------------------------------------------
 
-/** The one item that these bytes are the canonical RLP of. @param {Uint8Array} bytes @param {string} sentence what is said otherwise @returns {Item} */
+/**
+ * The one item that these bytes are the canonical RLP of.
+ * @param {Uint8Array} bytes @param {string} sentence what is said otherwise @returns {Item}
+ */
 function decode(bytes, sentence) {
   const malformed = () => new Refusal(sentence);
 
@@ -159,6 +162,8 @@ export class Node {
   constructor(bytes) {
     this.bytes = bytes;
     this.hash = keccak(bytes);
+    /** @type {any[] | undefined} */
+    this.read = undefined;
   }
 
   get items() {
@@ -280,7 +285,10 @@ function requireNode(item) {
   throw new Refusal("The proof has a node that is neither branch, extension nor leaf.");
 }
 
-/** The digits of a hex-prefix encoded path (Yellow Paper, appendix C), and whether it ends in a leaf. @param {Item} item @returns {[string, boolean]} */
+/**
+ * The digits of a hex-prefix encoded path (Yellow Paper, appendix C), and whether it ends in a leaf.
+ * @param {Item} item @returns {[string, boolean]}
+ */
 function pathIn(item) {
   const digits = item instanceof Uint8Array ? hexOf(item) : "";
   if (/^[02]0/.test(digits)) return [digits.slice(2), digits[0] === "2"];
