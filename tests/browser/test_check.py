@@ -152,8 +152,13 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
         "selector": bundle | {"queries": [bundle["queries"][0] | {"selector": "block:13"}, *bundle["queries"][1:]]},
         "time": bundle | {"queries": [bundle["queries"][0] | {"timestamp": "1700000005"}, *bundle["queries"][1:]]},
     }
-    outcomes = verified(page, made, {name: json.dumps(document) for name, document in forged.items()})
-    assert outcomes == {
+    documents = {name: json.dumps(document) for name, document in forged.items()}
+    # Digits by their last bits, and no registry's address.
+    documents["slot"] = documents["batch"].replace(f'"{word(5)}":', f'"{word(0)[:-1]}%":')
+    documents["registry"] = documents["batch"].replace(bundle["blocks"][0]["factsRegistry"], "0x12")
+    assert verified(page, made, documents) == {
+        "slot": "Refusal: Query 2: The bundle's slot is not 32 bytes in hex.",
+        "registry": "Refusal: The bundle's factsRegistry is not 20 bytes in hex.",
         "batch": "Refusal: The bundle is that of another batch.",
         "selector": "Refusal: The block of query 1 is not the one asked for.",
         "time": "Refusal: The time of query 1 is not the one asked for.",
@@ -232,7 +237,8 @@ def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
 
 
 def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):
-    encoded = [headers.encode(form) for form in (*headers.ETHEREUM.values(), *headers.OTHERS.values())]
+    forms = (*headers.ETHEREUM.values(), *headers.OTHERS.values(), headers.AMSTERDAM | {"own": b"\1"})
+    encoded = [headers.encode(form) for form in forms]
     good = headers.encode(headers.PRAGUE)
     malformed = [
         b"",
@@ -353,12 +359,14 @@ def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
     forged["queries"][0]["facts"]["BALANCE"] = word(1)
     answers: list[dict[str, Any]] = [
         {"body": json.dumps(forged)},
+        {"body": json.dumps(bundle_of(made) | {"batch": "01M7W1MRHW703BTRFFPT53VVP5"})},
         {"body": "{"},
         {"status": 429, "body": json.dumps({"error": "Ask again in 5 s."})},
         {"status": 502, "body": "<html>"},
     ]
     said = [
         (FAILS, "Wrong: Query 1: The proof shows another BALANCE than the bundle claims."),
+        (FAILS, "Wrong: The bundle is that of another batch."),
         (FAILS, "Wrong: The file is not JSON."),
         ("It could not be checked.", "Wrong: Ask again in 5 s."),
         ("It could not be checked.", "Wrong: This service answered with error 502. Try again in a moment."),

@@ -311,6 +311,24 @@ def test_an_embedded_leaf_below_an_extension_is_accepted():
     assert verify_slot(root, 0, nodes) == 7
 
 
+# An embedded leaf whose value begins in it, and ends in the child that comes after it.
+LONGER_CHILDREN = [b"\x80"] * 16
+LONGER_CHILDREN[int(DIGITS[8], 16)] = bytes([0xC0 + 30]) + rlp.encode(REST_8) + b"\x82"
+LONGER_CHILDREN[int(DIGITS[8], 16) + 1] = b"\x81\x90"
+LONGER = bytes([0xC0 + 48]) + b"".join(LONGER_CHILDREN) + b"\x80"
+
+LEAF_RLP = bytes([len(rlp.encode(GOOD_LEAF)) - 1]) + rlp.encode(GOOD_LEAF)[1:]
+
+
+def nested(depth: int) -> bytes:
+    """RLP of a list in a list, so many times."""
+    encoded = b"\xc0"
+    for _ in range(depth):
+        digits = b"" if len(encoded) < 56 else len(encoded).to_bytes((len(encoded).bit_length() + 7) // 8)
+        encoded = (bytes([0xF7 + len(digits)]) + digits if digits else bytes([0xC0 + len(encoded)])) + encoded
+    return encoded
+
+
 MALFORMED = [
     pytest.param([branch(DIGITS[0], b"", value=b"\1")], "branch with a value", id="value in a branch"),
     pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
@@ -338,7 +356,14 @@ MALFORMED = [
     pytest.param([[b""] * 16], "neither branch", id="branch of sixteen"),
     pytest.param([rlp.encode(GOOD_LEAF) + b"\0"], "canonical", id="byte after a node"),
     pytest.param([b"\xf8" + rlp.encode(GOOD_LEAF)], "canonical", id="length not canonical"),
+    pytest.param([b"\xf8" + LEAF_RLP], "canonical", id="length that needs no byte of its own"),
+    pytest.param(
+        [b"\xf9\0" + rlp.encode(branch(DIGITS[0], b"\1" * 32, b"\1" * 32))[1:]], "canonical", id="zero in a length"
+    ),
+    pytest.param([rlp.encode(GOOD_LEAF)[:-1]], "canonical", id="byte less than its length"),
+    pytest.param([[EXTENSION_8, keccak(LONGER)], LONGER], "canonical", id="value that is longer than its leaf"),
     pytest.param([b"\xc1" * 5000 + b"\xc0"], "neither branch|canonical", id="absurd nesting"),
+    pytest.param([nested(10_000)], "canonical", id="absurd depth"),
     pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before", id="child of 31 bytes"),
     pytest.param([branch(DIGITS[0], b"\1" * 31), b"\1"], "whose hash", id="child of 31 bytes, with a node"),
     pytest.param([branch(DIGITS[0], LONG_LEAF)], "not shorter than a hash", id="long node embedded"),
