@@ -197,7 +197,9 @@ def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list
 def test_no_malformed_node_or_account_is_taken(page: Page):
     slot, itself, another = bytes(32), bytes(20), b"\1" * 20
     cases, faults = [], []
-    for nodes, fault in (case.values for case in MALFORMED):
+    for case in MALFORMED:
+        nodes: Any
+        nodes, fault = case.values
         cases.append(("slot", *at(slot, *chained(*nodes))))
         faults.append(fault)
     others = [rlp.encode([b"", b"", EMPTY_TRIE_ROOT]), rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""])]
@@ -300,6 +302,10 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     assert set(wallet.asked) == {"eth_chainId", "eth_getBlockByNumber", "eth_call"}
     assert wallet.asked.count("eth_call") == 29
     expect(page.get_by_role("button", name="Check it here")).to_be_focused()
+    # A refresh of the page leaves it.
+    Batch.objects.update(gas_used=123_456)
+    expect(page.locator("#batch")).to_contain_text("123,456 gas")
+    assert steps(page) == shown
 
 
 def test_a_wallet_that_says_otherwise_is_told(page: Page, wallet: Wallet, proven: Batch):
