@@ -22,9 +22,9 @@ from queries.models import Batch, BatchStatus
 from tests import headers
 from tests.browser.conftest import axe_violations, faults_for_anybody, weight
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
-from tests.chains.test_trie import MALFORMED, MALFORMED_ACCOUNTS, NEAR_SLOTS, chained, slot_proof, storage_trie
-from tests.chains.test_trie import path as trie_path
-from tests.client.test_batch_bundles import FORGERIES, remember
+from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, NEAR_SLOTS, chained, slot_proof, storage_trie
+from tests.chains.tries import path as trie_path
+from tests.client.forged_bundles import FORGERIES
 from tests.explorer.batches import SOURCE, everything, path, word
 from tests.explorer.made_tries import asked_of_everything, prove
 
@@ -96,11 +96,10 @@ def test_what_holds_shows_what_the_service_s_verifier_says(page: Page, made: Bat
 def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):
     bundle = bundle_of(made)
     documents: dict[str, str] = {}
-    with remember(bundle):
-        for name, (change, _) in FORGERIES.items():
-            forged = copy.deepcopy(bundle)
-            change(forged)
-            documents[name] = json.dumps(forged)
+    for name, (change, _) in FORGERIES.items():
+        forged = copy.deepcopy(bundle)
+        change(forged)
+        documents[name] = json.dumps(forged)
     outcomes = verified(page, made, documents)
     assert len(outcomes) == len(FORGERIES) > 60
     for name, (_, said) in FORGERIES.items():
