@@ -467,7 +467,7 @@ def test_a_batch_that_pays_itself_takes_no_turn_from_others_and_cuts_no_pause_sh
     admit(oneself.pk)
     row = Block.objects.get()
     assert (row.turn_of_id, row.due_at) == (paid.user_id, later)
-    assert turns.users_of([row]) == {row.pk: [paid.user_id]}
+    assert [list(asking.in_turns) for asking in turns.asking([row])] == [[paid.user_id]]
     # Where nothing is open that is paid for, it is worked on as any other.
     Batch.objects.filter(pk=paid.pk).update(status=BatchStatus.REJECTED)
     another = submit(oneself.api_key, itself(request(BOB, block=block)))
@@ -475,7 +475,7 @@ def test_a_batch_that_pays_itself_takes_no_turn_from_others_and_cuts_no_pause_sh
     row.refresh_from_db()
     assert row.due_at
     assert row.due_at < later
-    assert turns.users_of([row]) == {row.pk: [oneself.user_id]}
+    assert [list(asking.in_turns) for asking in turns.asking([row])] == [[oneself.user_id]]
 
 
 def test_nothing_is_ever_shared_with_who_pays_oneself(service, key):
