@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
-from chains import together
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
@@ -151,7 +150,8 @@ def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]
     return words
 
 
-def _proven_together(asked: Sequence[tuple[Block, Iterable[Fact]]]) -> list[dict[Fact, bytes]]:
+def proven_each(asked: Sequence[tuple[Block, Iterable[Fact]]]) -> list[dict[Fact, bytes]]:
+    """Return what `proven` does, in the order of `asked`."""
     found = proven(dict(asked))
     return [found[block.pk] for block, _ in asked]
 
@@ -299,23 +299,19 @@ class Comparison:
     """A sentence, if the registry holds another value than was proven here."""
 
 
-def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Comparison:
-    """Return which facts that these queries of the block ask for the registry lacks."""
+def compare(queries: Sequence[Query], view: RegistryView, here: Mapping[Fact, bytes]) -> Comparison:
+    """Return which facts that these queries of a block ask for the registry lacks. `here` are those proven here."""
     missing: dict[Fact, list[int]] = defaultdict(list)
-    for chunk in chunks(queries, _CHUNK):
-        wanted = {query.pk: of(query) for query in chunk}
-        asked_here = [fact for asked in wanted.values() for fact in asked]
-        here = together.share_work("proven", (block, asked_here), _proven_together) if view.facts else {}
-        for pk, asked in wanted.items():
-            for fact in asked:
-                word = view.facts.get(fact)
-                # Of the two chains that a reorg made, the time's block may be of the one that is gone.
-                if word is None or (isinstance(fact, TimeFact) and word != here[fact]):
-                    missing[fact].append(pk)
-                elif word != here.get(fact):
-                    return Comparison(
-                        {},
-                        f"The registry's value of {fact} is not the one that was proven here. The operator must find "
-                        "out why.",
-                    )
+    for query in queries:
+        for fact in of(query):
+            word = view.facts.get(fact)
+            # Of the two chains that a reorg made, the time's block may be of the one that is gone.
+            if word is None or (isinstance(fact, TimeFact) and word != here[fact]):
+                missing[fact].append(query.pk)
+            elif word != here.get(fact):
+                return Comparison(
+                    {},
+                    f"The registry's value of {fact} is not the one that was proven here. The operator must find out "
+                    "why.",
+                )
     return Comparison(missing)

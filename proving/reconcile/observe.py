@@ -6,11 +6,11 @@ and that has no `Trust` where nothing needs the header.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 from django.db.models import BooleanField, Case, Exists, Max, OuterRef, Q, QuerySet, When, Window
 from django.db.models.functions import RowNumber
@@ -22,7 +22,7 @@ from chains.header import Header
 from chains.rpc import BlockIdentifier
 from database.chunks import chunks
 from proving import facts, heads, sources, timestamps
-from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
+from proving.facts import Comparison, Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, proves_facts
 from proving.paths import building, planning, rotation, wanted
@@ -32,6 +32,7 @@ from proving.reconcile import sent
 from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
 from proving.registry import deployments
+from proving.registry.deployments import Deployment
 from proving.sources import NotYet, Preparation
 from queries import clock, turns
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, StepStatus, open_queries
@@ -41,7 +42,22 @@ from queries.turns import Asking
 _QUERIES_PER_LOOK = 1000
 # Rows named in one statement.
 _PER_STATEMENT = 500
+_Item = TypeVar("_Item")
+_Read = TypeVar("_Read")
 _PAYS_ITSELF = Case(When(batch__sender=Sender.SELF, then=True), default=False, output_field=BooleanField())
+
+
+def _of_block(context: Context, read: Callable[[Sequence[Block]], Sequence[_Read]]) -> _Read:
+    """Return what `read` gives for the block; it is asked once for all blocks that are observed side by side."""
+    return together.share_work(read, context.block, read)
+
+
+def _with_others(
+    key: str, context: Context, item: _Item, read: Callable[[Deployment, Sequence[_Item]], Sequence[_Read]]
+) -> _Read:
+    """Return what `read` gives for an item, asked once for all of this registry."""
+    registry = context.registry
+    return together.share_work((key, registry.addresses), item, partial(read, registry))
 
 
 # --- When the destination was reorganised -----------------------------------------------------------------------------
@@ -99,7 +115,7 @@ def gone(context: Context) -> Gone:
     for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), _QUERIES_PER_LOOK):
         context.lease.extend()
         view = _read(context, [fact for query in chunk for fact in facts.of(query)])
-        found = facts.compare(context.block, chunk, view)
+        found = _comparison(context, chunk, view)
         if found.contradiction:
             return Gone(root_is_confirmed=True, contradiction=found.contradiction)
         lacking = {pk for asking in found.missing.values() for pk in asking}
@@ -141,7 +157,7 @@ class AskedOfHeader:
 
 def asked_of_header(context: Context) -> AskedOfHeader:
     header = _own_header(context.block)
-    asking = together.share_work("asked of header", context.block, _asking_for_header)
+    asking = _of_block(context, _asking_for_header)
     lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking}
     chain_id = context.source_rpc.chain.id
     return AskedOfHeader(
@@ -360,7 +376,7 @@ def registry(context: Context) -> Observation:
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     compared = _compared(context, _looked_at(context))
-    awaiting_header = together.share_work("awaiting header", context.block, _awaiting_header)
+    awaiting_header = _of_block(context, _awaiting_header)
     lacking = _lacking(context, compared) if compared.missing else None
     return _observation(context, compared, lacking, awaiting_header)
 
@@ -401,9 +417,17 @@ def _compared(context: Context, looked_at: Sequence[Query]) -> _Compared:
     if root_is_confirmed and looked_at:
         view = _read(context, [fact for query in looked_at for fact in facts.of(query)])
         root_is_confirmed = _has_root(context, view)
-    found = facts.compare(context.block, looked_at, view)
+    found = _comparison(context, looked_at, view)
     asked = {query.pk: _open_query(query) for query in looked_at}
     return _Compared(asked, view, root_is_confirmed, found.missing, found.contradiction)
+
+
+def _comparison(context: Context, queries: Sequence[Query], view: RegistryView) -> Comparison:
+    here: Mapping[Fact, bytes] = {}
+    if view.facts:
+        asked = [fact for query in queries for fact in facts.of(query)]
+        here = together.share_work("proven", (context.block, asked), facts.proven_each)
+    return facts.compare(queries, view, here)
 
 
 def _observation(
@@ -429,7 +453,7 @@ def _observation(
         view=compared.view,
         root_is_confirmed=compared.root_is_confirmed,
         accumulated_by=_accumulated_by(context) if compared.root_is_confirmed else "",
-        proven_by=sent.proven_by(held, context.registry),
+        proven_by=_with_others("proven by", context, held, sent.proven_by),
         contradiction=compared.contradiction,
         lacking=lacking,
     )
@@ -453,14 +477,16 @@ def _open_query(query: Query) -> OpenQuery:
 
 
 def _lacking(context: Context, compared: _Compared) -> Lacking:
-    is_under_way = sent.is_under_way(context.block)
+    is_under_way = _of_block(context, sent.is_under_way)
     lacking = Lacking(
         missing=compared.missing,
         left_to_others=[pk for pk, query in compared.asked.items() if query.is_left_to_others],
-        sent_for=sent.facts_under_way(context.block) if is_under_way else (),
-        failures=sent.failures(sorted({pk for pks in compared.missing.values() for pk in pks})),
+        sent_for=_of_block(context, sent.facts_under_way) if is_under_way else (),
+        failures=together.share_work(
+            "failures", sorted({pk for pks in compared.missing.values() for pk in pks}), sent.failures
+        ),
         root_is_known=_root_is_known(context, compared),
-        is_accumulating=is_under_way and sent.is_accumulating(context.block),
+        is_accumulating=is_under_way and _of_block(context, sent.is_accumulating),
         trust=None,
     )
     # By what is to be sent, if anything is: what others want besides must lead no further.
@@ -546,7 +572,7 @@ def _is_extending(context: Context) -> bool:
 def _accumulated_by(context: Context) -> str:
     known = context.known
     if known.accumulated_by is None:
-        known.accumulated_by = sent.accumulated_by(context.block, context.registry)
+        known.accumulated_by = _with_others("accumulated by", context, context.block, sent.accumulated_by)
     return known.accumulated_by
 
 
@@ -673,7 +699,7 @@ def asking(context: Context) -> Asking:
     """Return who has open queries about the block."""
     known = context.known
     if known.asking is None:
-        known.asking = together.share_work("asking", context.block, turns.asking)
+        known.asking = _of_block(context, turns.asking)
     return known.asking
 
 
@@ -688,7 +714,7 @@ def rest(context: Context) -> Rest:
     begun: datetime | None = None
     senders = asking(context).users.keys()
     if senders == {Sender.SELF}:
-        begun = together.share_work("last begun", context.block, _last_begun)
+        begun = _of_block(context, _last_begun)
     return Rest(
         is_open=bool(senders),
         under_way=_under_way(context) if senders else "",
@@ -702,5 +728,5 @@ def rest(context: Context) -> Rest:
 
 def _under_way(context: Context) -> str:
     """Return a sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
-    tx = context.known.sent or sent.newest_under_way(context.block)
+    tx = context.known.sent or _of_block(context, sent.newest_under_way)
     return "" if tx is None else tx.waits_for

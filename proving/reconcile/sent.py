@@ -1,13 +1,10 @@
-"""What was sent for a block, as rows tell: read at once for all blocks that are observed side by side."""
+"""What was sent for blocks, as rows tell: each function reads it for all blocks at once, in their order."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Collection, Mapping, Sequence
 
 from django.db.models import Exists, Max, OuterRef
 
-from chains import together
 from database.chunks import chunks
 from proving import facts
 from proving.facts import Fact
@@ -18,81 +15,57 @@ from queries.models import Block, Query
 # Rows named in one statement, and read at a time.
 _PER_STATEMENT, _PER_READ = 500, 1000
 
-Found = TypeVar("Found")
+_queries_of = Transaction.queries.through.objects
+_accumulated_blocks = Transaction.accumulates.through.objects
 
 
-def accumulated_by(block: Block, registry: Deployment) -> str:
+def accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> list[str]:
     """Return the hash of the transaction of ours that brought the header to the registry; empty if none did."""
-
-    def read(blocks: Sequence[int]) -> Mapping[int, str]:
-        rows = Transaction.accumulates.through.objects.filter(
-            block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
-        )
-        # The first, where there are several.
-        return dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
-
-    return _of_block(("accumulated by", registry.addresses), block, read, "")
+    rows = _accumulated_blocks.filter(
+        block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
+    )
+    # The first, where there are several.
+    found = dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
+    return [found.get(block.pk, "") for block in blocks]
 
 
-def is_under_way(block: Block) -> bool:
+def is_under_way(blocks: Sequence[Block]) -> list[bool]:
     """Return whether any transaction is under way for queries of the block, or with its header."""
-
-    def read(blocks: Sequence[int]) -> Mapping[int, bool]:
-        sent = Transaction.queries.through.objects.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES)
-        carry = Transaction.accumulates.through.objects.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
-        found = sent.order_by().values_list("query__block").union(carry.order_by().values_list("block"))
-        return {block: True for (block,) in found}
-
-    return _of_block("is under way", block, read, False)
+    sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES)
+    carry = _accumulated_blocks.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
+    found = set(sent.order_by().values_list("query__block").union(carry.order_by().values_list("block")))
+    return [(block.pk,) in found for block in blocks]
 
 
-def is_accumulating(block: Block) -> bool:
+def is_accumulating(blocks: Sequence[Block]) -> list[bool]:
     """Return whether a transaction that brings the header is under way."""
-
-    def read(blocks: Sequence[int]) -> Mapping[int, bool]:
-        rows = Transaction.accumulates.through.objects.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
-        return dict.fromkeys(rows.values_list("block", flat=True), True)
-
-    return _of_block("is accumulating", block, read, False)
+    rows = _accumulated_blocks.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
+    found = set(rows.values_list("block", flat=True))
+    return [block.pk in found for block in blocks]
 
 
-def facts_under_way(block: Block) -> Collection[Fact]:
+def facts_under_way(blocks: Sequence[Block]) -> list[Collection[Fact]]:
     """Return the facts that transactions that are under way may prove already, for other queries."""
-
-    def read(blocks: Sequence[int]) -> Mapping[int, Collection[Fact]]:
-        live = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES)
-        found: dict[int, set[Fact]] = defaultdict(set)
-        for query in Query.objects.filter(Exists(live), block__in=blocks).iterator(chunk_size=_PER_READ):
-            assert query.block_id is not None, "it is one of these"
-            found[query.block_id].update(facts.of(query))
-        return found
-
-    return _of_block("facts under way", block, read, frozenset[Fact]())
+    live = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES)
+    found: dict[int | None, set[Fact]] = defaultdict(set)
+    for query in Query.objects.filter(Exists(live), block__in=blocks).iterator(chunk_size=_PER_READ):
+        found[query.block_id].update(facts.of(query))
+    return [found[block.pk] for block in blocks]
 
 
-def newest_under_way(block: Block) -> Transaction | None:
+def newest_under_way(blocks: Sequence[Block]) -> list[Transaction | None]:
     """Return the newest transaction under way for a query of the block, whatever it does, without its data."""
-
-    def read(blocks: Sequence[int]) -> Mapping[int, Transaction]:
-        sent = Transaction.queries.through.objects.filter(
-            query__block__in=blocks, transaction__state__in=LIVE_STATES
-        ).order_by()
-        newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
-        rows = Transaction.objects.filter(pk__in=newest.values()).defer("data").prefetch_related("versions")
-        by_pk = {tx.pk: tx for tx in rows} if newest else {}
-        return {block: by_pk[pk] for block, pk in newest.items()}
-
-    return _of_block("newest under way", block, read, None)
+    sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES).order_by()
+    newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
+    rows = Transaction.objects.filter(pk__in=newest.values()).defer("data").prefetch_related("versions")
+    by_pk = {tx.pk: tx for tx in rows} if newest else {}
+    return [by_pk.get(newest.get(block.pk, 0)) for block in blocks]
 
 
-def proven_by(queries: Collection[int], registry: Deployment) -> Mapping[int, str]:
+def proven_by(registry: Deployment, several: Sequence[Collection[int]]) -> list[Mapping[int, str]]:
     """Return, by a query's id, the hash of our mined transaction that proved it to the registry, if any did."""
-    return together.share_work(("proven by", registry.addresses), queries, partial(_proven_by, registry))
-
-
-def _proven_by(registry: Deployment, several: Sequence[Collection[int]]) -> list[Mapping[int, str]]:
     proving = proves_facts("query__block", "transaction")
-    sent_here = Transaction.queries.through.objects.filter(transaction__to__in=registry.addresses)
+    sent_here = _queries_of.filter(transaction__to__in=registry.addresses)
     hashes: dict[int, str] = {}
     for chunk in chunks(sorted({pk for queries in several for pk in queries}), _PER_STATEMENT):
         mined = sent_here.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
@@ -100,23 +73,12 @@ def _proven_by(registry: Deployment, several: Sequence[Collection[int]]) -> list
     return [{pk: hashes[pk] for pk in queries if pk in hashes} for queries in several]
 
 
-def failures(queries: Sequence[int]) -> int:
+def failures(several: Sequence[Sequence[int]]) -> list[int]:
     """Count the transactions for these queries, the first few hundred, that reverted."""
-    return together.share_work("failures", queries[:_PER_STATEMENT], _failures)
-
-
-def _failures(several: Sequence[Sequence[int]]) -> list[int]:
+    firsts = [queries[:_PER_STATEMENT] for queries in several]
     reverted: dict[int, set[int]] = defaultdict(set)
-    sent_for = Transaction.queries.through.objects.filter(transaction__succeeded=False)
-    for chunk in chunks(sorted({pk for queries in several for pk in queries}), _PER_STATEMENT):
+    sent_for = _queries_of.filter(transaction__succeeded=False)
+    for chunk in chunks(sorted({pk for queries in firsts for pk in queries}), _PER_STATEMENT):
         for query, transaction in sent_for.filter(query__in=chunk).values_list("query", "transaction"):
             reverted[query].add(transaction)
-    return [len(set().union(*(reverted[pk] for pk in queries if pk in reverted))) for queries in several]
-
-
-def _of_block(key: object, block: Block, read: Callable[[Sequence[int]], Mapping[int, Found]], default: Found) -> Found:
-    def read_all(blocks: Sequence[int]) -> list[Found]:
-        found = read(blocks)
-        return [found.get(pk, default) for pk in blocks]
-
-    return together.share_work(("sent", key), block.pk, read_all)
+    return [len(set().union(*(reverted[pk] for pk in queries if pk in reverted))) for queries in firsts]

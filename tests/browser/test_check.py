@@ -66,7 +66,7 @@ def bundle_of(batch: Batch) -> dict[str, Any]:
 
 
 def verified(page: Page, batch: Batch, documents: dict[str, str], request: Any = None) -> dict[str, Any]:
-    """What comes of bundles in the page of the batch: an error's name and sentence, or what they prove."""
+    """Check bundles in the page of the batch: an error's name and sentence each, or what they prove."""
     request = request or json.loads(batch.request)
     if not page.url.endswith(path(batch)):
         page.goto(path(batch))
@@ -186,7 +186,7 @@ async (cases) => {
 
 
 def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list[Any]:
-    """What comes of parts of proofs: words, or an error's name and sentence."""
+    """Check parts of proofs: words each, or an error's name and sentence."""
     page.goto("/")
     written = [[part, root.hex(), key.hex(), [node.hex() for node in nodes]] for part, root, key, nodes in cases]
     found: list[Any] = page.evaluate(_PARTS, written)

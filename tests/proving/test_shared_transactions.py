@@ -381,7 +381,7 @@ def test_many_batches_take_few_exchanges_transactions_and_statements(counted):
     # One more where the two transactions are in two blocks.
     assert len(node.exchanges) <= 9
     assert Transaction.objects.count() - sent <= 2
-    assert len(statements) <= 24 * count
+    assert len(statements) <= 9 * count
 
 
 def test_of_many_blocks_side_by_side_each_is_looked_at(service, key, monkeypatch):

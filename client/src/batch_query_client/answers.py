@@ -304,7 +304,7 @@ class Chain(AnswerModel):
     chain_id: Decimal
     name: Text
     currency: Text
-    """Of which 10^18 wei are one."""
+    """The coin that 10^18 wei are, such as ETH."""
 
 
 class Chains(AnswerModel):
