@@ -204,9 +204,9 @@ def test_each_chain_s_node_is_asked_once_for_each_block(made):
 
 
 def test_without_a_node_of_a_chain_nothing_is_verified(made):
-    with pytest.raises(WrongChain, match=f"blocks of chain {SOURCE}, of which no node is given"):
+    with pytest.raises(WrongChain, match=f"blocks of chain {SOURCE}, and no node of it is given"):
         verify_batch_bundle_by_nodes(json.dumps(made), [node_of(31337)])
-    with pytest.raises(WrongChain, match=f"blocks of chain 31337, {SOURCE}, of which no node is given"):
+    with pytest.raises(WrongChain, match=f"blocks of chain 31337, {SOURCE}, and no node of it is given"):
         verify_batch_bundle_by_nodes(json.dumps(made), [])
 
 

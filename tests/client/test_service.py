@@ -410,7 +410,7 @@ def test_all_proofs_of_a_batch_are_verified_with_one_command(live, bqs, proven, 
     assert (code, "checked by one node" in said) == (ExitCode.USAGE, True)
     with DevChain(chain_id=5) as other:
         code, _, said = bqs("verify", file, "--rpc-url", other.url)
-    assert (code, f"blocks of chain {CHAIN_ID}, of which no node is given" in said) == (ExitCode.NOT_TRUE, True)
+    assert (code, f"blocks of chain {CHAIN_ID}, and no node of it is given" in said) == (ExitCode.NOT_TRUE, True)
 
 
 def test_batches_are_listed_and_cancelled(live, bqs, proven):

@@ -111,7 +111,7 @@ def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[Verif
         asked.setdefault(read_quantity((yield from node.call("eth_chainId"))), []).append(node)
     if missing := [str(chain_id) for chain_id in of_chain if chain_id not in asked]:
         named = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
-        raise WrongChain(f"The bundle has blocks of chain {named}, of which no node is given.")
+        raise WrongChain(f"The bundle has blocks of chain {named}, and no node of it is given.")
     told: dict[tuple[int, int], bytes] = {}
     for chain_id, claimed in of_chain.items():
         numbers = sorted({*claimed, *following[chain_id]})
@@ -144,7 +144,7 @@ def _read(document: str | bytes) -> tuple[_Batch, list[BlockHeader]]:
     if [query.number for query in bundle.queries] != list(range(1, len(bundle.queries) + 1)):
         raise InvalidBundle("The bundle's queries are not numbered from 1, each once and in order.")
     if any(query.block >= len(bundle.blocks) for query in bundle.queries):
-        raise InvalidBundle("The bundle has a query about a block that it has not.")
+        raise InvalidBundle("A query names a block that the bundle lacks.")
     if {query.block for query in bundle.queries} != set(range(len(bundle.blocks))):
         raise InvalidBundle("The bundle has a block that none of its queries is about.")
     if len({(block.source_chain_id, block.block_number) for block in bundle.blocks}) < len(bundle.blocks):

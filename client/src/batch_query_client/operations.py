@@ -265,7 +265,7 @@ def _news(access: Access, request: Request, seen: _Seen) -> Steps[_Seen]:
         is_new = seen.answer is None or answer.content != seen.answer.content
         return _Seen(answer, is_new, retry_after(answer))
     if seen.answer is None:
-        raise UnexpectedAnswer("The service says that nothing has changed, of what it has never told.")
+        raise UnexpectedAnswer("The service says that a status has not changed that it never sent.")
     return _Seen(seen.answer, False, retry_after(answer))
 
 

@@ -126,6 +126,6 @@ _QUESTION = (
         "--webhook-event",
         multiple=True,
         type=click.Choice(["DONE", "REJECTED", "WENT_BACK", "STEP"]),
-        help="Of what to be told. May be repeated; the first three without it.",
+        help="An event to send. May be repeated. Default: DONE, REJECTED, WENT_BACK.",
     ),
 )

@@ -71,7 +71,7 @@ def verify(
     """
     is_file = Path(bundle).is_file() or not _BATCH.fullmatch(bundle)
     if is_file and query is not None:
-        raise click.UsageError("--query is for a BATCH: a file says itself of what it is.")
+        raise click.UsageError("--query works with a BATCH only: a file names its query.")
     proven: client.VerifiedBundle | client.VerifiedBatchBundle
     if not is_file and rpc_url and block_hash is None:
         batch = credentials.service(url).batch(bundle)
