@@ -152,7 +152,7 @@ def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
             asking = _locked_with_batches(chunk)
             completed = _in_order(asking, changes)
             _write_steps(asking, completed)
-            _tell_and_finish(asking, completed)
+            _advance_batches(asking, completed)
         for pk, (steps, _) in completed.items():
             if (block := asking[pk].block_id) is not None:
                 for step, _ in steps:
@@ -213,7 +213,7 @@ def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed
         Query.objects.filter(pk__in=pks).update(step=following)
 
 
-def _tell_and_finish(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
+def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
     """Write what the batches of these queries have become, and tell their webhooks."""
     queries = [asking[pk] for pk in completed]
     is_told = any(query.is_told for query in queries)  # type: ignore[attr-defined]  # of the annotation
@@ -225,7 +225,7 @@ def _tell_and_finish(asking: Mapping[int, Query], completed: Mapping[int, _Compl
     # What has completed its first step is in progress.
     accepted = {query.batch_id for query in queries if query.batch.status == BatchStatus.ACCEPTED}
     if accepted:
-        Batch.objects.filter(pk__in=accepted).update(status=BatchStatus.IN_PROGRESS)
+        Batch.objects.filter(pk__in=accepted, status=BatchStatus.ACCEPTED).update(status=BatchStatus.IN_PROGRESS)
     if ended := {asking[pk].batch_id for pk, (_, following) in completed.items() if following is None}:
         _finish(sorted(ended), told)
 
@@ -338,8 +338,9 @@ def _locked_batches(queries: Sequence[int]) -> list[str]:
 def _finish(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
     """Make the batches DONE that have no open query (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
-    done = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS)
-    count = done.update(status=BatchStatus.DONE, finished_at=timezone.now())
+    count = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS).update(
+        status=BatchStatus.DONE, finished_at=timezone.now()
+    )
     if not count:
         return
     finished = batches
