@@ -322,7 +322,7 @@ def test_more_hops_than_are_allowed_are_rejected_with_the_figure(chain, db, sett
     batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 4 * WINDOW)))
     assert (batch.rejection_code, batch.rejection_retryable) == ("block_too_old", False)
     assert "is 4 hops before block" in batch.rejection_reason
-    assert "1060000 gas" in batch.rejection_reason
+    assert "1,060,000 gas" in batch.rejection_reason
     assert "at most 2 hops" in batch.rejection_reason
 
 
@@ -406,7 +406,7 @@ def test_a_fee_that_does_not_cover_the_path_is_rejected_with_the_figure(chain, d
     grow(chain, 50)
     batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 3 * WINDOW, fee=10)))
     assert batch.rejection_code == "fee_too_low"
-    assert "of it for the path to blocks that are old" in batch.rejection_reason
+    assert "of it for the path to old blocks" in batch.rejection_reason
 
 
 def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, settings, tmp_path, key):

@@ -384,7 +384,7 @@ def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
         work()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.IN_PROGRESS
-    assert "another value" in waiting()[0]
+    assert "is not the one that was proven here" in waiting()[0]
     assert signer_nonce(service) == before
 
 

@@ -260,4 +260,4 @@ def test_the_description_has_the_field_and_the_endpoints():
     webhook = schemas["WebhookRequest"]
     assert set(webhook["properties"]) == {"url", "headers", "events"}
     assert webhook["required"] == ["url"]
-    assert {"/webhook-deliveries", "/webhook-deliveries/{delivery_id}/send-again"} <= set(description["paths"])
+    assert {"/webhook-deliveries", "/webhook-deliveries/{deliveryId}/send-again"} <= set(description["paths"])
