@@ -103,17 +103,17 @@ def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], l
 
 
 @router.post(
-    "/batch-queries/{internal_id}/cancel",
+    "/batch-queries/{internalId}/cancel",
     operation_id="cancel_batch_query",
     auth=KEY,
     response={200: Cancelled, **errors(401, 404, 409, 503)},
 )
-def cancel_batch_query(request: HttpRequest, internal_id: str) -> dict[str, str]:
+def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
     """Cancel one of your batch queries, for good: it becomes REJECTED with the code `cancelled_by_user`.
 
     What was sent for it stays paid, and what that proves stays proven. To cancel it once more changes nothing.
     """
-    batch = own_batch(request, internal_id)
+    batch = own_batch(request, internalId)
     code = RejectionCode.CANCELLED_BY_USER
     if batch.rejection_code != code and not progress.cancel(
         batch.pk, code=code, reason="The batch was cancelled with an API key of the user who submitted it."
@@ -174,13 +174,14 @@ class AskedQuery(Schema):
 
 
 class BatchDetail(BatchState):
+    batchQuery: BatchQuery = Field(description="The same once more, for clients of older versions of this path.")
     transactions: list[SentTransaction] = Field(description="The newest comes first, of at most 1,000.")
     queryList: list[AskedQuery]
     next: str | None = Field(description="The `cursor` of the next page of `queryList`. null: there is none.")
 
 
 @router.get(
-    "/batch-queries/{internal_id}",
+    "/batch-queries/{internalId}",
     operation_id="get_batch_query",
     auth=KEY,
     response={200: BatchDetail, **errors(400, 401, 404, 429, 503)},
@@ -189,7 +190,7 @@ class BatchDetail(BatchState):
 )
 def get_batch_query(
     request: HttpRequest,
-    internal_id: str,
+    internalId: str,
     limit: int = LIMIT,
     cursor: str = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}$", description=CURSOR),
 ) -> HttpResponse:
@@ -197,7 +198,7 @@ def get_batch_query(
 
     A query's facts have their words as soon as the query is completed, whatever the others still wait for.
     """
-    batch = own_batch(request, internal_id)
+    batch = own_batch(request, internalId)
     heavy_reads.count_page(f"user {batch.user_id}", batch)
     # Written as it is: to validate thousands of facts of our own would take longer than to read them.
     body = json.dumps(_detail(batch, int(cursor), limit)).encode()
@@ -213,6 +214,7 @@ def _detail(batch: Batch, first: int, limit: int) -> dict[str, Any]:
     queries = query_rows.from_number(batch, first, limit)
     following = first + limit
     return batch_json.state(batch, counts, batch_waits.waits(batch, counts)) | {
+        "batchQuery": batch_json.told(batch, counts),
         "transactions": _transactions(batch),
         "queryList": _queries(batch, queries, holding.of_batch(batch, registries)),
         "next": str(following) if following <= counts.queries else None,

@@ -63,24 +63,24 @@ class LeftToSend(Schema):
 
 
 @router.get(
-    "/batch-queries/{internal_id}/transactions",
+    "/batch-queries/{internalId}/transactions",
     operation_id="get_batch_transactions",
     auth=KEY,
     response={200: LeftToSend, **errors(401, 404, 409, 429, 503)},
     summary="Transactions to send",
 )
-def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
+def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
     """Return what is missing on the destination chain for a batch with the sender self, as unsigned transactions.
 
     Anybody may send them, in this order. Each has a gas limit that suffices. Where `isComplete` is false, more follow
     when these are on the chain, or when what `waits` says has come.
     """
-    batch = _find(request, internal_id)
+    batch = _find(request, internalId)
     if batch.status == BatchStatus.DONE:
         left = Left((), (), is_complete=True)
     else:
         if seconds := throttle.take("unsigned transactions", batch.user_id, _MOST_PER_MINUTE):
-            sentence = f"You may ask {_MOST_PER_MINUTE} times in a minute. Wait as long as Retry-After says."
+            sentence = f"You may ask {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
             raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
         left = _left_of(batch)
     # Written as it is: to validate megabytes of our own would take long.

@@ -82,14 +82,14 @@ def list_webhook_deliveries(
 
 
 @router.post(
-    "/webhook-deliveries/{delivery_id}/send-again",
+    "/webhook-deliveries/{deliveryId}/send-again",
     operation_id="send_webhook_delivery_again",
     auth=KEY,
     response={202: SentAgain, **errors(401, 404, 429, 503)},
 )
-def send_webhook_delivery_again(request: HttpRequest, delivery_id: str) -> Status[dict[str, str]]:
+def send_webhook_delivery_again(request: HttpRequest, deliveryId: str) -> Status[dict[str, str]]:
     """Send one again, delivered or not: now, and if that fails for a day again. Its id stays the same."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    if not _MESSAGE.fullmatch(delivery_id) or not webhooks.send_again(key.user_id, delivery_id):
+    if not _MESSAGE.fullmatch(deliveryId) or not webhooks.send_again(key.user_id, deliveryId):
         raise ApiError(404, "not_found", "You have no such delivery.")
-    return Status(202, {"id": delivery_id})
+    return Status(202, {"id": deliveryId})

@@ -60,12 +60,13 @@ API_PATHS = ApiPaths(
     "/batch-query-status",
     "/chain-connections",
     "/webhook-deliveries",
-    "/webhook-deliveries/<delivery_id>/send-again",
+    "/webhook-deliveries/<deliveryId>/send-again",
     "/batch-queries",
-    "/batch-queries/<internal_id>",
-    "/batch-queries/<internal_id>/cancel",
-    "/batch-queries/<internal_id>/transactions",
+    "/batch-queries/<internalId>",
+    "/batch-queries/<internalId>/cancel",
+    "/batch-queries/<internalId>/transactions",
     "/facts",
+    "/is-alive",
 )
 # Of the form of a new batch. It alone is multipart/form-data, and may be larger than others.
 LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
@@ -126,7 +127,7 @@ CONTENT_SECURITY_POLICY = {
 }
 
 # Any origin may call the API, and nothing else: programs in browsers send the key in a header, never as a cookie.
-CORS_URLS_REGEX = API_PATHS.regex
+CORS_URLS_REGEX = API_PATHS.regex.removesuffix("$") + "/?$"  # Browsers are to read that nothing is there.
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")

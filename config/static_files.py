@@ -19,6 +19,7 @@ class StaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[
                     r"""(?P<matched>import (?P<names>\{[^}]*\}) from "(?P<url>\./[^"]+)";)""",
                     'import %(names)s from "%(url)s";',
                 ),
+                (r"""(?P<matched>import\("(?P<url>\./[^"]+)"\))""", 'import("%(url)s")'),
             ),
         ),
     )

@@ -2,7 +2,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from explorer import views
-from explorer.health.probes import livez, readyz
+from explorer.health.probes import is_alive, livez, readyz
 from explorer.health.scrape import metrics
 from explorer.lists import chain_views
 from explorer.new_batch import views as new_batch_views
@@ -35,6 +35,7 @@ urlpatterns = [
     path("explorer/query/<internal_id>/<int:number>/read", views.read_now, name="read"),
     path("explorer/query/<internal_id>/transactions", views.transactions, name="transactions"),
     path("livez", livez, name="live"),
+    path("is-alive", is_alive, name="is_alive"),
     path("readyz", readyz, name="ready"),
     path("metrics", metrics, name="metrics"),
 ]

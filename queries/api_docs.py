@@ -33,7 +33,7 @@ _DEEPEST = 8
 
 # What stands in examples for values that a schema gives none for, by the property's name.
 _EXAMPLES: Mapping[str, object] = {
-    **dict.fromkeys(("internalId", "batch", "id", "next", "delivery_id"), "01KA4QJ3B1YF0V6M9ZC2T7XWRE"),
+    **dict.fromkeys(("internalId", "batch", "id", "next", "deliveryId"), "01KA4QJ3B1YF0V6M9ZC2T7XWRE"),
     **dict.fromkeys(("destinationChainId", "originChainId", "sourceChainId", "sourceChainIds"), "31337"),
     **dict.fromkeys(("account", "address", "registry", "to"), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"),
     **dict.fromkeys(("factsRegistry", "blockHashSource"), "0x5FbDB2315678afecb367f032d93F642f64180aa3"),

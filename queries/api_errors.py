@@ -84,7 +84,9 @@ class JsonErrorsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         is_json = response.get("Content-Type", "").startswith("application/json")
-        if response.status_code < 400 or is_json or request.path not in settings.API_PATHS:
+        # Nothing is at a path of the API with a slash behind it, which programs are told as well.
+        is_of_api = request.path.removesuffix("/") in settings.API_PATHS
+        if response.status_code < 400 or is_json or not is_of_api:
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
         answer = error_answer(response.status_code, code, sentence)

@@ -104,7 +104,7 @@ def count_form(client_address: str, user_id: int, characters: int, rows: int) ->
         _count(
             client,
             size,
-            "You sent too many large forms. Go back, wait as long as Retry-After says, and send the form again.",
+            "You sent too many large forms. Go back, wait {seconds} s, and send the form again.",
         )
 
 
@@ -124,9 +124,9 @@ def _count(client: str | int, size: int, sentence: str = "") -> None:
         if seconds := throttle.take("heavy reads", client, most, min(size, most)):
             raise TooManyReads(
                 "too_many_requests",
-                sentence
+                sentence.format(seconds=seconds)
                 or f"In a minute you may read large batches with {most} accounts, slots and headers in all; this needs "
-                f"{size}. Wait as long as Retry-After says. What has at most {_SMALL} isn't counted; CSV counts "
+                f"{size}. Ask again in {seconds} s. What has at most {_SMALL} isn't counted; CSV counts "
                 f"{_FACTS_FACTOR}-fold, and the proofs of all queries at once {_BUNDLE_FACTOR}-fold.",
                 retry_after=seconds,
             )

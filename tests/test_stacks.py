@@ -36,6 +36,7 @@ NAMES = {
     "<number>": "1",
     "<int:key_id>": "1",
     "<delivery_id>": f"msg_{ULID}",
+    "<deliveryId>": f"msg_{ULID}",
 }
 
 

@@ -1,5 +1,6 @@
 """Static files as `manage.py collectstatic` stores them for production."""
 
+import json
 import re
 
 from django.contrib.staticfiles.storage import staticfiles_storage
@@ -17,12 +18,32 @@ def test_a_script_imports_another_by_the_name_that_pages_load_it_by(settings, tm
         return staticfiles_storage.url(f"js/{script}").rpartition("/")[2]
 
     def imports(text: str) -> list[str]:
-        return re.findall(r"""^import\b[^;]*["']\./(.*)["']""", text, re.MULTILINE)
+        return re.findall(r"""(?:^import\b[^;]*?|\bimport\()["']\./(.*)["']""", text, re.MULTILINE)
 
-    plain = {path.name: imports(path.read_text()) for path in (PROJECT / "static/js").glob("*.js")}
+    folder = PROJECT / "static/js"
+    plain = {str(path.relative_to(folder)): imports(path.read_text()) for path in folder.rglob("*.js")}
     assert plain["live.js"] == ["times.js"] != [stored("times.js")]
+    assert (plain["check.js"], plain["noble/sha3.js"]) == (["checking.js"], ["_u64.js", "utils.js"])
     for script, names in plain.items():
-        assert imports((tmp_path / "js" / stored(script)).read_text()) == [stored(name) for name in names]
+        of = "noble/" if script.startswith("noble/") else ""
+        text = (tmp_path / "js" / of / stored(script)).read_text()
+        assert [name.rpartition("/")[2] for name in imports(text)] == [stored(of + name) for name in names]
+
+
+def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
+    pinned = json.loads((PROJECT / "package-lock.json").read_text())["packages"]["node_modules/@noble/hashes"][
+        "version"
+    ]
+    # npm may put it anywhere, beside other versions that other packages take.
+    found = [
+        path.parent
+        for path in (PROJECT / "node_modules").resolve().rglob("@noble/hashes/package.json")
+        if json.loads(path.read_text())["version"] == pinned
+    ]
+    ours = PROJECT / "static" / "js" / "noble"
+    assert {file.name for file in ours.iterdir()} == {"LICENSE", "_u64.js", "sha3.js", "utils.js"}
+    for file in ours.iterdir():
+        assert file.read_bytes() == (found[0] / file.name).read_bytes()
 
 
 def test_idiomorph_is_what_the_npm_lock_pins():

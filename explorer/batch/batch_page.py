@@ -100,8 +100,8 @@ class BatchPage:
 
     @property
     def offers_bundle(self) -> bool:
-        """Return whether the proofs of all its queries are one file, beside those of each."""
-        return self.queries.total > 1 and self.header.status == BatchStatus.DONE and not self.header.why_no_proofs
+        """Return whether the proofs of all its queries are there, as one file."""
+        return self.header.status == BatchStatus.DONE and not self.header.why_no_proofs
 
     @property
     def shares_transactions(self) -> bool:

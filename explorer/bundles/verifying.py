@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eth_utils.address import to_checksum_address
+
 from chains import header, trie
 from chains.encoding import hex_data, read_data
 from chains.header import Header
@@ -37,7 +39,7 @@ class Verified:
     source_chain_id: str  # claimed only: a header does not say of which chain it is
     block_number: int
     block_hash: str
-    account: str | None  # None: the facts are the header's
+    account: str | None  # with its EIP-55 checksum; None: the facts are the header's
     exists: bool  # the account
     facts: dict[str, str]  # word by property
     slots: dict[str, str]  # word by slot
@@ -95,7 +97,7 @@ def _verify(bundle: dict[str, Any]) -> Verified:
         source_chain_id=bundle["sourceChainId"],
         block_number=head.number,
         block_hash=hex_data(block_hash),
-        account=hex_data(address) if account else None,
+        account=to_checksum_address(address) if account else None,
         exists=account is not None and account.exists,
         facts=claimed,
         slots=_verified_slots(bundle, account, claimed_slots),

@@ -116,7 +116,9 @@ def as_json(page: ChainsPage) -> bytes:
 
 
 def _connection(one: ShownConnection) -> ConnectionDetail:
-    usual = None if one.usual_seconds is None else UsualTime(seconds=one.usual_seconds, batches=one.timed_batches)
+    usual = (
+        None if one.usual_seconds is None else UsualTime(seconds=round(one.usual_seconds, 1), batches=one.timed_batches)
+    )
     return ConnectionDetail(
         sourceChainId=str(one.source.id),
         destinationChainId=str(one.destination.id),

@@ -1,8 +1,8 @@
 // Has a wallet of the browser send what a batch lacks: asks this service what that is, shows what it costs, sends it,
 // and asks again until nothing is left. What is left is what the chain lacks, so a page that is left in between goes on.
 
-import { Note, Sender, Stopped, pause, until } from "./sending.js";
-import { Failure, accountOf, findWallets, offer, post, tell, walletButton } from "./wallets.js";
+import { Note, Sender, pause } from "./sending.js";
+import { Failure, Stopped, accountOf, chooseWallet, lead, offer, post, tell, until } from "./wallets.js";
 
 /** @typedef {import("./wallets.js").Wallet} Wallet */
 
@@ -31,7 +31,12 @@ async function run() {
   const controller = new AbortController();
   const stop = () => controller.abort();
   try {
-    const wallet = await chooseWallet(controller);
+    const wallet = await chooseWallet({ area, list, status, actions }, "Send", controller);
+    if (!wallet) {
+      throw new Failure(
+        "There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.",
+      );
+    }
     offer(actions, [["Stop", stop]]);
     await sendAll(wallet, controller);
   } catch (error) {
@@ -41,43 +46,6 @@ async function run() {
     if (!(error instanceof Failure)) console.warn(error);
     const sentence = error instanceof Failure ? error.message : "The wallet answered something unexpected. Try again.";
     end([sentence], { failed: true });
-  }
-}
-
-/** The one there is, or the one that is chosen. @param {AbortController} controller @returns {Promise<Wallet>} */
-async function chooseWallet(controller) {
-  tell(status, ["Looking for wallets in this browser."]);
-  /** @type {(wallet: Wallet) => void} */
-  let choose = () => {};
-  const chosen = new Promise((resolve) => { choose = resolve; });
-  /** @type {Wallet[]} */
-  const found = [];
-  list.replaceChildren();
-  const looking = new AbortController();
-  try {
-    await findWallets((wallet) => {
-      found.push(wallet);
-      const button = walletButton(wallet, "Send");
-      button.addEventListener("click", () => choose(wallet));
-      const item = document.createElement("li");
-      item.append(button);
-      list.append(item);
-    }, looking.signal);
-    if (!found.length) {
-      throw new Failure(
-        "There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.",
-      );
-    }
-    if (found.length === 1) return found[0];
-    tell(status, ["Choose a wallet."]);
-    offer(actions, [["Cancel", () => controller.abort()]]);
-    list.hidden = false;
-    lead(list.querySelector("button"));
-    return await until(controller.signal, chosen);
-  } finally {
-    // Otherwise a wallet that comes later would get a button here, which nobody listens to.
-    looking.abort();
-    list.hidden = true;
   }
 }
 
@@ -151,7 +119,7 @@ async function settled(sender, controller) {
         tell(status, [`Waiting for what this browser was to send before.${by}`]);
         offer(actions, [["Stop", () => controller.abort()], ["Don't wait for it", end(() => note.write({}))]]);
       }
-      lead(actions.querySelector("button"));
+      lead(area, actions.querySelector("button"));
     };
     sender.settle(() => isWanted, look).then(resolve, reject);
   });
@@ -176,7 +144,7 @@ async function confirmed(left, waiting, controller) {
   ], { others: pending.length ? "notice" : "hint" });
   await until(controller.signal, new Promise((resolve) => {
     offer(actions, [[`Send ${count}`, () => resolve(undefined)], ["Cancel", () => controller.abort()]], { main: true });
-    lead(actions.querySelector("button"));
+    lead(area, actions.querySelector("button"));
   }));
   offer(actions, [["Stop", () => controller.abort()]]);
   return Date.now() - shownAt < OLD_MS;
@@ -195,11 +163,5 @@ function end(sentences, how) {
   offer(actions, []);
   tell(status, sentences, how);
   begin.disabled = false;
-  lead(begin);
-}
-
-/** Moves the focus on, unless the user is elsewhere on the page meanwhile. @param {HTMLElement | null} element */
-function lead(element) {
-  const focused = document.activeElement;
-  if (!focused || focused === document.body || area.contains(focused)) element?.focus();
+  lead(area, begin);
 }

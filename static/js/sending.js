@@ -14,7 +14,7 @@
 //   {block, id?}              all is settled: the chain as of this block has it. What was given up
 //   {block, account?, nonce?} before it was sent is asked for again under its `id` or `nonce`
 
-import { Failure, ask } from "./wallets.js";
+import { Failure, ask, until } from "./wallets.js";
 
 /** @typedef {import("./wallets.js").Wallet} Wallet */
 /** @typedef {{to: string, data: string, value: string, gas: string, what: string}} Transaction */
@@ -277,19 +277,6 @@ export class Sender {
       noChain: `${name} doesn't have the chain ${this.chain.name} (${BigInt(this.chain.id)}). Add it there, then try again.`,
     }));
   }
-}
-
-/** Thrown where a person has ended what waits. */
-export class Stopped extends Error {}
-
-/** A promise, or `Stopped`. @template T @param {AbortSignal} signal @param {Promise<T>} promise @returns {Promise<T>} */
-export function until(signal, promise) {
-  return new Promise((resolve, reject) => {
-    const stop = () => reject(new Stopped());
-    if (signal.aborted) stop();
-    signal.addEventListener("abort", stop, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-  });
 }
 
 /** @param {number} ms @param {AbortSignal} signal */

@@ -65,6 +65,44 @@ export function walletButton(wallet, verb) {
 }
 
 /**
+ * The wallet that there is, the one that is chosen of several, or null where there is none.
+ * @param {{area: HTMLElement, list: HTMLElement, status: HTMLElement, actions: HTMLElement}} parts of the page
+ * @param {string} verb what the wallet is chosen for, such as "Send"
+ * @param {AbortController} controller
+ * @returns {Promise<Wallet | null>}
+ */
+export async function chooseWallet({ area, list, status, actions }, verb, controller) {
+  tell(status, ["Looking for wallets in this browser."]);
+  /** @type {(wallet: Wallet) => void} */
+  let choose = () => {};
+  const chosen = new Promise((resolve) => { choose = resolve; });
+  /** @type {Wallet[]} */
+  const found = [];
+  list.replaceChildren();
+  const looking = new AbortController();
+  try {
+    await findWallets((wallet) => {
+      found.push(wallet);
+      const button = walletButton(wallet, verb);
+      button.addEventListener("click", () => choose(wallet));
+      const item = document.createElement("li");
+      item.append(button);
+      list.append(item);
+    }, looking.signal);
+    if (found.length < 2) return found[0] ?? null;
+    tell(status, ["Choose a wallet."]);
+    offer(actions, [["Cancel", () => controller.abort()]]);
+    list.hidden = false;
+    lead(area, list.querySelector("button"));
+    return await until(controller.signal, chosen);
+  } finally {
+    // Otherwise a wallet that comes later would get a button here, which nobody listens to.
+    looking.abort();
+    list.hidden = true;
+  }
+}
+
+/**
  * Asks the wallet (EIP-1193). Throws `Failure`.
  * @param {Wallet} wallet
  * @param {string} method
@@ -176,4 +214,23 @@ export function offer(actions, choices, { main = false } = {}) {
     }),
   );
   actions.hidden = choices.length === 0;
+}
+
+/** Moves the focus on, unless somebody is elsewhere on the page. @param {HTMLElement} area @param {HTMLElement | null} element */
+export function lead(area, element) {
+  const focused = document.activeElement;
+  if (!focused || focused === document.body || area.contains(focused)) element?.focus();
+}
+
+/** Thrown where a person has ended what waits. */
+export class Stopped extends Error {}
+
+/** A promise, or `Stopped`. @template T @param {AbortSignal} signal @param {Promise<T>} promise @returns {Promise<T>} */
+export function until(signal, promise) {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(new Stopped());
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+  });
 }

@@ -28,6 +28,8 @@ UNKNOWN_CALLS = (5730, "No calls have this identifier.")
 # What a wallet asks its node for a page.
 _OF_NODE = {
     "eth_blockNumber",
+    "eth_call",
+    "eth_getBlockByNumber",
     "eth_getTransactionByHash",
     "eth_getTransactionCount",
     "eth_getTransactionReceipt",
@@ -43,6 +45,8 @@ class Wallet:
     locked: bool = False
     refuses: dict[str, tuple[int, str]] = field(default_factory=dict)
     """JSON-RPC method to the error that it is answered with."""
+    lies: dict[str, Any] = field(default_factory=dict)
+    """JSON-RPC method to what it answers instead of the chain."""
     signs_instead: str | None = None
     """A text that is signed in place of the one that the page asks for."""
     asked: list[str] = field(default_factory=list)
@@ -97,6 +101,8 @@ class Wallet:
     # --- Sending ------------------------------------------------------------------------------------------------------
 
     def _answer(self, method: str, params: list[Any]) -> dict[str, Any]:
+        if method in self.lies:
+            return {"result": self.lies[method]}
         if self.chain is not None and method in _OF_NODE:
             return {"result": self.chain.rpc(method, *params)}
         if self.chain is not None and method == "eth_sendTransaction":

@@ -311,49 +311,49 @@ def test_an_embedded_leaf_below_an_extension_is_accepted():
     assert verify_slot(root, 0, nodes) == 7
 
 
-@pytest.mark.parametrize(
-    ("nodes", "fault"),
-    [
-        pytest.param([branch(DIGITS[0], b"", value=b"\1")], "branch with a value", id="value in a branch"),
-        pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
-        pytest.param([[b"\x00", b"\1" * 32]], "extension that is empty", id="extension of no length"),
-        pytest.param([[path(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
-        pytest.param([[path(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
-        pytest.param([[path(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
-        pytest.param([[path(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
-        pytest.param([[b"\x40" + KEY, b"\7"]], "hex-prefix", id="flag beyond 3"),
-        pytest.param([[b"\x60" + KEY, b"\7"]], "hex-prefix", id="spare bit in a leaf's flag"),
-        pytest.param([[b"\x21" + KEY, b"\7"]], "hex-prefix", id="padding that is not zero"),
-        pytest.param([[b"", b"\7"]], "hex-prefix", id="no path"),
-        pytest.param([[[], b"\7"]], "hex-prefix", id="list as a path"),
-        pytest.param([[path(DIGITS, leaf=True), b""]], "without a value", id="leaf without value"),
-        pytest.param([[path(DIGITS, leaf=True), [b"\7"]]], "without a value", id="list as a value"),
-        pytest.param([[path(DIGITS, leaf=True), b"\x00"]], "malformed", id="zero byte as a value"),
-        pytest.param([[path(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
-        pytest.param([[path(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
-        pytest.param([[path(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
-        pytest.param([[path(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
-        pytest.param([[path(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
-        pytest.param([[path(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),
-        pytest.param([b"\x81\x80"], "neither branch", id="string as a node"),
-        pytest.param([[b"\x20", b"\1", b"\1"]], "neither branch", id="node of three items"),
-        pytest.param([[b""] * 16], "neither branch", id="branch of sixteen"),
-        pytest.param([rlp.encode(GOOD_LEAF) + b"\0"], "canonical", id="byte after a node"),
-        pytest.param([b"\xf8" + rlp.encode(GOOD_LEAF)], "canonical", id="length not canonical"),
-        pytest.param([b"\xc1" * 5000 + b"\xc0"], "neither branch|canonical", id="absurd nesting"),
-        pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before", id="child of 31 bytes"),
-        pytest.param([branch(DIGITS[0], b"\1" * 31), b"\1"], "whose hash", id="child of 31 bytes, with a node"),
-        pytest.param([branch(DIGITS[0], LONG_LEAF)], "not shorter than a hash", id="long node embedded"),
-        pytest.param([branch(DIGITS[0], LEAF_OF_32_BYTES)], "not shorter than a hash", id="node of 32 bytes embedded"),
-        pytest.param([branch(DIGITS[0], [])], "neither branch", id="empty list as a child"),
-        pytest.param([[EXTENSION_8, b""]], "ends before", id="extension to nowhere"),
-        pytest.param(
-            [[path(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
-            "should be embedded",
-            id="short node by its hash",
-        ),
-    ],
-)
+MALFORMED = [
+    pytest.param([branch(DIGITS[0], b"", value=b"\1")], "branch with a value", id="value in a branch"),
+    pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
+    pytest.param([[b"\x00", b"\1" * 32]], "extension that is empty", id="extension of no length"),
+    pytest.param([[path(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
+    pytest.param([[path(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
+    pytest.param([[path(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
+    pytest.param([[path(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
+    pytest.param([[b"\x40" + KEY, b"\7"]], "hex-prefix", id="flag beyond 3"),
+    pytest.param([[b"\x60" + KEY, b"\7"]], "hex-prefix", id="spare bit in a leaf's flag"),
+    pytest.param([[b"\x21" + KEY, b"\7"]], "hex-prefix", id="padding that is not zero"),
+    pytest.param([[b"", b"\7"]], "hex-prefix", id="no path"),
+    pytest.param([[[], b"\7"]], "hex-prefix", id="list as a path"),
+    pytest.param([[path(DIGITS, leaf=True), b""]], "without a value", id="leaf without value"),
+    pytest.param([[path(DIGITS, leaf=True), [b"\7"]]], "without a value", id="list as a value"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x00"]], "malformed", id="zero byte as a value"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
+    pytest.param([[path(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
+    pytest.param([[path(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),
+    pytest.param([b"\x81\x80"], "neither branch", id="string as a node"),
+    pytest.param([[b"\x20", b"\1", b"\1"]], "neither branch", id="node of three items"),
+    pytest.param([[b""] * 16], "neither branch", id="branch of sixteen"),
+    pytest.param([rlp.encode(GOOD_LEAF) + b"\0"], "canonical", id="byte after a node"),
+    pytest.param([b"\xf8" + rlp.encode(GOOD_LEAF)], "canonical", id="length not canonical"),
+    pytest.param([b"\xc1" * 5000 + b"\xc0"], "neither branch|canonical", id="absurd nesting"),
+    pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before", id="child of 31 bytes"),
+    pytest.param([branch(DIGITS[0], b"\1" * 31), b"\1"], "whose hash", id="child of 31 bytes, with a node"),
+    pytest.param([branch(DIGITS[0], LONG_LEAF)], "not shorter than a hash", id="long node embedded"),
+    pytest.param([branch(DIGITS[0], LEAF_OF_32_BYTES)], "not shorter than a hash", id="node of 32 bytes embedded"),
+    pytest.param([branch(DIGITS[0], [])], "neither branch", id="empty list as a child"),
+    pytest.param([[EXTENSION_8, b""]], "ends before", id="extension to nowhere"),
+    pytest.param(
+        [[path(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
+        "should be embedded",
+        id="short node by its hash",
+    ),
+]
+
+
+@pytest.mark.parametrize(("nodes", "fault"), MALFORMED)
 def test_it_refuses_malformed_nodes(nodes, fault):
     root, encoded = chained(*nodes)
     with pytest.raises(InvalidProof, match=fault):
@@ -371,19 +371,19 @@ def test_it_refuses_a_branch_below_the_last_digit():
         verify_slot(keccak(nodes[0]), 0, nodes)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        b"\x80",
-        rlp.encode([b"\0", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
-        rlp.encode([b"\1" * 9, b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
-        rlp.encode([b"", b"\0\1", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
-        rlp.encode([b"", b"\1" * 33, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
-        rlp.encode([b"", b"", EMPTY_TRIE_ROOT[1:], EMPTY_CODE_HASH]),
-        rlp.encode([b"", b"", EMPTY_TRIE_ROOT, [EMPTY_CODE_HASH]]),
-        rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]) + b"\0",
-    ],
-)
+MALFORMED_ACCOUNTS = [
+    b"\x80",
+    rlp.encode([b"\0", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+    rlp.encode([b"\1" * 9, b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+    rlp.encode([b"", b"\0\1", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+    rlp.encode([b"", b"\1" * 33, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+    rlp.encode([b"", b"", EMPTY_TRIE_ROOT[1:], EMPTY_CODE_HASH]),
+    rlp.encode([b"", b"", EMPTY_TRIE_ROOT, [EMPTY_CODE_HASH]]),
+    rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]) + b"\0",
+]
+
+
+@pytest.mark.parametrize("fields", MALFORMED_ACCOUNTS)
 @pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
 def test_it_refuses_malformed_accounts(fields, asked):
     root, nodes = chained([path(keccak(bytes(20)).hex(), leaf=True), fields])

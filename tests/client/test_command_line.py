@@ -20,18 +20,21 @@ from keyring.backends import fail
 from keyring.errors import KeyringLocked
 
 import batch_query_client
-from batch_query_client import BatchDetails, Fact
+from batch_query_client import BatchDetails, Fact, ServiceRefused
 from batch_query_client.command_line import credentials, exit_codes
 from batch_query_client.command_line.asked_in_files import Asked, document, read_time
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 from batch_query_client.command_line.keystores import open_keystore
-from batch_query_client.command_line.output import Progress, print_facts, print_json, print_table
-from batch_query_client.command_line.running import bqs, run
+from batch_query_client.command_line.output import Progress, amount, cost, print_facts, print_json, print_table
+from batch_query_client.command_line.running import _said_of, bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
-from tests.client.answers import batch, query
+from explorer.new_batch import pasted_rows
+from explorer.new_batch.drafts import Draft, Row
+from tests.client.answers import batch
 
 URL = "http://127.0.0.1:1"
 KEY = "bqs_" + "k" * 43
+CHAINS = {"ethereum": 1, "op mainnet": 10}
 ALICE, ALICE_KEY = ACCOUNTS[0]
 
 
@@ -87,7 +90,7 @@ def bqs_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
 def asked(**given: Any) -> Any:
     nothing = dict.fromkeys(("file", "destination", "chain", "block", "time", "fee", "webhook"))
     lists = dict.fromkeys(("accounts", "props", "slots", "header", "webhook_events"), ())
-    return document(Asked(**{**nothing, **lists, "is_paid_by_caller": False, **given}))
+    return document(Asked(**{**nothing, **lists, "is_paid_by_caller": False, **given}), lambda: CHAINS)
 
 
 def test_arguments_become_the_body():
@@ -124,10 +127,59 @@ def test_every_line_that_is_wrong_is_named(tmp_path):
     file = tmp_path / "accounts.csv"
     file.write_text(
         "chain,block,account,props\nx,15,0xaa,BALANCE\n1,soon,0xaa,BALANCE\n1,15,,\n1,15,0xaa,\n1,1,a,b,c,d\n"
+        ",1,0xaa,BALANCE\n1,,0xaa,BALANCE\n"
     )
     with pytest.raises(click.UsageError) as caught:
         asked(file=str(file), destination=10)
-    assert re.findall(r"line (\d): ", caught.value.message) == ["2", "3", "4", "5", "6"]
+    assert re.findall(r"line (\d): ", caught.value.message) == ["2", "3", "4", "5", "6", "7", "8"]
+
+
+B = "0x" + "bb" * 20
+# What the console's form takes, and what `bqs` took from the beginning.
+FILES = {
+    "a list": f"{ALICE}\n\n{B}\n",
+    "several on a line": f"{ALICE}, {B}\n",
+    "in the form's order": f"{ALICE},15,balance nonce,0x5|6,,Ethereum\n{B},latest,,7,,\n",
+    "named": f"Chain,Block,Account,Props,Slots,Header\n10,finalized,{ALICE} {B},BALANCE,,\n1,1_000,,,,timestamp\n",
+    "of a spreadsheet": f"\ufeffaddress;chain;block\r\n{ALICE};OP Mainnet;2026-01-01 00:00\r\n",
+    "tabs": f"block\taddress\n2026-01-01T00:00:00Z\t{ALICE}\nblock:16\t{B}\ntimestamp:5\t{B}\n",
+    "quoted": f'address,slots\n"{ALICE}\n{B}","1, 2"\n',
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_asks_for_the_same_here_and_in_the_form_of_the_console(tmp_path, name):
+    """What lines leave out is as in the form's row, and here as the options say."""
+    names = {chain: str(chain_id) for chain, chain_id in CHAINS.items()}
+    pasted = pasted_rows.read(FILES[name], Row(source="1", at="block", block="15"), names, 100)
+    assert not pasted.faults
+    form = Draft("10", rows=pasted.rows).request(100).document["data"]
+    file = tmp_path / "asked.csv"
+    file.write_text(FILES[name], newline="")
+    here = asked(file=str(file), destination=10, chain=1, block="15", props=["BALANCE"])["data"]
+    assert of_all(here) == of_all(form)
+
+
+def of_all(data: Any) -> set[tuple[object, ...]]:
+    """Return all that a request asks for, however it is spelled."""
+    found: set[tuple[object, ...]] = set()
+    for chain, blocks in data.items():
+        for at, block in blocks.items():
+            found |= {(chain, at, name) for name in block.get("header", ())}
+            for account, entry in block.get("accounts", {}).items():
+                found |= {(chain, at, account, name) for name in entry.get("props", ())}
+                found |= {(chain, at, account, int(slot, 16)) for slot in entry.get("slots", ())}
+    return found
+
+
+def test_a_file_leaves_to_options_only_what_is_said_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    file = tmp_path / "file"
+    for content, option in ((f"{ALICE}\n", ("--account", B)), ('{"data": {}}', ("--block", "5"))):
+        file.write_text(content)
+        code, _, said = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL, *option)
+        assert code == ExitCode.USAGE
+        assert "either in a file or by options" in said
 
 
 def test_a_json_file_is_the_body_and_options_count_before_it(tmp_path, monkeypatch):
@@ -278,12 +330,14 @@ FACT = Fact(
 def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     slot = FACT.model_copy(update={"property": "SLOT", "slot": "0x" + "0" * 63 + "5"})
     unproven = FACT.model_copy(update={"property": "CODE_HASH", "word": None})
-    print_facts([FACT, slot, unproven])
+    nonce = FACT.model_copy(update={"property": "NONCE"})
+    print_facts([FACT, slot, unproven, nonce], {1: "xDAI"})
     out = capsys.readouterr().out
-    assert str(2**255 + 1) in out
+    assert f"{(2**255 + 1) // 10**18}.{(2**255 + 1) % 10**18} xDAI" in out
+    assert f"{2**255 + 1}\n" in out
     assert f"0x8{'0' * 62}1" in out
     assert "not proven yet" in out
-    assert len(out.splitlines()) == 4
+    assert len(out.splitlines()) == 5
     print_json([FACT])
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["sourceChainId"], told["value"], told["word"]) == ("1", str(2**255 + 1), f"0x8{'0' * 62}1")
@@ -294,24 +348,49 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_live_on_a_terminal_and_shows_what_is_open_first(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("LINES", "12")
+def test_amounts_are_in_whole_units_and_costs_are_no_less_than_they_are():
+    assert [amount(wei) for wei in (0, 1, 15 * 10**16, 20 * 10**18)] == [
+        "0 ETH",
+        "0.000000000000000001 ETH",
+        "0.15 ETH",
+        "20 ETH",
+    ]
+    assert cost(1_234_567_000_000_000) == "0.00123457 ETH"
+    assert cost(123, "POL") == "0.000000000000000123 POL"
+    assert cost(10**18 + 1) == "1.00001 ETH"
+
+
+def test_progress_is_one_line_that_changes_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    steps = [{"kind": "INITIAL_STATE", "status": "COMPLETED"}, {"kind": "BLOCKHASH_AVAILABLE", "status": "IN_PROGRESS"}]
-    queries = [query(n, isCompleted=n != 9, steps=steps) for n in range(1, 10)]
-    told = batch(
-        status="IN_PROGRESS", queries=9, queriesCompleted=8, queryList=queries, waits=[{"sentence": "A wait."}]
-    )
+    wait = {"sentence": "[red]A wait[/red] " + "that is long " * 20}
+    told = batch(status="IN_PROGRESS", queries=900, queriesCompleted=8, waits=[wait])
     with Progress() as progress:
-        progress.show(BatchDetails.model_validate(told))
-    shown = terminal.getvalue()
-    assert "8 of 9 completed" in shown
-    assert "2/4 BLOCKHASH_AVAILABLE  IN_PROGRESS" in shown
-    assert "A wait." in shown
-    assert re.search(r"^9 +1 +15 ", shown, re.MULTILINE)
-    assert not re.search(r"^8 +1 +15 ", shown, re.MULTILINE)
+        for done in range(8, 900):
+            progress.show(BatchDetails.model_validate(told | {"queriesCompleted": done}))
+        progress.show(BatchDetails.model_validate(told | {"queriesCompleted": 900, "status": "DONE", "waits": []}))
+    lines = terminal.getvalue().split("\n")
+    assert len(lines) == 2
+    last = lines[0].rpartition("\r")[2]
+    assert "DONE" in last
+    assert "900 of 900 queries" in last
+
+
+def test_progress_shows_what_the_batch_waits_for_as_text(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Progress() as progress:
+        progress.show(BatchDetails.model_validate(batch(waits=[{"sentence": "[red]A wait[/red] {for} it."}])))
+    assert "[red]A wait[/red] {for} it." in terminal.getvalue()
+
+
+def test_progress_is_nothing_in_a_pipe(capsys):
+    with Progress() as progress:
+        progress.show(BatchDetails.model_validate(batch(queries=9, waits=[{"sentence": "A wait."}])))
+    assert capsys.readouterr() == ("", "")
 
 
 def test_text_of_others_is_shown_as_text(capsys):
@@ -333,9 +412,17 @@ def test_every_error_has_an_exit_code_and_the_documentation_each_of_them():
 
 def test_a_service_that_is_down_ends_with_4(capsys):
     code, _, said = bqs_says(capsys, "chains", "--url", URL)
-    assert (code, said) == (ExitCode.UNAVAILABLE, "127.0.0.1 can't be reached.\n")
+    assert (code, said) == (ExitCode.UNAVAILABLE, "127.0.0.1:1 can't be reached.\n")
     code, _, said = bqs_says(capsys, "chains", "--url", URL, "--json")
-    assert json.loads(said) == {"error": "127.0.0.1 can't be reached.", "code": "unavailable"}
+    assert json.loads(said) == {"error": "127.0.0.1:1 can't be reached.", "code": "unavailable"}
+
+
+@pytest.mark.parametrize("code", ["unauthorized", "invalid_idempotency_key", "idempotency_key_reused"])
+def test_errors_speak_of_options_and_not_of_headers(code):
+    refused = ServiceRefused("The header Api-Key or Idempotency-Key.", status=422, code=code)
+    said = _said_of(refused)
+    assert re.search("BQS_API_KEY|--idempotency-key", said.sentence)
+    assert (said.code, "header" in said.sentence) == (code, False)
 
 
 def test_a_defect_and_ctrl_c_are_sentences_too(monkeypatch, capsys):

@@ -22,9 +22,9 @@ FACT = Fact(source_chain_id=1, destination_chain_id=1, block_number=1, property=
 def test_whatever_a_service_or_a_node_does_the_client_ends_with_a_sentence(behave):
     began = time.monotonic()
     with hostile_node(behave, chain_id=None) as url:
-        with pytest.raises(Unavailable, match=r"^(The node )?127\.0\.0\.1 .*\.$"):
+        with pytest.raises(Unavailable, match=r"^(The node )?127\.0\.0\.1:\d+ .*\.$"):
             BatchQueryService(url, api_key="bqs_key", patience=IMPATIENT).submit_body({"data": {}})
-        with pytest.raises(Unavailable, match=r"^(The node )?127\.0\.0\.1 .*\.$"):
+        with pytest.raises(Unavailable, match=r"^(The node )?127\.0\.0\.1:\d+ .*\.$"):
             read_facts(url, [FACT], patience=IMPATIENT)
     assert time.monotonic() - began < SECONDS
 
@@ -33,7 +33,7 @@ def test_an_answer_without_end_is_left_for_its_length_and_not_for_its_time():
     patient = Patience(seconds=0, answer_seconds=4 * SECONDS)
     with (
         hostile_node(WORST["endless reply"], chain_id=None) as url,
-        pytest.raises(Unavailable, match=r"^127\.0\.0\.1 sent more than \d+ bytes\.$"),
+        pytest.raises(Unavailable, match=r"^127\.0\.0\.1:\d+ sent more than \d+ bytes\.$"),
     ):
         BatchQueryService(url, patience=patient).submit_body({"data": {}})
 
@@ -44,7 +44,7 @@ def test_so_it_does_for_callers_that_do_not_block(name):
         async with AsyncBatchQueryService(url, patience=IMPATIENT) as service:
             await service.submit_body({"data": {}})
 
-    with hostile_node(WORST[name], chain_id=None) as url, pytest.raises(Unavailable, match=r"^127\.0\.0\.1 "):
+    with hostile_node(WORST[name], chain_id=None) as url, pytest.raises(Unavailable, match=r"^127\.0\.0\.1:\d+ "):
         asyncio.run(submit(url))
 
 
@@ -74,7 +74,7 @@ def _ask_and_exit() -> None:
 
 
 def test_a_service_that_is_not_there_is_said_without_its_path():
-    with pytest.raises(Unavailable, match=r"^127\.0\.0\.1 can't be reached\.$"):
+    with pytest.raises(Unavailable, match=r"^127\.0\.0\.1:1 can't be reached\.$"):
         BatchQueryService("http://127.0.0.1:1/secret", patience=IMPATIENT).connections()
     with pytest.raises(Unavailable, match=r"^no-such-host\.invalid can't be reached\.$"):
         BatchQueryService("https://no-such-host.invalid", patience=IMPATIENT).connections()

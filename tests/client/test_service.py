@@ -44,6 +44,7 @@ from batch_query_client import (
     verify_webhook,
 )
 from batch_query_client.command_line.exit_codes import ExitCode
+from batch_query_client.command_line.output import amount
 from batch_query_client.command_line.running import run
 from demo.client import take_webhook_secret
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
@@ -348,9 +349,12 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
     )
     code, out, said = bqs("submit", "accounts.csv", *where, "--wait", "--timeout", str(SECONDS))
     assert code == 0, said
-    assert re.search(rf"{CHAIN_ID} +{block} +{ALICE} +BALANCE +{live.balance(ALICE, block)}$", out, re.MULTILINE)
+    assert re.search(
+        rf"{CHAIN_ID} +{block} +{ALICE} +BALANCE +{amount(live.balance(ALICE, block))}$", out, re.MULTILINE
+    )
     assert re.search(rf"{CHAIN_ID} +{block} +TIMESTAMP +\d+$", out, re.MULTILINE)
-    assert "ACCOUNT_ACCUMULATED   COMPLETED  0x" in said
+    # Of its progress nothing goes into a pipe.
+    assert len(said.splitlines()) == 1
     options = ["--chain", str(CHAIN_ID), "--block", str(block), "--account", ALICE, "--prop", "BALANCE"]
     code, out, said = bqs("submit", *where, *options)
     assert (code, re.fullmatch(r"[0-9A-Z]{26}\n", out) is not None) == (0, True)
@@ -364,14 +368,14 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     for more in ([], ["--rpc-url", live.chain.url], ["--rpc-url", live.chain.url, "--registry", live.registry]):
         code, out, said = bqs("read", proven.batch.id, *more)
         assert code == 0, said
-        assert f"BALANCE   {balance}" in " ".join(out.split()).replace("BALANCE ", "BALANCE   ")
+        assert f"BALANCE {amount(balance)}" in " ".join(out.split())
     code, out, _ = bqs("read", "--account", BOB, "--block", str(proven.block), "--json")
     assert str(balance) in {fact["value"] for fact in json.loads(out)["facts"]}
     code, _, said = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
     assert (code, "no facts registry" in said) == (ExitCode.NOT_TRUE, True)
     code, out, said = bqs("verify", proven.batch.id, "--query", "1", "--rpc-url", live.chain.url)
     assert (code, said) == (0, "The bundle holds.\n")
-    assert str(balance) in out
+    assert amount(balance) in out
     assert bqs("bundle", proven.batch.id, "--query", "1", "-o", "proof.json")[0] == 0
     assert bqs("verify", "proof.json", "--rpc-url", live.chain.url, "--json")[0] == 0
     block_hash = json.loads((tmp_path / "proof.json").read_text())["blockHash"]
@@ -386,7 +390,7 @@ def test_all_proofs_of_a_batch_are_verified_with_one_command(live, bqs, proven, 
     by = ["--rpc-url", live.chain.url]
     code, out, said = bqs("verify", proven.batch.id, *by)
     assert (code, said) == (0, f"The bundle holds, with 3 queries of the batch {proven.batch.id}.\n")
-    assert f"BALANCE {live.balance(BOB, proven.block)}" in out
+    assert f"BALANCE {amount(live.balance(BOB, proven.block))}" in out
     assert [line.split()[0] for line in out.splitlines()] == ["query", "1", "2", "3"]
     file = f"proof-{proven.batch.id}.json"
     assert bqs("bundle", proven.batch.id)[0] == 0
@@ -442,7 +446,22 @@ def test_what_it_would_cost_is_shown_by_part(bqs):
 
 
 def test_what_can_be_proven_where_is_listed(bqs):
-    assert bqs("chains") == (0, f"source  destination\n{CHAIN_ID}   {CHAIN_ID}\n", "")
+    name = f"Development chain ({CHAIN_ID})"
+    assert bqs("chains") == (0, f"{'source':<{len(name)}}  destination\n{name}  {name}\n", "")
+    told = json.loads(bqs("chains", "--json")[1])
+    assert told["chains"] == [{"chainId": str(CHAIN_ID), "name": "Development chain", "currency": "ETH"}]
+
+
+def test_a_file_may_name_a_chain_as_the_service_does(bqs, tmp_path):
+    (tmp_path / "asked.csv").write_text(f"address,chain\n{BOB},development chain\n{ALICE},\n{BOB},Atlantis\n")
+    asked = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--block", "2", "--prop", "NONCE")
+    code, _, said = bqs("estimate", "asked.csv", *asked)
+    assert (code, re.findall(r"line (\d): (.*)", said)) == (2, [("4", "'Atlantis' is no chain of this service.")])
+    (tmp_path / "asked.csv").write_text(f"address,chain\n{BOB},development chain\n{ALICE},\n")
+    code, out, said = bqs("estimate", "asked.csv", *asked)
+    assert (code, said) == (0, "")
+    assert re.search(rf"^{CHAIN_ID} +accounts +2 ", out, re.MULTILINE)
+    assert re.search(r"^cost +0\.\d+ ETH, at most 0\.\d+ ETH$", out, re.MULTILINE)
 
 
 def test_a_key_is_taken_by_a_keystore_or_by_standard_input_if_it_works(live, bqs, monkeypatch, tmp_path):

@@ -455,6 +455,11 @@ Accept: */*
 
 """
 
+# An extension asks so before it submits, and shows the answer.
+IS_ALIVE = CONNECTIONS.replace("/chain-connections", "/is-alive").replace(
+    "Accept: */*", "Accept: application/json, */*"
+)
+
 # A page that shows a balance. It asks for the status where another endpoint is.
 PAGE = Client(
     f"""POST /submit-batch-query?apiKey=<key> HTTP/1.1

@@ -118,6 +118,25 @@ def test_a_browser_lets_pages_of_others_ask(world):
         assert answered.headers["Access-Control-Allow-Origin"] == "*"
 
 
+def test_each_hears_that_the_service_is_alive(world):
+    answer = world.ask(exchanges.IS_ALIVE)
+    assert (answer.status, answer.body) == (200, b"OK")
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+
+
+def test_a_page_reads_the_batch_under_a_name_of_its_own(world, submitted):
+    told = json.loads(world.ask(exchanges.PAGE.question, id=submitted["page"]).body)["batchQuery"]
+    assert told["internalId"] == submitted["page"]
+    assert told["queryStatus"] in {"IN_PROGRESS", "DONE"}
+
+
+def test_a_path_with_a_slash_at_its_end_is_said_to_be_none(world):
+    slash = exchanges.EXTENSION.submission.replace("/submit-batch-query", "/submit-batch-query/")
+    answer = world.ask(slash, destination=CHAIN, block=1, time=1, token="x", contract="x", webhook="x")
+    assert (answer.status, json.loads(answer.body)["code"]) == (404, "not_found")
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+
+
 def test_an_extension_learns_where_a_chain_can_be_proven(world):
     told = json.loads(world.ask(exchanges.CONNECTIONS).body)["connections"]
     assert [each["destinationChainId"] for each in told if each["originChainId"] == str(CHAIN)] == [str(CHAIN)]

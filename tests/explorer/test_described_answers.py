@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -166,6 +167,15 @@ def test_every_operation_has_a_short_name_of_its_own_a_tag_and_a_summary():
         (tag,) = operation["tags"]
         assert tag in tags
         assert operation["summary"]
+
+
+def test_parameters_have_one_spelling():
+    named = {
+        parameter["name"] for each in operations() for parameter in each["parameters"] if parameter["in"] != "header"
+    }
+    in_paths = {name for path in description()["paths"] for name in re.findall(r"{(.*?)}", path)}
+    assert {"internalId", "deliveryId", "batchQueryId"} <= named | in_paths
+    assert [name for name in named | in_paths if not re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", name)] == []
 
 
 def test_every_error_answer_lists_its_codes_and_every_code_is_listed_and_specified():

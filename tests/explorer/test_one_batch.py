@@ -64,6 +64,9 @@ def detail(batch: Batch, **parameters):
 def test_it_tells_how_the_batch_and_each_query_stands():
     batch = a_batch(ALICE, fee=2**200)
     told = detail(batch)
+    for_older_clients = told["batchQuery"]
+    assert for_older_clients == {name: told[name] for name in for_older_clients}
+    assert {"internalId", "queryStatus"} <= set(for_older_clients)
     assert (
         told
         | {

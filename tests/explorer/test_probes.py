@@ -188,3 +188,14 @@ def test_probes_are_answered_over_http_and_only_read(settings):
     for path in ("/livez", "/readyz", "/metrics"):
         assert Client().get(path).status_code == 200
         assert Client().post(path).status_code == 405
+
+
+def test_clients_of_older_services_hear_from_any_page_that_it_is_alive():
+    answer = Client().get("/is-alive", headers={"origin": "https://elsewhere.example"})
+    assert (answer.status_code, answer.content, answer.headers["Content-Type"]) == (
+        200,
+        b"OK",
+        "text/plain; charset=utf-8",
+    )
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert Client(enforce_csrf_checks=True).post("/is-alive").status_code == 405

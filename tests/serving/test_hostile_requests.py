@@ -35,8 +35,8 @@ def test_each_is_answered_truthfully_and_soon(web):
     assert {("POST /submit-batch-query", status) for status in ("200", "400", "401", "405")} <= answered
     # No chain answers here, and nothing was told by a webhook.
     unanswered = {
-        *("POST /estimate-batch-query", "GET /batch-queries/{internal_id}/transactions"),
-        "POST /webhook-deliveries/{delivery_id}/send-again",
+        *("POST /estimate-batch-query", "GET /batch-queries/{internalId}/transactions"),
+        "POST /webhook-deliveries/{deliveryId}/send-again",
     }
     expected = {str(each) for each in asked if each.is_of_api} - unanswered
     assert expected <= {name for name, status in answered if status == "200"}

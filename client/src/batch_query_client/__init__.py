@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         BatchPage,
         BatchSummary,
         Cancelled,
+        Chain,
         Connection,
         ContractCall,
         Estimate,
@@ -93,6 +94,7 @@ __all__ = [
     "BatchRejected",
     "BatchSummary",
     "Cancelled",
+    "Chain",
     "Conflict",
     "Connection",
     "ContractCall",
@@ -154,7 +156,7 @@ __all__ = [
 # program that only checks webhooks, needs few.
 _NAMES = {
     "answers": (
-        "BatchDetails BatchPage BatchSummary Cancelled Connection ContractCall Estimate Fact FactPage Query "
+        "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall Estimate Fact FactPage Query "
         "Rejection SentTransaction Status Step UnsignedTransaction UnsignedTransactions Wait"
     ),
     "asking": "Patience",

@@ -298,6 +298,19 @@ class Connections(AnswerModel):
     connections: tuple[Connection, ...]
 
 
+class Chain(AnswerModel):
+    """A chain that the service serves."""
+
+    chain_id: Decimal
+    name: Text
+    currency: Text
+    """Of which 10^18 wei are one."""
+
+
+class Chains(AnswerModel):
+    chains: tuple[Chain, ...]
+
+
 # --- What it costs ----------------------------------------------------------------------------------------------------
 
 

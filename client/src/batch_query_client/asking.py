@@ -100,9 +100,9 @@ def retry_after(answer: Answer) -> float | None:
 
 
 def host(url: str) -> str:
-    """Return what may be shown of a URL: its path and query may hold keys."""
+    """Return host and port of a URL, which may be shown: its user, path and query may hold keys."""
     try:
-        return urlsplit(url).hostname or "The address"
+        return plain(urlsplit(url).netloc.rpartition("@")[2]) or "The address"
     except ValueError:
         return "The address"
 

@@ -13,6 +13,7 @@ from batch_query_client.answers import (
     BatchPage,
     BatchSummary,
     Cancelled,
+    Chain,
     Connection,
     Estimate,
     Fact,
@@ -128,6 +129,9 @@ class AsyncBatchQueryService:
 
     async def connections(self) -> tuple[Connection, ...]:
         return await run_async(operations.connections(self._access), self._http)
+
+    async def chains(self) -> tuple[Chain, ...]:
+        return await run_async(operations.chains(self._access), self._http)
 
 
 @dataclass(frozen=True)

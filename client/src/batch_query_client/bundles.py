@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
+from eth_utils.address import to_checksum_address
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
@@ -76,7 +77,7 @@ class VerifiedBundle:
     block_number: int
     block_hash: str
     account: str | None
-    """None: the facts are the header's."""
+    """With its EIP-55 checksum. None: the facts are the header's."""
     exists: bool
     """The account."""
     facts: Mapping[str, bytes]
@@ -218,7 +219,7 @@ def verify_query(bundle: Document, header: BlockHeader, next_hash: bytes | None)
         source_chain_id=bundle.source_chain_id,
         block_number=header.number,
         block_hash=hex_data(header.hash),
-        account=None if bundle.account is None else hex_data(bundle.account),
+        account=None if bundle.account is None else to_checksum_address(bundle.account),
         exists=account is not None and account.exists,
         facts=bundle.facts,
         slots={slot: entry.word for slot, entry in bundle.slots.items()},

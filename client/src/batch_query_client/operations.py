@@ -14,6 +14,8 @@ from batch_query_client.answers import (
     BatchDetails,
     BatchPage,
     Cancelled,
+    Chain,
+    Chains,
     Connection,
     Connections,
     Estimate,
@@ -112,6 +114,10 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
 
 def connections(access: Access) -> Steps[tuple[Connection, ...]]:
     return (yield from fetch(access, Connections, "/chain-connections")).connections
+
+
+def chains(access: Access) -> Steps[tuple[Chain, ...]]:
+    return (yield from fetch(access, Chains, "/chains.json")).chains
 
 
 def batches(access: Access, filters: Mapping[str, Any]) -> Steps[BatchPage]:
@@ -310,7 +316,7 @@ def verify_whole(access: Access, internal_id: str, nodes: Sequence[Node]) -> Ste
 def _require_as_told(query: Query, proven: VerifiedBundle) -> None:
     """Raise `InvalidBundle` unless the bundle is of this query and shows the words that the service tells."""
     about = (query.source_chain_id, query.block_number, query.account.lower())
-    if (proven.source_chain_id, proven.block_number, proven.account or "") != about:
+    if (proven.source_chain_id, proven.block_number, (proven.account or "").lower()) != about:
         raise InvalidBundle("The bundle is of another account, block or chain than the query.")
     for fact in query.facts:
         shown = proven.slots.get(fact.slot) if fact.property == "SLOT" else proven.facts.get(fact.property)

@@ -52,6 +52,7 @@ class ToSign:
     gas: int
     max_fee_per_gas: int
     """In wei."""
+    chain_id: int
 
     @property
     def most_wei(self) -> int:
@@ -68,6 +69,7 @@ class Sent:
     gas_used: int
     cost: int
     """In wei, beside what a rollup takes for data."""
+    chain_id: int
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: in
         raise TransactionFailed(f"The transaction would revert, so it was not sent. {refused}") from None
     nonce = read_quantity((yield from node.call("eth_getTransactionCount", sender, "pending")))
     fees = yield from _fees(node)
-    to_sign = ToSign(unsigned.what, unsigned.to, unsigned.gas, fees["maxFeePerGas"])
+    to_sign = ToSign(unsigned.what, unsigned.to, unsigned.gas, fees["maxFeePerGas"], unsigned.chain_id)
     if payer.most_wei is not None and spent + to_sign.most_wei > payer.most_wei:
         raise TransactionFailed(f"The next transaction may cost {to_sign.most_wei} wei, which is more than is allowed.")
     if not (yield Tell(payer.confirm, to_sign)):
@@ -179,7 +181,7 @@ def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: in
     }
     raw = bytes(payer.signer.sign_transaction(fields).raw_transaction)
     sent = yield from node.call("eth_sendRawTransaction", hex_data(raw))
-    return (yield from _receipt(node, hex_data(read_data(sent)), unsigned.what, timeout))
+    return (yield from _receipt(node, hex_data(read_data(sent)), unsigned, timeout))
 
 
 def _fees(node: Node) -> Steps[dict[str, int]]:
@@ -193,7 +195,7 @@ def _fees(node: Node) -> Steps[dict[str, int]]:
     return {"maxFeePerGas": 2 * base + tip, "maxPriorityFeePerGas": tip}
 
 
-def _receipt(node: Node, transaction: str, what: str, timeout: float) -> Steps[Sent]:
+def _receipt(node: Node, transaction: str, unsigned: UnsignedTransaction, timeout: float) -> Steps[Sent]:
     began = yield from now()
     while True:
         receipt = yield from node.call("eth_getTransactionReceipt", transaction)
@@ -205,4 +207,5 @@ def _receipt(node: Node, transaction: str, what: str, timeout: float) -> Steps[S
     if read_quantity(receipt.get("status")) != 1:
         raise TransactionFailed(f"The transaction {transaction} has reverted.")
     gas = read_quantity(receipt.get("gasUsed"))
-    return Sent(transaction, what, gas, gas * read_quantity(receipt.get("effectiveGasPrice", "0x0")))
+    cost = gas * read_quantity(receipt.get("effectiveGasPrice", "0x0"))
+    return Sent(transaction, unsigned.what, gas, cost, unsigned.chain_id)

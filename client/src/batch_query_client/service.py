@@ -11,6 +11,7 @@ from batch_query_client.answers import (
     BatchPage,
     BatchSummary,
     Cancelled,
+    Chain,
     Connection,
     Estimate,
     Fact,
@@ -147,6 +148,10 @@ class BatchQueryService:
     def connections(self) -> tuple[Connection, ...]:
         """Return which source chains can be proven on which destination chains."""
         return run(operations.connections(self._access))
+
+    def chains(self) -> tuple[Chain, ...]:
+        """Return the chains that the service serves, with their names and currencies."""
+        return run(operations.chains(self._access))
 
 
 @dataclass(frozen=True)

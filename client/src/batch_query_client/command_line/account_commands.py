@@ -99,11 +99,13 @@ def logout(*, url: str | None) -> None:
 @with_json
 def chains(*, url: str | None, is_json: bool) -> None:
     """List which source chains can be proven on which destination chains."""
-    found = credentials.service(url, needs_key=False).connections()
+    service = credentials.service(url, needs_key=False)
+    found, known = service.connections(), service.chains()
     if is_json:
-        print_json({"connections": found})
+        print_json({"connections": found, "chains": known})
         return
-    rows = [(one.origin_chain_id, one.destination_chain_id) for one in found]
+    names = {chain.chain_id: f"{chain.name} ({chain.chain_id})" for chain in known}
+    rows = [[names.get(chain, chain) for chain in (one.origin_chain_id, one.destination_chain_id)] for one in found]
     print_table(("source", "destination"), rows, empty="Nothing can be proven here.")
 
 

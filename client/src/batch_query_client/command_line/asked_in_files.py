@@ -5,7 +5,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,18 @@ import click
 from batch_query_client import Account, Header, Webhook
 from batch_query_client.questions import body
 
-_COLUMNS = ("chain", "block", "account", "props", "slots", "header")
-_SEPARATORS = re.compile(r"[\s;|]+")
+# In this order, unless the first line names them.
+_COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
+_ASKED = ("properties", "slots", "header")
+_OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
+_SEPARATORS = re.compile(r"[\s,;|+]+")
+_NUMBER = re.compile(r"[0-9][0-9,_ ]*", re.ASCII)
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _MOST_FAULTS = 20
+
+
+ChainIds = Callable[[], Mapping[str, int]]
+"""Returns the ids of the service's chains by their names in small letters: it is asked where a file names one."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +49,18 @@ class Asked:
     webhook_events: Sequence[str]
 
 
-def document(asked: Asked) -> Mapping[str, Any]:
+def document(asked: Asked, chain_ids: ChainIds) -> Mapping[str, Any]:
     """Return the body. Raises `click.UsageError` and `ValueError`."""
     if asked.file is None:
         return _body(asked, list(_from_arguments(asked)))
-    if any((asked.chain, asked.block, asked.time, asked.accounts, asked.props, asked.slots, asked.header)):
-        raise click.UsageError("Name what to prove either in a file or by options, and not by both.")
     text = _text(asked.file)
-    if text.lstrip().startswith("{"):
+    is_json = text.lstrip().startswith("{")
+    others = (asked.chain, asked.block, asked.time, asked.props, asked.slots, asked.header)
+    if asked.accounts or (is_json and any(others)):
+        raise click.UsageError("Name what to prove either in a file or by options, and not by both.")
+    if is_json:
         return _from_json(asked, text)
-    return _body(asked, list(_from_csv(text)))
+    return _body(asked, list(_from_csv(asked, text, chain_ids)))
 
 
 def _text(file: str) -> str:
@@ -91,19 +102,20 @@ def _from_arguments(asked: Asked) -> Iterator[Account | Header]:
         raise click.UsageError("Name a file, or the source chain: --chain.")
     if not asked.accounts and not asked.header:
         raise click.UsageError("Name what to prove: --account with --prop or --slot, or --header.")
-    block = None if asked.block is None else read_block(asked.block)
-    time = None if asked.time is None else read_time(asked.time)
+    where: Any = {"chain": asked.chain, **_options_at(asked)}
+    props: Any = asked.props  # The service knows their names.
     for account in asked.accounts:
-        yield Account(
-            account,
-            chain=asked.chain,
-            block=block,
-            time=time,
-            props=asked.props,  # type: ignore[arg-type] # the service knows their names
-            slots=asked.slots,
-        )
+        yield Account(account, props=props, slots=asked.slots, **where)
     if asked.header:
-        yield Header(asked.header, chain=asked.chain, block=block, time=time)
+        yield Header(asked.header, **where)
+
+
+def _options_at(asked: Asked) -> dict[str, int | str | None]:
+    """Return `block` and `time` as the options say them. Raises `click.UsageError`."""
+    return {
+        "block": None if asked.block is None else read_block(asked.block),
+        "time": None if asked.time is None else read_time(asked.time),
+    }
 
 
 def read_block(text: str) -> int | str:
@@ -115,7 +127,7 @@ def read_time(text: str) -> int:
     if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
         return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.removesuffix("UTC").strip())
     except ValueError:
         raise click.UsageError(f"{text!r} is no time: seconds since 1970, or as 2025-06-30T12:00:00Z.") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
@@ -137,39 +149,100 @@ def _from_json(asked: Asked, text: str) -> dict[str, Any]:
     return value | _envelope(asked, fee=None if has_fee else "auto")
 
 
-def _from_csv(text: str) -> Iterator[Account | Header]:
-    """Read one account or header a line. Raises `click.UsageError` with all lines that are wrong."""
-    rows = csv.DictReader(io.StringIO(text))
-    unknown = set(rows.fieldnames or ()) - set(_COLUMNS)
-    if unknown or "chain" not in (rows.fieldnames or ()):
-        raise click.UsageError(f"The first line of a CSV file names its columns, of {', '.join(_COLUMNS)}.")
+def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> Iterator[Account | Header]:
+    """Yield what each line asks for; what a line leaves out is as the options say.
+
+    The service's form takes the same files. Raises `click.UsageError` with all lines that are wrong.
+    """
+    lines = list(_lines(text))
+    columns: Sequence[str] = _COLUMNS
+    if lines and any(_column(cell) in _COLUMNS for cell in lines[0][1]):
+        columns = [_column(cell) for cell in lines.pop(0)[1]]
+        if unknown := [name for name in columns if name not in _COLUMNS]:
+            raise click.UsageError(f"{unknown[0]!r} is no column; the columns are {', '.join(_COLUMNS)}.")
+    else:
+        lines = [(number, _one_cell_of_addresses(cells)) for number, cells in lines]
+    if not lines:
+        raise click.UsageError("The file has no line that asks for anything.")
     queries: list[Account | Header] = []
     faults: list[str] = []
-    for row in rows:
+    for number, cells in lines:
         try:
-            queries += _queries_of(row)
-        except (ValueError, TypeError) as error:
-            faults.append(f"line {rows.line_num}: {error}")
+            queries += _queries_of(asked, columns, cells, chain_ids)
+        except (ValueError, TypeError, click.UsageError) as error:
+            faults.append(f"line {number}: {error}")
     if faults:
         more = f"\n  and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
         raise click.UsageError("\n  ".join(["The file has faults:", *faults[:_MOST_FAULTS]]) + more)
     yield from queries
 
 
-def _queries_of(row: Mapping[str, str | None]) -> Iterator[Account | Header]:
-    cells = {name: (row.get(name) or "").strip() for name in _COLUMNS}
-    if row.get(None):  # type: ignore[call-overload] # where csv puts cells without a column
+def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the cells of each line that is not blank."""
+    first = text.lstrip().partition("\n")[0]
+    delimiter = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    number = 1
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield number, [cell.strip() for cell in cells]
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise click.UsageError(f"The file can't be read as CSV: {error}.") from None
+
+
+def _column(cell: str) -> str:
+    return _OTHER_NAMES.get(cell.casefold(), cell.casefold())
+
+
+def _one_cell_of_addresses(cells: list[str]) -> list[str]:
+    """Join the cells of a line that is nothing but addresses: all of them are accounts."""
+    return [" ".join(cells)] if all(map(_ADDRESS.fullmatch, filter(None, cells))) else cells
+
+
+def _queries_of(
+    asked: Asked, columns: Sequence[str], given: Sequence[str], chain_ids: ChainIds
+) -> Iterator[Account | Header]:
+    if len(given) > len(columns):
         raise ValueError("There are more cells than columns.")
-    if not re.fullmatch(r"[0-9]{1,19}", cells["chain"], re.ASCII):
-        raise ValueError(f"{cells['chain']!r} is no chain id.")
-    chain, block = int(cells["chain"]), read_block(cells["block"])
-    if not cells["account"] and not cells["header"]:
+    cells = dict(zip(columns, given, strict=False))
+    accounts, props, slots, header = (_words(cells.get(name, "")) for name in ("address", *_ASKED))
+    if not (props or slots or header):
+        props, slots, header = list(asked.props), list(asked.slots), list(asked.header)
+    where: Any = {"chain": _chain(asked, cells.get("chain", ""), chain_ids), **_at(asked, cells.get("block", ""))}
+    if not accounts and not header:
         raise ValueError("It names neither an account nor properties of a header.")
-    if cells["account"]:
-        props: Any = _words(cells["props"])
-        yield Account(cells["account"], chain=chain, block=block, props=props, slots=_words(cells["slots"]))
-    if cells["header"]:
-        yield Header(_words(cells["header"]), chain=chain, block=block)
+    names: Any = [name.upper() for name in props]
+    for account in accounts:
+        yield Account(account, props=names, slots=slots, **where)
+    if header:
+        yield Header([name.upper() for name in header], **where)
+
+
+def _chain(asked: Asked, cell: str, chain_ids: ChainIds) -> int:
+    if not cell:
+        if asked.chain is None:
+            raise ValueError("It names no chain, nor does --chain.")
+        return asked.chain
+    if re.fullmatch(r"[0-9]{1,19}", cell, re.ASCII):
+        return int(cell)
+    found = chain_ids().get(cell.casefold())
+    if found is None:
+        raise ValueError(f"{cell!r} is no chain of this service.")
+    return found
+
+
+def _at(asked: Asked, cell: str) -> dict[str, int | str | None]:
+    """Return `block` or `time` as `Account` takes them. Raises `click.UsageError`."""
+    if not cell:
+        return _options_at(asked)
+    kind, _, number = cell.casefold().partition(":")
+    if kind in {"latest", "finalized"}:
+        return {"block": kind}
+    if kind == "block" or _NUMBER.fullmatch(cell):
+        return {"block": read_block(re.sub("[,_ ]", "", number or cell))}
+    return {"time": read_time(number if kind == "timestamp" else cell)}
 
 
 def _words(cell: str) -> list[str]:

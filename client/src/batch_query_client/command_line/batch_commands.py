@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from batch_query_client.command_line.options import (
 )
 from batch_query_client.command_line.output import (
     Progress,
+    cost,
+    currencies,
     print_facts,
     print_fields,
     print_json,
@@ -49,19 +52,24 @@ def submit(
 ) -> None:
     """Ask for facts, and print the batch's identifier.
 
-    FILE is JSON, a request's body as the API specifies it, or CSV with the columns chain, block, account, props, slots
-    and header, each line one account or header; words in a cell are separated by spaces. - is standard input.
+    FILE is JSON, a request's body as the API specifies it, or a list of addresses or CSV as the service's form takes
+    it: with the columns address, block, properties, slots, header and chain, in this order or as the first line names
+    them. What a line leaves out is as the options say. - is standard input.
     """
     service = credentials.service(url, patience=_WATCH_PATIENCE if wait else credentials.PATIENCE_SECONDS)
-    batch = service.submit_body(document(asked), idempotency_key=idempotency_key)
+    batch = service.submit_body(_document(asked, service), idempotency_key=idempotency_key)
     if wait:
         say(f"The batch is {batch.id}; its page is {batch.page}")
-        _follow(batch, timeout, is_json=is_json)
+        _follow(service, batch, timeout, is_json=is_json)
     elif is_json:
         print_json({"internalId": batch.id, "page": batch.page})
     else:
         click.echo(batch.id)
         say(f"Its page is {batch.page}")
+
+
+def _document(asked: Asked, service: client.BatchQueryService) -> Mapping[str, Any]:
+    return document(asked, lambda: {chain.name.casefold(): chain.chain_id for chain in service.chains()})
 
 
 @click.command()
@@ -73,19 +81,21 @@ def estimate(*, asked: Asked, url: str | None, is_json: bool) -> int:
 
     FILE and options are those of submit. Ends with exit code 1 if it would be rejected.
     """
-    found = credentials.service(url).estimate_body(document(asked))
+    service = credentials.service(url)
+    body = _document(asked, service)
+    found = service.estimate_body(body)
     if is_json:
         print_json(found)
     else:
-        _print_estimate(found)
+        _print_estimate(found, currencies(service).get(int(body["destinationChainId"]), ""))
     return ExitCode.REJECTED if found.rejections else ExitCode.OK
 
 
-def _print_estimate(found: client.Estimate) -> None:
+def _print_estimate(found: client.Estimate, currency: str) -> None:
     print_fields(
         [
             ("gas", f"{found.gas.expected}, at most {found.gas.bound}"),
-            ("wei", f"{found.wei.expected}, at most {found.wei.bound}"),
+            ("cost", f"{cost(found.wei.expected, currency)}, at most {cost(found.wei.bound, currency)}"),
             ("transactions", found.transactions),
             ("blocks to done", found.blocks_to_done),
             ("seconds to done", found.seconds_to_done),
@@ -111,16 +121,16 @@ def _print_estimate(found: client.Estimate) -> None:
 def watch(*, batch: str, timeout: float | None, url: str | None, is_json: bool) -> None:
     """Follow a BATCH until it is done, and print its facts."""
     service = credentials.service(url, patience=_WATCH_PATIENCE)
-    _follow(service.batch(batch), timeout, is_json=is_json)
+    _follow(service, service.batch(batch), timeout, is_json=is_json)
 
 
-def _follow(batch: client.Batch, timeout: float | None, *, is_json: bool) -> None:
+def _follow(service: client.BatchQueryService, batch: client.Batch, timeout: float | None, *, is_json: bool) -> None:
     with Progress() as progress:
         done = batch.wait(timeout, progress=progress.show)
     if is_json:
         print_json(done)
     else:
-        print_facts(done.facts)
+        print_facts(done.facts, currencies(service))
 
 
 @click.command()
@@ -156,7 +166,7 @@ def read(
     if batch is None:
         if registry is not None:
             raise click.UsageError("--registry is for the facts of a batch.")
-        _print_read(list(itertools.islice(service.all_facts(**given), limit)), is_json=is_json)
+        _print_read(service, list(itertools.islice(service.all_facts(**given), limit)), is_json=is_json)
         return
     if given:
         raise click.UsageError("Name either a batch or what facts to list.")
@@ -164,7 +174,7 @@ def read(
     if rpc_url is None:
         if registry is not None:
             raise click.UsageError("--registry needs --rpc-url.")
-        _print_read(of.details().facts, is_json=is_json)
+        _print_read(service, of.details().facts, is_json=is_json)
         return
     registries = None
     if registry is not None:
@@ -172,14 +182,14 @@ def read(
         if len(sources) != 1:
             raise click.UsageError("The batch has several source chains, and each has a registry of its own.")
         registries = {sources[0]: registry}
-    _print_read(of.facts_on_chain(rpc_url, registries=registries), is_json=is_json)
+    _print_read(service, of.facts_on_chain(rpc_url, registries=registries), is_json=is_json)
 
 
-def _print_read(facts: Sequence[client.Fact], *, is_json: bool) -> None:
+def _print_read(service: client.BatchQueryService, facts: Sequence[client.Fact], *, is_json: bool) -> None:
     if is_json:
         print_json({"facts": facts})
     else:
-        print_facts(facts)
+        print_facts(facts, currencies(service))
 
 
 @click.command("list")
@@ -266,23 +276,22 @@ def send(
     if keystore is None:
         raise click.UsageError("Name the key file of the account that pays: --keystore.")
     service = credentials.service(url)
-    payer = client.Payer(open_keystore(keystore, password_file), _agree if yes else _confirm, most_wei)
+    names = currencies(service)
+    payer = client.Payer(open_keystore(keystore, password_file), partial(_confirm, names, is_asked=not yes), most_wei)
     sent = service.batch(batch).send(rpc_url, payer, timeout=timeout, progress=_said_once())
     if is_json:
         shown = [{"hash": one.hash, "what": one.what, "gasUsed": one.gas_used, "cost": str(one.cost)} for one in sent]
         print_json({"internalId": batch, "sent": shown})
         return
-    print_table(("transaction", "gas", "wei", "what"), [(one.hash, one.gas_used, one.cost, one.what) for one in sent])
+    rows = [(one.hash, one.gas_used, cost(one.cost, names.get(one.chain_id, "")), one.what) for one in sent]
+    print_table(("transaction", "gas", "cost", "what"), rows)
 
 
-def _agree(to_sign: client.ToSign) -> bool:
-    say(f"{to_sign.what} To {to_sign.to}, at most {to_sign.most_wei} wei.")
-    return True
-
-
-def _confirm(to_sign: client.ToSign) -> bool:
-    say(f"{to_sign.what} To {to_sign.to}, {to_sign.gas} gas, at most {to_sign.most_wei} wei.")
-    return click.confirm("Sign and send it?", err=True)
+def _confirm(names: Mapping[int, str], to_sign: client.ToSign, *, is_asked: bool) -> bool:
+    """Say what is signed, and return whether the user agrees. `names` are the currencies, by chain."""
+    most = cost(to_sign.most_wei, names.get(to_sign.chain_id, ""))
+    say(f"{to_sign.what} To {to_sign.to}, {to_sign.gas} gas, at most {most}.")
+    return not is_asked or click.confirm("Sign and send it?", err=True)
 
 
 def _said_once() -> Any:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 # A file or a program has no margin.
 _PIPE_COLUMNS = 10_000
-_STEPS_OF_ACCOUNT, _STEPS_OF_HEADER = 4, 3
-# Rows of a live table beside those of queries.
-_OTHER_ROWS = 10
+_BAR_COLUMNS = 20
 _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 
@@ -119,12 +117,43 @@ def cell(value: object) -> Text:
     return _text(text, _COLOURS.get(text, ""))
 
 
+# --- Amounts ---------------------------------------------------------------------------------------------------------
+
+_WEI = 10**18
+_ETH = "ETH"
+_DIGITS_OF_COST = 6
+
+
+def currencies(service: client.BatchQueryService) -> Mapping[int, str]:
+    """Return the chains' currencies by the chain's id; none where the service doesn't tell them now."""
+    try:
+        return {chain.chain_id: chain.currency for chain in service.chains()}
+    except client.BatchQueryError:
+        return {}
+
+
+def amount(wei: int, currency: str = _ETH) -> str:
+    """Return an amount in whole units of its currency, exact: 0.015 ETH."""
+    whole, rest = divmod(wei, _WEI)
+    fraction = f".{rest:018d}".rstrip("0.")
+    return f"{whole}{fraction} {currency or _ETH}"
+
+
+def cost(wei: int, currency: str = _ETH) -> str:
+    """Return what something costs as `amount` does, rounded up to as many digits as people compare."""
+    step = 10 ** max(0, len(str(wei)) - _DIGITS_OF_COST)
+    return amount(-(-wei // step) * step, currency)
+
+
 # --- Facts ------------------------------------------------------------------------------------------------------------
 
 
-def print_facts(facts: Sequence[client.Fact]) -> None:
+def print_facts(facts: Sequence[client.Fact], currencies: Mapping[int, str]) -> None:
+    """`currencies` are those of chains, by their ids."""
     headings = ("chain", "block", "account", "property", "value")
-    rows = [(one.source_chain_id, one.block_number, one.account, _property(one), shown_value(one)) for one in facts]
+    rows = [
+        (one.source_chain_id, one.block_number, one.account, _property(one), _value(one, currencies)) for one in facts
+    ]
     print_table(headings, rows, empty="There are no facts.")
 
 
@@ -134,10 +163,12 @@ def _property(fact: client.Fact) -> str:
     return f"block at {fact.timestamp}" if fact.timestamp is not None else fact.property
 
 
-def shown_value(fact: client.Fact) -> str:
-    """Return the fact's value: a number where it is meant as one, else the word."""
+def _value(fact: client.Fact, currencies: Mapping[int, str]) -> str:
+    """Return the fact's value: an amount or a number where it is meant as one, else the word."""
     if fact.word is None:
         return "not proven yet"
+    if fact.property == "BALANCE":
+        return amount(fact.value, currencies.get(fact.source_chain_id, ""))
     return str(fact.value) if fact.is_number else hex_data(fact.word)
 
 
@@ -145,67 +176,36 @@ def shown_value(fact: client.Fact) -> str:
 
 
 class Progress:
-    """Fed with a batch again and again: live on a terminal, plain lines otherwise. It is beside the output."""
+    """Fed with a batch again and again: one line on a terminal that changes, and nothing elsewhere."""
 
     def __init__(self) -> None:
-        from rich.live import Live  # noqa: PLC0415 (as above)
+        from rich import progress  # noqa: PLC0415 (as above)
+        from rich.table import Column  # noqa: PLC0415 (as above)
 
-        self._console = console(err=True)
-        self._live = Live(console=self._console, refresh_per_second=8) if sys.stderr.isatty() else None
-        self._began = time.monotonic()
-        self._said: set[str] = set()
+        text = partial(progress.TextColumn, markup=False)
+        self._line = progress.Progress(
+            text("{task.fields[status]}"),
+            progress.BarColumn(_BAR_COLUMNS),
+            text("{task.fields[done]}"),
+            progress.TimeElapsedColumn(),
+            text("{task.fields[wait]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
+            console=console(err=True),
+            expand=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._batch = self._line.add_task("", total=None, status="", done="", wait="")
 
     def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
+        self._line.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live:
-            self._live.stop()
+        self._line.stop()
 
     def show(self, batch: client.BatchDetails) -> None:
-        if self._live:
-            self._live.update(self._shown(batch))
-            return
-        for query in batch.query_list:
-            for step in query.steps:
-                if step.status == "COMPLETED":
-                    self._say_once(f"query {query.number}  {step.kind:<20}  COMPLETED  {step.transaction_hash}")
-        for wait in batch.waits:
-            self._say_once(wait.sentence)
-
-    def _say_once(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
-            self._console.print(f"{time.monotonic() - self._began:6.1f} s  {line}".rstrip())
-
-    def _shown(self, batch: client.BatchDetails) -> Table:
-        table = _table(("query", "chain", "block", "asked", "step", "", "transaction"))
-        done = f"{batch.queries_completed} of {batch.queries}"
-        table.title = _text(f"{batch.internal_id}  {batch.status}  {done} completed")
-        table.title_justify = "left"
-        table.caption = _text("\n".join(wait.sentence for wait in batch.waits))
-        table.caption_justify = "left"
-        for query in self._of_interest(batch):
-            step = _current(query)
-            number = query.block_number if query.block_number is not None else query.selector
-            row = (query.number, query.source_chain_id, number, query.name or query.account or "header")
-            table.add_row(*map(cell, (*row, *step)))
-        return table
-
-    def _of_interest(self, batch: client.BatchDetails) -> Sequence[client.Query]:
-        """Return as many queries as there is room for, open ones first."""
-        room = max(1, self._console.height - _OTHER_ROWS)
-        return sorted(batch.query_list, key=lambda query: query.is_completed)[:room]
-
-
-def _current(query: client.Query) -> tuple[str, str, str]:
-    """Return the query's present step: which of how many, its status, its transaction."""
-    begun: list[client.Step] = [step for step in query.steps if step.status]
-    if not begun:
-        return "", "not begun", ""
-    of = _STEPS_OF_ACCOUNT if query.account else _STEPS_OF_HEADER
-    return f"{len(begun)}/{of} {begun[-1].kind}", begun[-1].status, begun[-1].transaction_hash[:18]
+        wait = batch.waits[0].sentence if batch.waits else ""
+        done, of = batch.queries_completed, batch.queries
+        said = f"{done} of {of} queries"
+        self._line.update(self._batch, completed=done, total=of, status=batch.status, done=said, wait=wait)

@@ -12,7 +12,7 @@ import click
 import batch_query_client as client
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.options import with_json, with_nodes, with_url
-from batch_query_client.command_line.output import print_fields, print_json, print_table, say
+from batch_query_client.command_line.output import amount, print_fields, print_json, print_table, say
 from batch_query_client.plain_text import hex_data
 from batch_query_client.questions import NUMBERS
 
@@ -155,15 +155,20 @@ def _print_batch(proven: client.VerifiedBatchBundle, *, is_json: bool) -> None:
 
 
 def _in_short(proven: client.VerifiedBundle) -> list[str]:
-    """List the proven values, numbers in decimal (a balance in wei)."""
+    """List the proven values, those that are numbers in decimal."""
     numbers = NUMBERS if proven.account else NUMBERS - {"NONCE"}
     found = [
-        f"{name} {int.from_bytes(word) if name in numbers else hex_data(word)}" for name, word in proven.facts.items()
+        f"{name} {_number(name, word) if name in numbers else hex_data(word)}" for name, word in proven.facts.items()
     ]
     found += [f"slot {int(slot, 16):#x} {hex_data(word)}" for slot, word in proven.slots.items()]
     if proven.timestamp is not None:
         found.append(f"latest at {proven.timestamp} s")
     return [*found, "NOT shown: its time"] if _lacks_time(proven) else found
+
+
+def _number(name: str, word: bytes) -> str:
+    value = int.from_bytes(word)
+    return amount(value) if name == "BALANCE" else str(value)
 
 
 def _lacks_time(proven: client.VerifiedBundle) -> bool:
@@ -197,7 +202,7 @@ def _print_query(proven: client.VerifiedBundle, *, is_json: bool) -> None:
         ("chain", proven.source_chain_id),
         ("block", f"{proven.block_number}  {proven.block_hash}"),
         ("account" if proven.account else "about", _about(proven)),
-        *((name, f"{hex_data(word)}  {int.from_bytes(word)}") for name, word in proven.facts.items()),
+        *((name, f"{hex_data(word)}  {_number(name, word)}") for name, word in proven.facts.items()),
         *((f"slot {slot}", hex_data(word)) for slot, word in proven.slots.items()),
     ]
     if proven.timestamp is not None:

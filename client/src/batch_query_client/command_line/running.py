@@ -45,6 +45,14 @@ def run(arguments: Sequence[str]) -> int:
     return ended if isinstance(ended, int) else ExitCode.OK
 
 
+# The service speaks of the API's headers.
+_BY_OPTIONS = {
+    "unauthorized": "The API key is missing or doesn't work. Run `bqs login URL`, or set BQS_API_KEY.",
+    "invalid_idempotency_key": "--idempotency-key takes 1 to 255 printable ASCII characters.",
+    "idempotency_key_reused": "Another batch was submitted with this --idempotency-key. Give each batch its own.",
+}
+
+
 @dataclass(frozen=True)
 class _Said:
     """An error's code, sentence and details, as they are printed."""
@@ -76,7 +84,7 @@ def _said_of(error: BaseException) -> _Said:
             code = getattr(error, "code", "") or exit_code(error).name.lower()
             faults = error.faults if isinstance(error, ServiceRefused) else ()
             rejected = error if isinstance(error, BatchRejected) else None
-            return _Said(str(error), exit_code(error), code, faults=faults, rejected=rejected)
+            return _Said(_BY_OPTIONS.get(code, str(error)), exit_code(error), code, faults=faults, rejected=rejected)
         case click.ClickException():
             return _Said(error.format_message(), ExitCode.USAGE, "usage", usage=_usage(error))
         case click.Abort() | KeyboardInterrupt():

@@ -1,0 +1,286 @@
+// Verifies the proof bundle of a whole batch, from its blocks' hashes down to each fact, as
+// explorer/bundles/batch_verifying.py does; and compares it with what was asked for. What remains is whether the hashes
+// are those of the blocks: that a node of a chain tells.
+
+import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./proofs.js";
+
+/**
+ * What a bundle proves of a query, given that `blockHash` is the hash of that block.
+ * @typedef {{
+ *   number: number, chain: string, blockNumber: string, blockHash: string, selector: string, name: string | null,
+ *   account: string | null, facts: Map<string, string>, slots: Map<string, string>, timestamp: string | null,
+ *   isTimeShown: boolean, registry: string | null,
+ * }} Proven
+ */
+
+const FORMAT = "facts-batch-1";
+const CHAIN_ID = /^[1-9][0-9]{0,19}$/;
+const BATCH_ID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
+const SECONDS = /^[0-9]{1,20}$/;
+const DATA = /^0x(?:[0-9a-fA-F]{2})*$/;
+const SLOT = /^0x[0-9a-f]{64}$/;
+// So many queries are verified before the page is drawn again.
+const AT_ONCE = 100;
+
+/** Reads a bundle, of which nothing else is checked. @param {string} text */
+export function read(text) {
+  let bundle;
+  try {
+    bundle = JSON.parse(text);
+  } catch {
+    throw new Refusal("The file is not JSON.");
+  }
+  if (!isObject(bundle) || bundle.format !== FORMAT) {
+    throw new Refusal(`The file is not a proof bundle of the format ${FORMAT}.`);
+  }
+  // To JavaScript 1.0 is 1.
+  if (/[0-9][.eE]/.test(text.replace(/"[^"\\]*(?:\\.[^"\\]*)*"/g, '""'))) {
+    throw new Refusal("The bundle has a place or a query's number that is a fraction.");
+  }
+  return bundle;
+}
+
+/**
+ * Verifies a bundle that was read. `hashes` are those that it needs, by `chain/block`.
+ * @param {any} bundle
+ * @param {(queries: number) => unknown} progress is told how many queries are verified, and may be waited for
+ * @returns {Promise<{queries: Proven[], hashes: Map<string, string>, nodes: number}>}
+ */
+export async function verify(bundle, progress = () => {}) {
+  const blocks = listIn(bundle, "blocks"), queries = listIn(bundle, "queries");
+  if (!queries.length) throw new Refusal("The bundle has no queries.");
+  requireForm(bundle.destinationChainId, CHAIN_ID, "The bundle's destinationChainId is not a chain id.");
+  requireForm(bundle.batch, BATCH_ID, "The bundle's batch is not the identifier of a batch.");
+  requireDistinct(blocks);
+  const used = new Set();
+  for (const [at, query] of queries.entries()) {
+    if (!isObject(query) || query.number !== at + 1) {
+      throw new Refusal(`Where query ${at + 1} should be is another: queries are numbered from 1, each is once.`);
+    }
+    const sentence = `Query ${at + 1}: The query's block is no place in the bundle's blocks.`;
+    used.add(placesIn([query.block], blocks.length, sentence)[0]);
+  }
+  if (used.size < blocks.length) throw new Refusal("The bundle has a block that none of its queries is about.");
+  const headers = blocks.map(headerOf);
+  const hashes = new Map();
+  /** @type {Node[]} */
+  const nodes = [];
+  const proven = [];
+  for (const query of queries) {
+    try {
+      for (const [place, node] of listIn(query, "nodes").entries()) {
+        nodes.push(new Node(dataOf(node, `nodes.${place}`)));
+      }
+      proven.push(verifyQuery(query, blocks[query.block], headers[query.block], nodes, hashes));
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      throw new Refusal(`Query ${query.number}: ${error.message}`);
+    }
+    if (proven.length % AT_ONCE === 0) await progress(proven.length);
+  }
+  return { queries: proven, hashes, nodes: nodes.length };
+}
+
+/** A block may not be there twice: otherwise two blocks of one number could be shown. @param {any[]} blocks */
+function requireDistinct(blocks) {
+  const named = new Set();
+  for (const block of blocks) {
+    const isOne = isObject(block) && typeof block.sourceChainId === "string" && typeof block.blockNumber === "string";
+    if (!isOne) throw new Refusal("One of the bundle's blocks is none.");
+    requireForm(block.sourceChainId, CHAIN_ID, "The bundle's sourceChainId is not a chain id.");
+    if (block.factsRegistry != null) dataOf(block.factsRegistry, "factsRegistry", 20);
+    const name = `${block.sourceChainId}/${block.blockNumber}`;
+    if (named.has(name)) {
+      throw new Refusal(`The bundle has block '${block.blockNumber}' of chain '${block.sourceChainId}' twice.`);
+    }
+    named.add(name);
+  }
+}
+
+/** Its header, which has the hash and the number that the block names. @param {any} block */
+function headerOf(block) {
+  const bytes = dataOf(block.header, "header");
+  if (keccak(bytes) !== hexOf(dataOf(block.blockHash, "blockHash", 32))) {
+    throw new Refusal("The header's hash is not the block's hash.");
+  }
+  const head = header(bytes);
+  if (block.blockNumber !== String(head.number)) {
+    throw new Refusal(`The header is that of block ${head.number}, not of the block that the bundle names.`);
+  }
+  return head;
+}
+
+/**
+ * @param {any} query @param {any} block @param {ReturnType<typeof header>} head
+ * @param {Node[]} nodes those so far @param {Map<string, string>} hashes those that are needed are put there
+ * @returns {Proven}
+ */
+function verifyQuery(query, block, head, nodes, hashes) {
+  const claimed = objectIn(query, "facts"), slots = objectIn(query, "slots");
+  if (!claimed.length && !slots.length) throw new Refusal("The bundle claims no facts.");
+  const nodesAt = (places, sentence) => placesIn(places, nodes.length, sentence).map((place) => nodes[place]);
+  let found = null;
+  if (query.account != null) {
+    const sentence = "The accountProof is not a list of places in the nodes so far.";
+    const path = nodesAt(query.accountProof, sentence);
+    found = account(head.stateRoot, dataOf(query.account, "account", 20), path);
+  } else if (slots.length) {
+    throw new Refusal("The bundle claims slots of no account.");
+  }
+  const words = found ? found.words : head.words;
+  const facts = new Map();
+  for (const [name, word] of claimed) {
+    if (!words.has(name)) throw new Refusal(`The bundle claims a fact that is not known: '${name.slice(0, 40)}'.`);
+    if (word !== `0x${words.get(name)}`) throw new Refusal(`The proof shows another ${name} than the bundle claims.`);
+    facts.set(name, word);
+  }
+  const values = new Map();
+  for (const [name, entry] of slots) {
+    requireForm(name, SLOT, "The bundle's slot is not 32 bytes in hex.");
+    const sentence = "The proof of a slot is not a list of places in the nodes so far.";
+    const path = nodesAt(isObject(entry) ? entry.proof : null, sentence);
+    const word = slot(/** @type {any} */ (found).storageRoot, bytesOf(name.slice(2)), path);
+    if (entry.word !== `0x${word}`) {
+      throw new Refusal(`The proof shows another word in slot ${name} than the bundle claims.`);
+    }
+    values.set(name, entry.word);
+  }
+  const needs = (number, hash) => {
+    const about = `${block.sourceChainId}/${number}`;
+    if ((hashes.get(about) ?? hash) !== hash) {
+      throw new Refusal(`The bundle has two headers of block ${number} of chain ${block.sourceChainId}.`);
+    }
+    hashes.set(about, hash);
+  };
+  needs(head.number, `0x${head.hash}`);
+  const following = nextHeader(query, block, head);
+  if (following) needs(head.number + 1n, `0x${following.hash}`);
+  return {
+    number: query.number,
+    chain: block.sourceChainId,
+    blockNumber: block.blockNumber,
+    blockHash: `0x${head.hash}`,
+    selector: query.selector,
+    name: query.name ?? null,
+    account: query.account ?? null,
+    facts,
+    slots: values,
+    timestamp: query.timestamp ?? null,
+    isTimeShown: following !== null,
+    registry: block.factsRegistry ?? null,
+  };
+}
+
+/** The header that shows that the block was the latest at the query's time; null where there is none, or no time. */
+function nextHeader(query, block, head) {
+  if (query.timestamp == null) return null;
+  requireForm(query.timestamp, SECONDS, "The bundle's timestamp is not a number of seconds.");
+  const time = BigInt(query.timestamp);
+  if (head.timestamp > time) {
+    throw new Refusal(`The block is of ${head.timestamp} s, after the time ${time} that the bundle names.`);
+  }
+  if (block.nextHeader == null) return null;
+  const following = header(dataOf(block.nextHeader, "nextHeader"));
+  if (following.parentHash !== head.hash) throw new Refusal("The nextHeader is not that of the block after it.");
+  if (following.timestamp <= time) {
+    throw new Refusal(`The next block is of ${following.timestamp} s, not after the time ${time}.`);
+  }
+  return following;
+}
+
+// --- What was asked ---------------------------------------------------------------------------------------------------
+
+/**
+ * Refuses a bundle that is not of this batch, or not of what its request asks for: of each account, header and time, no
+ * more and no less.
+ * @param {any} bundle @param {Proven[]} proven @param {string} batch @param {any} request
+ */
+export function requireAsked(bundle, proven, batch, request) {
+  if (bundle.batch !== batch) throw new Refusal("The bundle is that of another batch.");
+  if (bundle.destinationChainId !== request.destinationChainId) {
+    throw new Refusal("The bundle is for another destination chain than was asked for.");
+  }
+  const asked = askedIn(request), shown = new Map();
+  for (const query of proven) {
+    const at = `query ${query.number}`;
+    const [kind, number] = String(query.selector).split(":");
+    if (kind === "block" && number !== query.blockNumber) {
+      throw new Refusal(`The block of ${at} is not the one asked for.`);
+    }
+    if ((kind === "timestamp" ? number : null) !== query.timestamp) {
+      throw new Refusal(`The time of ${at} is not the one asked for.`);
+    }
+    const names = [...query.facts.keys(), ...query.slots.keys()];
+    add(shown, query.chain, query.selector, query.name ?? query.account, names);
+  }
+  for (const [about, names] of asked) {
+    const found = shown.get(about);
+    const missing = [...names].find((name) => !found?.has(name));
+    if (missing) throw new Refusal(`The bundle lacks ${missing} of ${about}, which was asked for.`);
+    if (found.size > names.size) throw new Refusal(`The bundle has more of ${about} than was asked for.`);
+  }
+  if (shown.size > asked.size) throw new Refusal("The bundle has a query that was not asked for.");
+}
+
+/** Names of properties and slots by what they are of. @param {any} request @returns {Map<string, Set<string>>} */
+function askedIn(request) {
+  const found = new Map();
+  for (const [chain, blocks] of Object.entries(request.data)) {
+    for (const [selector, block] of Object.entries(blocks)) {
+      for (const [name, { props, slots }] of Object.entries(block.accounts ?? {})) {
+        const words = (slots ?? []).map((text) => `0x${text.replace(/^0x/i, "").toLowerCase().padStart(64, "0")}`);
+        add(found, chain, selector, name, [...(props ?? []), ...words]);
+      }
+      if (block.header?.length) add(found, chain, selector, null, block.header);
+    }
+  }
+  return found;
+}
+
+/**
+ * @param {Map<string, Set<string>>} found @param {string} chain @param {unknown} selector
+ * @param {string | null} name null: of the header @param {string[]} names
+ */
+function add(found, chain, selector, name, names) {
+  // An ENS name is stored as ENSIP-15 spells it. Of ASCII that is in small letters; others are told apart no further.
+  const who = name === null ? "the header" : /^[\x00-\x7f]*$/.test(name) ? name.toLowerCase() : "a name beyond ASCII";
+  const about = `${who} at ${selector} of chain ${chain}`;
+  if (!found.has(about)) found.set(about, new Set());
+  for (const each of names) found.get(about)?.add(each);
+}
+
+// --- JSON -------------------------------------------------------------------------------------------------------------
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** @param {any} of @param {string} name @returns {any[]} */
+function listIn(of, name) {
+  if (Array.isArray(of[name])) return of[name];
+  throw new Refusal(`The bundle's ${name} are not a list.`);
+}
+
+/** @param {any} of @param {string} name @returns {[string, any][]} */
+function objectIn(of, name) {
+  if (isObject(of[name])) return Object.entries(of[name]);
+  throw new Refusal(`The bundle's ${name} are not an object.`);
+}
+
+/** @param {unknown} places @param {number} count @param {string} sentence @returns {number[]} */
+function placesIn(places, count, sentence) {
+  const isPlace = (place) => Number.isInteger(place) && place >= 0 && place < count;
+  if (Array.isArray(places) && places.every(isPlace)) return places;
+  throw new Refusal(sentence);
+}
+
+/** @param {unknown} value @param {string} name @param {number} [length] */
+function dataOf(value, name, length) {
+  if (typeof value === "string" && DATA.test(value) && (length === undefined || value.length === 2 + 2 * length)) {
+    return bytesOf(value.slice(2));
+  }
+  throw new Refusal(`The bundle's ${name} is not ${length === undefined ? "" : `${length} bytes in `}hex.`);
+}
+
+/** @param {unknown} value @param {RegExp} form @param {string} sentence */
+function requireForm(value, form, sentence) {
+  if (typeof value !== "string" || !form.test(value)) throw new Refusal(sentence);
+}

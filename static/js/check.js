@@ -1,0 +1,15 @@
+// Loads what checks a batch's proof when somebody wants it checked: few do, and the page is small without it.
+
+document.addEventListener("click", async (event) => {
+  const button = event.target instanceof Element ? event.target.closest("#check > button") : null;
+  if (!(button instanceof HTMLButtonElement)) return;
+  button.disabled = true;
+  try {
+    const { check } = await import("./checking.js");
+    await check(button.parentElement);
+  } catch {
+    button.disabled = false;
+    const status = /** @type {HTMLElement} */ (button.parentElement?.querySelector("[role=status]"));
+    status.textContent = "What checks the proof could not be loaded. Reload the page, then try again.";
+  }
+});

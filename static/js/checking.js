@@ -1,0 +1,292 @@
+// Checks the proof of a whole batch in the browser, and shows each step as it passes: that it is of what was asked for,
+// that it leads from the hashes of blocks to each fact, that these are the blocks' hashes, and that the facts registry
+// holds each fact. The last two are the word of the visitor's wallet. Without one, it says what remains to be trusted.
+
+import { read, requireAsked, verify } from "./bundles.js";
+import { ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Refusal, keccak } from "./proofs.js";
+import { Failure, Stopped, ask, chooseWallet, lead, offer, tell, until } from "./wallets.js";
+
+/** @typedef {import("./bundles.js").Proven} Proven */
+/** @typedef {import("./wallets.js").Wallet} Wallet */
+
+// Of a wallet, at once.
+const CALLS = 10;
+// In a sentence.
+const MOST_NAMED = 5;
+
+/** Thrown where a step can't be made, and something remains to be trusted instead. */
+class Left extends Error {}
+
+/** @param {HTMLElement} area of the page: its button, its steps, what it says and offers */
+export async function check(area) {
+  const find = (selector) => /** @type {HTMLElement} */ (area.querySelector(selector));
+  const parts = { area, list: find(".wallets"), status: find("[role=status]"), actions: find(".actions") };
+  const controller = new AbortController();
+  const begin = /** @type {HTMLButtonElement} */ (find("button"));
+  const end = (sentence, how) => {
+    tell(parts.status, [sentence], how);
+    offer(parts.actions, []);
+    begin.disabled = false;
+    lead(area, begin);
+  };
+  tell(parts.status, []);
+  offer(parts.actions, [["Stop", () => controller.abort()]]);
+  lead(area, parts.actions.querySelector("button"));
+  const checking = new Checking(area, find("ol"), controller.signal);
+  try {
+    const needed = await checking.proof();
+    const wallet = await chooseWallet(parts, "Check", controller);
+    tell(parts.status, []);
+    offer(parts.actions, [["Stop", () => controller.abort()]]);
+    await checking.byWallet(wallet, needed);
+    if (!checking.isWhole) return end("What was checked holds. The rest is left to trust, as the list says.");
+    end("All of it holds, if your wallet's node tells the truth and this is the registry that you rely on.", { done: true });
+  } catch (error) {
+    checking.fail(error);
+    if (error instanceof Refusal) return end("It does not hold, as the last step says.", { failed: true });
+    if (error instanceof Stopped) return end("Stopped. Nothing more was checked.");
+    if (!(error instanceof Failure)) console.warn(error);
+    end("It could not be checked.", { failed: true });
+  }
+}
+
+class Checking {
+  /** @param {HTMLElement} area @param {HTMLElement} list @param {AbortSignal} signal */
+  constructor(area, list, signal) {
+    this.area = area;
+    this.list = list;
+    this.signal = signal;
+    this.isWhole = true;
+    list.replaceChildren();
+    /** The chains' names by their ids. */
+    this.names = new Map();
+    for (const { value, textContent } of area.querySelectorAll("data")) this.names.set(value, textContent);
+  }
+
+  // --- Steps ---------------------------------------------------------------------------------------------------------
+
+  /** Begins a step, or says more of the one that runs. @param {string} sentence */
+  begin(sentence) {
+    if (this.last?.dataset.state === "busy") return this.#say(sentence);
+    this.list.append(this.#item("busy"));
+    this.#say(sentence);
+  }
+
+  /** Ends the step that runs. @param {"ok" | "left" | "fail"} state @param {string} sentence */
+  end(state, sentence) {
+    this.last?.replaceWith(this.#item(state));
+    this.#say(sentence);
+    if (state !== "ok") this.isWhole = false;
+  }
+
+  /** Ends the step that runs, if one does. @param {unknown} error */
+  fail(error) {
+    if (this.last?.dataset.state !== "busy") return;
+    const isSaid = error instanceof Refusal || error instanceof Failure;
+    const sentence = isSaid ? error.message : error instanceof Stopped ? "Stopped." : "This went wrong. Try again.";
+    this.end(error instanceof Stopped ? "left" : "fail", sentence);
+  }
+
+  get last() {
+    return /** @type {HTMLElement | null} */ (this.list.lastElementChild);
+  }
+
+  #item(state) {
+    const template = /** @type {HTMLTemplateElement} */ (this.area.querySelector("template"));
+    return /** @type {Element} */ (template.content.querySelector(`[data-state=${state}]`)).cloneNode(true);
+  }
+
+  #say(sentence) {
+    /** @type {Element} */ (this.last?.lastElementChild).textContent = sentence;
+  }
+
+  // --- The proof itself ----------------------------------------------------------------------------------------------
+
+  /** What a wallet is to be asked: the facts, and the blocks' hashes. */
+  async proof() {
+    const { batch = "", bundle: at = "", request: of = "" } = this.area.dataset;
+    this.begin("Loading the proof.");
+    const text = await this.#load(at), request = JSON.parse(await this.#load(of));
+    const bundle = read(text);
+    this.end("ok", `The proof is loaded: ${Math.ceil(text.length / 1000).toLocaleString("en")} kB.`);
+    this.begin("Verifying the proof.");
+    const count = bundle.queries?.length;
+    const found = await verify(bundle, async (done) => {
+      this.begin(`Verifying the proof: ${done.toLocaleString("en")} of ${counted(count, "query", "queries")}.`);
+      await until(this.signal, new Promise((resolve) => setTimeout(resolve)));
+    });
+    const blocks = counted(bundle.blocks.length, "block");
+    this.end("ok", `Each fact follows from the hashes of ${blocks}, by ${counted(found.nodes, "trie node")}.`);
+    this.begin("Comparing with the request.");
+    requireAsked(bundle, found.queries, batch, request);
+    this.end("ok", `It is of what the request below asks for: ${counted(count, "query", "queries")}, and no more.`);
+    const untimed = found.queries.filter((query) => query.timestamp !== null && !query.isTimeShown);
+    if (untimed.length) {
+      this.begin("");
+      this.end("left", `Not in the proof: that the block of ${named(untimed)} was the latest at the time.`);
+    }
+    return { ...found, destination: bundle.destinationChainId };
+  }
+
+  async #load(address) {
+    let answer, text;
+    try {
+      answer = await until(this.signal, fetch(address, { headers: { Accept: "application/json" }, cache: "no-store" }));
+      text = await until(this.signal, answer.text());
+    } catch (error) {
+      if (error instanceof Stopped) throw error;
+      throw new Failure("This service can't be reached, or has broken off. Check your connection, then try again.");
+    }
+    if (answer.ok) return text;
+    let said = "";
+    try {
+      said = JSON.parse(text).error;
+    } catch { /* A proxy has answered. */ }
+    throw new Failure(said || `This service answered with error ${answer.status}. Try again in a moment.`);
+  }
+
+  // --- By a wallet ---------------------------------------------------------------------------------------------------
+
+  /** @param {Wallet | null} wallet @param {{queries: Proven[], hashes: Map<string, string>, destination: string}} needed */
+  async byWallet(wallet, { queries, hashes, destination }) {
+    /** @type {Map<string, [string, string][]>} */
+    const ofChain = new Map();
+    for (const [about, hash] of hashes) {
+      const [chain, number] = about.split("/");
+      ofChain.set(chain, [...(ofChain.get(chain) ?? []), [number, hash]]);
+    }
+    for (const [chain, blocks] of ofChain) {
+      await this.#step(() => this.#hashes(wallet, chain, blocks), () =>
+        `It remains to be trusted that ${this.#name(chain)} has ${these(blocks.length)}: ${
+          few(blocks.map(([number, hash]) => `${number} with the hash ${hash}`))}.`);
+    }
+    await this.#step(() => this.#registry(wallet, destination, queries), () =>
+      `It remains to be trusted that the facts registry on ${this.#name(destination)} holds this.`);
+  }
+
+  /** Makes a step by a wallet, or says what remains. @param {() => Promise<string>} make @param {() => string} rest */
+  async #step(make, rest) {
+    this.begin("");
+    try {
+      this.end("ok", await make());
+    } catch (error) {
+      if (!(error instanceof Left || error instanceof Failure)) throw error;
+      this.end("left", `${error.message} ${rest()}`);
+    }
+  }
+
+  /** @param {Wallet | null} wallet @param {string} chain @param {[string, string][]} blocks */
+  async #hashes(wallet, chain, blocks) {
+    const by = await this.#on(wallet, chain);
+    await this.#each(blocks, "blocks", async ([number, hash]) => {
+      const block = await this.#ask(by, "eth_getBlockByNumber", [`0x${BigInt(number).toString(16)}`, false]);
+      if (!block) throw new Refusal(`${by.name} knows no block ${number} of ${this.#name(chain)}.`);
+      if (String(block.hash).toLowerCase() !== hash) {
+        const other = `another block ${number} of ${this.#name(chain)}, with the hash ${block.hash}`;
+        throw new Refusal(`${by.name} knows ${other}.`);
+      }
+    });
+    return `${by.name} knows ${these(blocks.length)} of ${this.#name(chain)}.`;
+  }
+
+  /** @param {Wallet | null} wallet @param {string} chain @param {Proven[]} queries */
+  async #registry(wallet, chain, queries) {
+    const by = await this.#on(wallet, chain);
+    const calls = queries.flatMap(callsOf);
+    await this.#each(calls, "facts", async ({ what, registry, data, word }) => {
+      if (registry === null) throw new Left(`The proof names no facts registry for ${what}.`);
+      let answer;
+      try {
+        answer = await this.#ask(by, "eth_call", [{ to: registry, data }, "latest"]);
+      } catch (error) {
+        if (!(error instanceof Failure && /revert/i.test(error.message))) throw error;
+        throw new Refusal(`The facts registry ${registry} doesn't hold ${what}.`);
+      }
+      if (String(answer).toLowerCase() !== word) {
+        throw new Refusal(`The facts registry ${registry} holds another word than ${what}: ${answer}.`);
+      }
+    });
+    const registries = [...new Set(calls.map((call) => call.registry))];
+    return `${by.name} reads ${counted(calls.length, "fact")} on ${this.#name(chain)} from ${few(registries)}, as proven.`;
+  }
+
+  /** The wallet, on this chain. Throws `Left`, `Failure`. @param {Wallet | null} wallet @param {string} chain */
+  async #on(wallet, chain) {
+    if (!wallet) throw new Left("There is no wallet in this browser.");
+    const isThere = async () => BigInt(await this.#ask(wallet, "eth_chainId")) === BigInt(chain);
+    if (await isThere()) return wallet;
+    this.begin(`Waiting for ${wallet.name} to switch to ${this.#name(chain)}.`);
+    const chainId = `0x${BigInt(chain).toString(16)}`;
+    const noChain = `${wallet.name} doesn't have ${this.#name(chain)}.`;
+    await this.#ask(wallet, "wallet_switchEthereumChain", [{ chainId }], noChain);
+    if (!(await isThere())) throw new Left(`${wallet.name} is on another chain than ${this.#name(chain)}.`);
+    return wallet;
+  }
+
+  #ask(wallet, method, params = [], noChain = undefined) {
+    const declined = `You declined in ${wallet.name}.`;
+    const words = { instead: "check it with bqs verify", declined, noChain };
+    return until(this.signal, ask(wallet, method, params, words));
+  }
+
+  /** @template T @param {T[]} all @param {string} what @param {(one: T) => Promise<void>} act */
+  async #each(all, what, act) {
+    for (let first = 0; first < all.length; first += CALLS) {
+      this.begin(`Reading ${what}: ${first.toLocaleString("en")} of ${all.length.toLocaleString("en")}.`);
+      await Promise.all(all.slice(first, first + CALLS).map(act));
+    }
+  }
+
+  #name(chain) {
+    return this.names.has(chain) ? `${this.names.get(chain)} (${chain})` : `chain ${chain}`;
+  }
+}
+
+// --- The registry's functions -----------------------------------------------------------------------------------------
+
+/** Data of a call whose arguments are words. @param {string} signature @param {(string | bigint | number)[]} words */
+function dataOf(signature, ...words) {
+  const selector = keccak(new TextEncoder().encode(signature)).slice(0, 8);
+  const word = (value) => (typeof value === "string" ? value.replace(/^0x/, "").toLowerCase() : value.toString(16));
+  return `0x${selector}${words.map((value) => word(value).padStart(64, "0")).join("")}`;
+}
+
+/** How each fact is read from its registry, and which word it must answer. @param {Proven} query */
+function callsOf(query) {
+  const { account, registry } = query, block = BigInt(query.blockNumber);
+  const of = account === null ? `query ${query.number}` : account;
+  const calls = [];
+  for (const [name, word] of query.facts) {
+    const data = account === null
+      ? dataOf("headerField(uint256,uint8)", block, HEADER_PROPERTIES.indexOf(name))
+      : dataOf("accountField(address,uint256,uint8)", account, block, ACCOUNT_PROPERTIES.indexOf(name));
+    calls.push({ what: `${name} of ${of} at block ${block}`, registry, data, word });
+  }
+  for (const [slot, word] of query.slots) {
+    const data = dataOf("accountStorageSlotValues(address,uint256,bytes32)", account ?? "", block, slot);
+    calls.push({ what: `the slot ${slot} of ${of} at block ${block}`, registry, data, word });
+  }
+  if (query.timestamp !== null) {
+    const data = dataOf("blockAtTimestamp(uint256)", BigInt(query.timestamp));
+    const word = `0x${block.toString(16).padStart(64, "0")}`;
+    calls.push({ what: `the block at the time ${query.timestamp}`, registry, data, word });
+  }
+  return calls;
+}
+
+// --- Words ------------------------------------------------------------------------------------------------------------
+
+/** @param {number} count @param {string} one @param {string} [several] */
+const counted = (count, one, several = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
+
+/** @param {number} blocks */
+const these = (blocks) => (blocks === 1 ? "this block" : `these ${blocks.toLocaleString("en")} blocks`);
+
+/** @param {Proven[]} queries */
+const named = (queries) => few(queries.map(({ number }) => `query ${number}`));
+
+/** @param {unknown[]} all */
+function few(all) {
+  const more = all.length - MOST_NAMED;
+  return all.slice(0, MOST_NAMED).join(", ") + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "");
+}

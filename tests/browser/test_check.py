@@ -1,0 +1,391 @@
+"""`Check it here`: a batch's proof is verified in a real browser, and by a wallet's word on hashes and the registry."""
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rlp
+from django.test import Client
+from eth_utils.crypto import keccak
+from playwright.sync_api import BrowserContext, Page, expect
+
+from chains.header import Header
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, verify_slot
+from devnet.devchain import DevChain
+from explorer.bundles import batch_verifying
+from proving import facts
+from queries.models import Batch, BatchStatus
+from tests import headers
+from tests.browser.conftest import axe_violations, faults_for_anybody, weight
+from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
+from tests.chains.test_trie import MALFORMED, MALFORMED_ACCOUNTS, NEAR_SLOTS, chained, slot_proof, storage_trie
+from tests.chains.test_trie import path as trie_path
+from tests.client.test_batch_bundles import FORGERIES, remember
+from tests.explorer.batches import SOURCE, everything, path, word
+from tests.explorer.made_tries import asked_of_everything, prove
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+_VERIFY = """
+async ([batch, request, documents]) => {
+    const { read, requireAsked, verify } = await import("/static/js/bundles.js");
+    const outcomes = {};
+    for (const [name, text] of Object.entries(documents)) {
+        try {
+            const bundle = read(text);
+            const { queries, hashes } = await verify(bundle);
+            requireAsked(bundle, queries, batch, request);
+            const told = queries.map((one) => ({
+                ...one, facts: Object.fromEntries(one.facts), slots: Object.fromEntries(one.slots),
+            }));
+            outcomes[name] = { queries: told, hashes: Object.fromEntries(hashes) };
+        } catch (error) {
+            outcomes[name] = `${error.constructor.name}: ${error.message}`;
+        }
+    }
+    return outcomes;
+}
+"""
+
+
+@pytest.fixture
+def made(site: str, tmp_path: Path) -> Batch:
+    """DONE, of two source chains, without a chain."""
+    batch = asked_of_everything(tmp_path)
+    prove(batch)
+    return batch
+
+
+def bundle_of(batch: Batch) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Client().get(f"{path(batch)}/bundle.json").getvalue())
+    return found
+
+
+def verified(page: Page, batch: Batch, documents: dict[str, str], request: Any = None) -> dict[str, Any]:
+    """What comes of bundles in the page of the batch: an error's name and sentence, or what they prove."""
+    request = request or json.loads(batch.request)
+    if not page.url.endswith(path(batch)):
+        page.goto(path(batch))
+    found: dict[str, Any] = page.evaluate(_VERIFY, [batch.pk, request, documents])
+    return found
+
+
+# --- Bundles ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_holds_shows_what_the_service_s_verifier_says(page: Page, made: Batch):
+    bundle = bundle_of(made)
+    shown = verified(page, made, {"": json.dumps(bundle)})[""]
+    theirs = batch_verifying.verify(json.dumps(bundle))
+    assert shown["hashes"] == {f"{chain}/{number}": told for (chain, number), told in theirs.hashes.items()}
+    for mine, (number, proven) in zip(shown["queries"], theirs.queries.items(), strict=True):
+        assert (mine["number"], mine["chain"], mine["blockNumber"], mine["blockHash"]) == (
+            number,
+            proven.source_chain_id,
+            str(proven.block_number),
+            proven.block_hash,
+        )
+        assert (mine["account"], mine["facts"], mine["slots"]) == (proven.account, proven.facts, proven.slots)
+        assert mine["isTimeShown"] == (proven.time is not None)
+
+
+def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):
+    bundle = bundle_of(made)
+    documents: dict[str, str] = {}
+    with remember(bundle):
+        for name, (change, _) in FORGERIES.items():
+            forged = copy.deepcopy(bundle)
+            change(forged)
+            documents[name] = json.dumps(forged)
+    outcomes = verified(page, made, documents)
+    assert len(outcomes) == len(FORGERIES) > 60
+    for name, (_, said) in FORGERIES.items():
+        assert isinstance(outcomes[name], str), name
+        assert re.fullmatch(rf"Refusal: [^\n]*({said})[^\n]*\.", outcomes[name]), (name, outcomes[name])
+
+
+WRONG_REQUESTS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "another destination": (lambda r: r.update(destinationChainId="1"), "for another destination chain"),
+    "an account more": (
+        lambda r: at_block(r, 12)["accounts"].update({"0x" + "11" * 20: {"props": ["NONCE"]}}),
+        "lacks NONCE of 0x1111111111111111111111111111111111111111 at block:12 of chain 31337",
+    ),
+    "an account less": (lambda r: at_block(r, 13)["accounts"].popitem(), "a query that was not asked for"),
+    "a property more": (lambda r: at_block(r, 12)["header"].append("TIMESTAMP"), "lacks TIMESTAMP of the header"),
+    "a property less": (lambda r: at_block(r, 12)["header"].pop(), "has more of the header at block:12"),
+    "another slot": (lambda r: accounts_with_slots(r)[0].update(slots=["0x5", "0x7"]), f"lacks {word(7)}"),
+    "a slot less": (lambda r: accounts_with_slots(r)[0].update(slots=["0x5"]), "has more of 0x"),
+    "another block": (lambda r: rename(r, "block:13", "block:11"), "lacks NONCE of .* at block:11"),
+    "another time": (lambda r: rename(r, "timestamp:1700000005", "timestamp:1700000006"), "lacks NONCE of .* at time"),
+    "another chain": (lambda r: r["data"].update({"1": r["data"].pop(str(SOURCE))}), "lacks BALANCE of .* of chain 1"),
+}
+
+
+def at_block(request: Any, number: int) -> Any:
+    return request["data"]["31337"][f"block:{number}"]
+
+
+def accounts_with_slots(request: Any) -> list[Any]:
+    return [entry for entry in at_block(request, 12)["accounts"].values() if entry.get("slots")]
+
+
+def rename(request: Any, old: str, new: str) -> None:
+    blocks = request["data"]["31337"]
+    blocks[new] = blocks.pop(old)
+
+
+def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, made: Batch):
+    bundle = bundle_of(made)
+    documents = {"": json.dumps(bundle)}
+    for name, (change, said) in WRONG_REQUESTS.items():
+        request = json.loads(made.request)
+        change(request)
+        outcome = verified(page, made, documents, request)[""]
+        assert isinstance(outcome, str), name
+        assert re.search(f"^Refusal: .*{said}", outcome), (name, outcome)
+    forged = {
+        "batch": bundle | {"batch": "01M7W1MRHW703BTRFFPT53VVP5"},
+        "selector": bundle | {"queries": [bundle["queries"][0] | {"selector": "block:13"}, *bundle["queries"][1:]]},
+        "time": bundle | {"queries": [bundle["queries"][0] | {"timestamp": "1700000005"}, *bundle["queries"][1:]]},
+    }
+    outcomes = verified(page, made, {name: json.dumps(document) for name, document in forged.items()})
+    assert outcomes == {
+        "batch": "Refusal: The bundle is that of another batch.",
+        "selector": "Refusal: The block of query 1 is not the one asked for.",
+        "time": "Refusal: The time of query 1 is not the one asked for.",
+    }
+
+
+# --- The parts, beside the service's ----------------------------------------------------------------------------------
+
+_PARTS = """
+async (cases) => {
+    const { Node, account, bytesOf, header, slot } = await import("/static/js/proofs.js");
+    const parts = {
+        slot: (root, key, nodes) => slot(root, key, nodes),
+        account: (root, key, nodes) => Object.fromEntries(account(root, key, nodes).words),
+        header: (root, key) => Object.fromEntries(header(key).words),
+    };
+    return cases.map(([part, root, key, nodes]) => {
+        try {
+            return parts[part](root, bytesOf(key), nodes.map((node) => new Node(bytesOf(node))));
+        } catch (error) {
+            return `${error.constructor.name}: ${error.message}`;
+        }
+    });
+}
+"""
+
+
+def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list[Any]:
+    """What comes of parts of proofs: words, or an error's name and sentence."""
+    page.goto("/")
+    written = [[part, root.hex(), key.hex(), [node.hex() for node in nodes]] for part, root, key, nodes in cases]
+    found: list[Any] = page.evaluate(_PARTS, written)
+    return found
+
+
+def test_no_malformed_node_or_account_is_taken(page: Page):
+    slot, itself, another = bytes(32), bytes(20), b"\1" * 20
+    cases, faults = [], []
+    for nodes, fault in (case.values for case in MALFORMED):
+        cases.append(("slot", *at(slot, *chained(*nodes))))
+        faults.append(fault)
+    others = [rlp.encode([b"", b"", EMPTY_TRIE_ROOT]), rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""])]
+    for fields in (*MALFORMED_ACCOUNTS, *others):
+        leaf = chained([trie_path(keccak(itself).hex(), leaf=True), fields])
+        for address in (itself, another):
+            cases.append(("account", *at(address, *leaf)))
+            faults.append("account is malformed")
+    for root, nodes in ((EMPTY_TRIE_ROOT, [b"\x80", b"\x80"]), (EMPTY_TRIE_ROOT, [b""]), (keccak(b""), [b""])):
+        cases.append(("slot", *at(slot, root, nodes)))
+        faults.append("the trie is empty|is not canonical")
+    for outcome, fault in zip(told(page, cases), faults, strict=True):
+        assert re.match(f"Refusal: .*({fault})", outcome), (outcome, fault)
+
+
+def at(key: bytes, root: bytes, nodes: list[bytes]) -> tuple[bytes, bytes, list[bytes]]:
+    return root, key, nodes
+
+
+def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
+    """Whole proofs, of slots that are there or not, and such as lack a node or have one more."""
+    cases, expected = [], []
+    for size in (1, 2, 17, 300):
+        slots = {slot: slot**9 % 2**256 or 1 for slot in range(size)} | dict.fromkeys(NEAR_SLOTS, 5)
+        built = storage_trie(slots)
+        for slot in [*list(slots)[:: max(1, size // 20)], *NEAR_SLOTS, *range(size, size + 20)]:
+            nodes = slot_proof(built, slot)
+            for given in (nodes, nodes[:-1], [*nodes, nodes[-1]], nodes[::-1]):
+                cases.append(("slot", built.root_hash, slot.to_bytes(32), given))
+                try:
+                    expected.append(f"{verify_slot(built.root_hash, slot, given):064x}")
+                except InvalidProof:
+                    expected.append("Refusal")
+    outcomes = [outcome.partition(":")[0] for outcome in told(page, cases)]
+    assert outcomes == expected
+    assert {"Refusal", f"{0:064x}", f"{5:064x}"} < set(expected)
+
+
+def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):
+    encoded = [headers.encode(form) for form in (*headers.ETHEREUM.values(), *headers.OTHERS.values())]
+    good = headers.encode(headers.PRAGUE)
+    malformed = [
+        b"",
+        b"\xc0",
+        good[:-1],
+        good + b"\0",
+        rlp.encode(list(headers.SHARED.values())[:12]),
+        *(headers.encode(headers.PRAGUE, **{name: b"\1" * 33}) for name in list(headers.SHARED)[:12]),
+        headers.encode(headers.PRAGUE, stateRoot=bytes(32)),
+        headers.encode(headers.PRAGUE, number=b"\0\1"),
+        rlp.encode([*list(headers.SHARED.values())[:12], [b""], bytes(32), bytes(8)]),
+    ]
+    found = told(page, [("header", b"", each, []) for each in (*encoded, *malformed)])
+    for each, words in zip(encoded, found, strict=False):
+        theirs = facts.header_words(Header.decode(each))
+        assert words == {field.name: word.hex() for field, word in theirs.items()}
+    assert all(isinstance(outcome, str) and outcome.startswith("Refusal: ") for outcome in found[len(encoded) :])
+
+
+# --- The page ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proven(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain) -> Batch:
+    """DONE on a chain, with its page open, and a wallet that knows the chain."""
+    wallet.chain = service
+    wallet.put_into(context)
+    batch = everything(service)
+    page.goto(path(batch))
+    return batch
+
+
+def begin(page: Page) -> None:
+    page.get_by_role("button", name="Check it here").click()
+
+
+def ends(page: Page, sentence: str) -> None:
+    expect(page.locator("#check [role=status]")).to_have_text(sentence)
+    expect(page.get_by_role("button", name="Check it here")).to_be_enabled()
+
+
+def steps(page: Page) -> list[str]:
+    """Each with its state in front."""
+    return [re.sub(r"\s+", " ", text).strip() for text in page.locator("#check > ol > li").all_inner_texts()]
+
+
+HOLDS = "All of it holds, if your wallet's node tells the truth and this is the registry that you rely on."
+FAILS = "It does not hold, as the last step says."
+
+
+def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wallet: Wallet, proven: Batch):
+    begin(page)
+    ends(page, HOLDS)
+    shown = steps(page)
+    assert [step.partition(" ")[0] for step in shown] == ["Holds:"] * 5
+    assert re.search(r"Each fact follows from the hashes of \d blocks?, by \d+ trie nodes\.", shown[1])
+    assert re.search(r"Test Wallet knows these \d blocks of Development chain \(31337\)\.", shown[3])
+    assert re.search(r"Test Wallet reads 29 facts on Development chain \(31337\) from 0x\w{40}, as proven\.", shown[4])
+    assert set(wallet.asked) == {"eth_chainId", "eth_getBlockByNumber", "eth_call"}
+    assert wallet.asked.count("eth_call") == 29
+    expect(page.get_by_role("button", name="Check it here")).to_be_focused()
+
+
+def test_a_wallet_that_says_otherwise_is_told(page: Page, wallet: Wallet, proven: Batch):
+    other = {"hash": word(1)}
+    revert = (3, "execution reverted: NotProven")
+    for lies, refuses, said in (
+        ({"eth_getBlockByNumber": other}, {}, rf"Wrong: Test Wallet knows another block \d+ .*{word(1)}\."),
+        ({"eth_getBlockByNumber": None}, {}, r"Wrong: Test Wallet knows no block \d+ of Development chain"),
+        ({"eth_call": word(1)}, {}, rf"Wrong: The facts registry 0x\w+ holds another word than .*: {word(1)}\."),
+        ({"eth_call": "0x"}, {}, r"Wrong: The facts registry 0x\w+ holds another word than"),
+        ({}, {"eth_call": revert}, r"Wrong: The facts registry 0x\w+ doesn't hold NONCE of 0x"),
+    ):
+        wallet.lies, wallet.refuses = lies, refuses
+        begin(page)
+        ends(page, FAILS)
+        assert re.search(said, steps(page)[-1]), steps(page)
+
+
+def test_what_a_wallet_does_not_tell_remains_to_be_trusted(page: Page, wallet: Wallet, proven: Batch):
+    left = "What was checked holds. The rest is left to trust, as the list says."
+    block = json.loads(Client().get(f"{path(proven)}/bundle.json").getvalue())["blocks"][0]
+    for chain_id, refusal, said in (
+        (1, DECLINED, "You declined in Test Wallet."),
+        (1, NO_SUCH_CHAIN, "Test Wallet doesn't have Development chain (31337)."),
+        (31337, (-32000, "header not found"), "Test Wallet refused: “header not found”."),
+    ):
+        wallet.chain_id = chain_id
+        wallet.refuses = dict.fromkeys(("wallet_switchEthereumChain", "eth_getBlockByNumber", "eth_call"), refusal)
+        begin(page)
+        ends(page, left)
+        *_, hashes, registry = steps(page)
+        assert hashes.startswith(f"Not checked: {said}")
+        assert f"{block['blockNumber']} with the hash {block['blockHash']}" in hashes
+        assert "the facts registry on Development chain (31337) holds this" in registry
+    wallet.refuses.clear()
+    wallet.chain_id = 1
+    begin(page)
+    ends(page, HOLDS)
+    assert wallet.chain_id == 31337
+
+
+def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Batch, context: BrowserContext):
+    page.goto(path(made))
+    begin(page)
+    ends(page, "What was checked holds. The rest is left to trust, as the list says.")
+    shown = steps(page)
+    assert [step.partition(":")[0] for step in shown] == ["Holds"] * 3 + ["Not checked"] * 3
+    for block in bundle_of(made)["blocks"]:
+        assert f"{block['blockNumber']} with the hash {block['blockHash']}" in " ".join(shown)
+    assert shown[3].startswith("Not checked: There is no wallet in this browser. It remains to be trusted that")
+    assert faults_for_anybody(page) == []
+    assert weight(context, path(made)) < 60_000
+
+
+def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
+    forged = bundle_of(made)
+    forged["queries"][0]["facts"]["BALANCE"] = word(1)
+    answers: list[dict[str, Any]] = [
+        {"body": json.dumps(forged)},
+        {"body": "{"},
+        {"status": 429, "body": json.dumps({"error": "Ask again in 5 s."})},
+        {"status": 502, "body": "<html>"},
+    ]
+    said = [
+        (FAILS, "Wrong: Query 1: The proof shows another BALANCE than the bundle claims."),
+        (FAILS, "Wrong: The file is not JSON."),
+        ("It could not be checked.", "Wrong: Ask again in 5 s."),
+        ("It could not be checked.", "Wrong: This service answered with error 502. Try again in a moment."),
+    ]
+    page.goto(path(made))
+    left = iter(answers)
+    page.route("**/bundle.json", lambda route: route.fulfill(**next(left)))
+    for end, step in said:
+        begin(page)
+        ends(page, end)
+        assert steps(page)[-1] == step
+    assert axe_violations(page) == []
+
+
+def test_one_who_has_enough_stops_it(page: Page, made: Batch):
+    page.goto(path(made))
+    page.route("**/bundle.json", lambda _: None)
+    begin(page)
+    page.get_by_role("button", name="Stop").click()
+    ends(page, "Stopped. Nothing more was checked.")
+    assert steps(page) == ["Not checked: Stopped."]
+
+
+def test_only_a_batch_that_is_done_offers_it(page: Page, made: Batch):
+    page.goto(f"{path(made)}/1")
+    expect(page.get_by_role("button", name="Check it here")).to_have_count(0)
+    Batch.objects.update(status=BatchStatus.IN_PROGRESS)
+    page.goto(path(made))
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.get_by_role("button", name="Check it here")).to_have_count(0)
