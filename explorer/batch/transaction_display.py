@@ -29,6 +29,8 @@ class ShownTransaction(JsonObject):
     replaced: tuple[str, ...] = ()  # hashes of the versions that this one replaced, the newest first
     sent_at: Annotated[datetime | None, PAGE_ONLY] = None
     mined_at: Annotated[datetime | None, PAGE_ONLY] = None  # when it was seen in a block
+    # ok, wait, fail: a class of the style sheet. Empty: its nonce was used otherwise, or it is not known here.
+    result: Annotated[str, PAGE_ONLY] = ""
 
     @property
     def gas_price_in_gwei(self) -> str:
@@ -87,7 +89,16 @@ def shown(tx_hash: str, tx: Transaction | None, destination: ChainName, head: Ch
         replaced=tuple(version.hash for version in versions if version.hash != tx_hash),
         sent_at=tx.created_at,
         mined_at=tx.spent_at if tx.block_number is not None else None,
+        result=_result(tx),
     )
+
+
+def _result(tx: Transaction) -> str:
+    if tx.state == TransactionState.DISPLACED:
+        return ""
+    if tx.block_number is None:
+        return "wait"
+    return "ok" if tx.succeeded else "fail"
 
 
 def _progress(tx: Transaction, destination: ChainName, head: ChainHead | None) -> str:
