@@ -158,6 +158,8 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
     progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
     queries = query_paging.read(batch, wanted, counts.queries, destination, held_by)
     sent, sent_count = _transactions(batch, destination, queries)
+    asked = queries.cards[0].asked if queries.total == 1 and queries.cards else ""
+    sent = tuple(transaction_display.with_parts(batch, sent, asked))
     chains = tuple(chain_name(chain_id) for chain_id in counts.source_chains)
     return BatchPage(
         headline=_headline(queries, counts, chains, destination),

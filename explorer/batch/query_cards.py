@@ -101,6 +101,10 @@ class ShownQuery(JsonObject):
         return self.completed == len(self.steps)
 
     @property
+    def is_one_fact(self) -> bool:
+        return len(self.values) == 1
+
+    @property
     def needs_a_look(self) -> bool:
         """Return whether a step is under way, or failed when it was stopped."""
         return any(

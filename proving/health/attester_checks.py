@@ -116,7 +116,9 @@ def _note(connection: Connection) -> None:
     _store(_row(connection).get(), block, said)
 
 
-def note_round(connection: Connection, header: Header, attesters: Sequence[Attester], answers: Sequence[Answer]) -> None:
+def note_round(
+    connection: Connection, header: Header, attesters: Sequence[Attester], answers: Sequence[Answer]
+) -> None:
     """Note what attesters answered about a batch's block: the page of chains says the same as that of the batch.
 
     A block below that of the last round says less: not every attester must know it.

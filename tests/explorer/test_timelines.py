@@ -88,9 +88,9 @@ def test_what_goes_on_reaches_to_now(monkeypatch):
     segments = (Segment("ok", "first", at(0), at(25)), Segment("run", "second", at(25), None))
     shown = drawn(Timeline(at(0), None, (Lane("Chain", "", (segments,)),)))
     assert [(one.x, one.width) for one in shown.lanes[0].segments] == [(0, 50), (50, 50)]
-    assert shown.text == (
-        "It goes on since 00:00:00 UTC. Chain: first, 25.0 s, second, since 00:00:25 UTC."
-    ), "It is read while time goes on."
+    assert shown.text == ("It goes on since 00:00:00 UTC. Chain: first, 25.0 s, second, since 00:00:25 UTC."), (
+        "It is read while time goes on."
+    )
     # The page's script draws it on by these.
     assert 'data-start="2026-01-01T00:00:00Z"' in shown.svg
     assert re.findall(r' data-a="([\d.]+)"(?: data-b="([\d.]+)")?', shown.svg) == [("0.00", "25.00"), ("25.00", "")]

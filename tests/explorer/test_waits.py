@@ -142,7 +142,9 @@ def test_a_time_that_no_block_is_later_than():
     )
     assert "in about" not in page(batch), "It isn't known yet whether it is waited for."
     accept(batch)
-    assert expected_waits(batch) == [f"A block of Development chain after the time {now + 58} should be there in about 60 s"]
+    assert expected_waits(batch) == [
+        f"A block of Development chain after the time {now + 58} should be there in about 60 s"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,9 @@ def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, the
     connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
     # All were there when they were asked last.
     addresses = [Account.from_key(key).address for key in KEYS]
-    said = [{"address": one, "answer": "signed", "sentence": "", "since": timezone.now().isoformat()} for one in addresses]
+    said = [
+        {"address": one, "answer": "signed", "sentence": "", "since": timezone.now().isoformat()} for one in addresses
+    ]
     ends = {"source_chain_id": THERE, "destination_chain_id": HERE}
     AttesterWatch.objects.create(block=1, answers=said, asked_at=timezone.now(), answered_at=timezone.now(), **ends)
     batch = submit(key, of_chains(there=[there.head() - 10]))
