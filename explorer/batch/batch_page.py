@@ -23,6 +23,7 @@ from explorer.batch.query_paging import MAX_CARDS, QueryPage, Wanted
 from explorer.batch.timelines import Timeline
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.batch.trusted_sources import TrustedSource
+from explorer.formatting.sentences import first_and_rest, in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving import batch_waits
@@ -71,7 +72,8 @@ class Costs:
 @dataclass(frozen=True)
 class Rejection:
     code: str
-    reason: str
+    reason: str  # one sentence, the title of the page
+    rest: str  # what else was said, sentences
     retryable: bool
 
     @property
@@ -173,7 +175,7 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
             batch.spent,
         ),
         progress=progress,
-        rejection=_rejection(batch),
+        rejection=_rejection(batch, destination),
         sources=tuple(
             trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by, has_facts=has_facts)
         ),
@@ -233,8 +235,8 @@ def _transactions(batch: Batch, destination: ChainName, queries: QueryPage) -> t
     return tuple(found), len(found)
 
 
-def _rejection(batch: Batch) -> Rejection | None:
+def _rejection(batch: Batch, destination: ChainName) -> Rejection | None:
     if batch.status != BatchStatus.REJECTED:
         return None
-    code = batch.rejection_code
-    return Rejection(code, batch.rejection_reason, batch.rejection_retryable)
+    first, rest = first_and_rest(in_words(batch.rejection_reason, destination.currency))
+    return Rejection(batch.rejection_code, first, rest, batch.rejection_retryable)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
 
-from django.db.models import Count, Max, Min, Prefetch
+from django.db.models import Count, Max, Min, OuterRef, Prefetch, Subquery
 
 from config.chain_names import ChainName
 from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY, JsonObject, Wei
 from explorer.formatting.amounts import rounded
-from proving.models import ChainHead, SignedTransaction, Transaction, TransactionState
+from proving.models import ChainHead, Share, SignedTransaction, Transaction, TransactionState
 from queries.models import Batch
 
 # The newest of a batch that has more.
@@ -100,7 +100,7 @@ def shown(tx_hash: str, tx: Transaction | None, destination: ChainName, head: Ch
 
 
 def with_parts(batch: Batch, transactions: Sequence[ShownTransaction], asked: str) -> Iterator[ShownTransaction]:
-    """Yield the transactions with what each proves of the batch, and costs it, in two statements.
+    """Yield the transactions with what each proves of the batch, and costs it, in one statement.
 
     `asked` is what the batch asks for, where it is one query; else empty.
     """
@@ -112,12 +112,15 @@ def with_parts(batch: Batch, transactions: Sequence[ShownTransaction], asked: st
     parts = {
         pk: rest
         for pk, *rest in links.values_list("transaction").annotate(
-            Count("pk"), Min("query__position"), Count("query__block", distinct=True), Max("query__block__number")
+            Count("pk"),
+            Min("query__position"),
+            Count("query__block", distinct=True),
+            Max("query__block__number"),
+            wei=Subquery(Share.objects.filter(transaction=OuterRef("transaction"), batch=batch).values("wei")),
         )
     }
-    costs = dict(batch.shares.filter(transaction__in=pks).values_list("transaction", "wei"))
     for tx in transactions:
-        count, position, blocks, highest = parts.get(tx.pk, (0, 0, 0, 0))
+        count, position, blocks, highest, wei = parts.get(tx.pk, (0, 0, 0, 0, None))
         if not count:
             proves = ""
         elif tx.is_of_path:
@@ -126,7 +129,7 @@ def with_parts(batch: Batch, transactions: Sequence[ShownTransaction], asked: st
             proves = asked
         else:
             proves = f"query {position + 1}" if count == 1 else f"{count:,} queries"
-        yield replace(tx, proves=proves, cost=costs.get(tx.pk) if tx.result else None)
+        yield replace(tx, proves=proves, cost=wei if tx.result else None)
 
 
 def _result(tx: Transaction) -> str:

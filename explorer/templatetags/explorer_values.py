@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString, mark_safe
 from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
 from explorer.batch.query_cards import ShownStep
 from explorer.formatting.amounts import cost, in_millions, whole_units
+from explorer.formatting.sentences import in_words
 from explorer.formatting.utc_times import iso
 from explorer.lists.daily_charts import Chart
 
@@ -239,10 +240,12 @@ _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 
 @register.filter
 def with_short_values(sentence: str) -> SafeString:
-    """Return a sentence with its addresses and hashes by their ends."""
+    """Return a sentence with its addresses and hashes by their ends, and chains by their names."""
     return SafeString(
         "".join(
-            escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
+            escape(in_words(part))
+            if at % 2 == 0
+            else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
             for at, part in enumerate(_LONG_VALUE.split(sentence))
         )
     )

@@ -150,7 +150,7 @@ def test_a_reorg_is_seen_as_what_it_is(service_with_late_finality: DevChain, pag
         mined = int(service.rpc("eth_getTransactionReceipt", at)["blockNumber"], 16)
         service.rpc("anvil_reorg", service.head() - mined + 1, [])
         expect(status).to_have_text("IN_PROGRESS", timeout=20_000)
-        expect(page.locator(".summary .went-back")).to_contain_text("Chain 31337 was reorganised")
+        expect(page.locator(".summary .went-back")).to_contain_text("Development chain was reorganised")
         expect(page.locator("#announcement")).to_contain_text("The batch was rolled back.")
         service.rpc("evm_setIntervalMining", 1)
         expect(status).to_have_text("DONE", timeout=30_000)

@@ -177,9 +177,30 @@ def test_it_says_why_a_batch_was_rejected_and_whether_sending_it_again_can_help(
     assert f"Block 12 is far above the head. REJECTED {batch.pk} Code block_too_far_ahead" in text
     assert "What to change Check the block number." in text
     assert "The block does not exist yet" in text
-    assert f"{advice} Nothing was spent." in text
+    assert "Code block_too_far_ahead It will not be proven. Nothing was spent. What to change" in text
+    assert advice in text
     assert "Deadline" not in text
     assert "Waiting" not in text
+
+
+def test_the_title_of_a_rejected_batch_is_one_sentence_in_words():
+    batch = a_batch()
+    reason = (
+        "Block 26441180 of chain 31337 may cost 342,000,000,000,000 wei, more than its fee of 100,000,000,000,000 wei. "
+        "It is estimated at 281,000 gas. The node 127.0.0.1:8545 of chain 77 said so at the time 1700000000."
+    )
+    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
+    html = page(batch)
+    assert (
+        "<h1>Block 26,441,180 of Development chain may cost 0.000342 ETH, more than its fee of 0.0001 ETH.</h1>" in html
+    )
+    why = re.search(r'<details id="why-rejected">.*?</details>', html, re.DOTALL)
+    assert why
+    said = "It is estimated at 281,000 gas. The node 127.0.0.1:8545 of chain 77 said so at the time 1700000000."
+    assert said in text_of(f"<main>{why[0]}</main>")
+    assert text_of(html).count("Send the batch again with a higher fee") == 1
+    assert f'<a class="button main" href="/new-batch?from={batch.pk}">Sign in and submit it again</a>' in html
+    assert Client().get(f"{path(batch)}.json").json()["rejectionReason"] == reason, "Programs get what was stored."
 
 
 @pytest.mark.parametrize("code", [RejectionCode.CANCELLED_BY_USER, RejectionCode.CANCELLED_BY_OPERATOR])
@@ -298,10 +319,10 @@ def test_a_batch_that_went_back_says_when_and_why_also_once_it_is_done_again():
     assert at
     open_again, step = text_of(page(batch)), shown_steps(page(batch))[2]
     assert (
-        f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised. Nothing"
+        f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Development chain was reorganised. Nothing"
         in open_again
     )
-    assert f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised." in step
+    assert f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Development chain was reorganised." in step
     assert "Last error" not in step
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     done_again = text_of(page(batch))
@@ -589,7 +610,7 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_after_a_reorg_took_
     progress.reopen(queries_of(batch), StepKind.ACCOUNT_ACCUMULATED, reason="Chain 31337 was reorganised.")
     html = page(batch)
     assert str(BALANCE) not in html
-    assert "Chain 31337 was reorganised." in html
+    assert "Development chain was reorganised." in html
 
 
 def test_the_call_on_the_page_of_a_really_proven_balance_reads_the_value_on_the_page(service: DevChain):
