@@ -16,7 +16,7 @@ from explorer.batch.paths_to_blocks import ShownPath
 from explorer.batch.query_cards import ShownQuery, ShownStep
 from explorer.batch.transaction_display import ShownTransaction
 from proving.batch_waits import ShownWait
-from queries.models import Batch, BatchStatus, Step, StepKind, StepStatus
+from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Step, StepKind, StepStatus
 
 # Steps of more queries take a page too long to read.
 MOST_QUERIES = 1000
@@ -188,7 +188,9 @@ def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
         kind, end = "stopped", batch.finished_at
     else:
         # It waits where all that is open does, such as for attesters. Otherwise something is under way.
-        kind, end = "wait" if step.waiting == step.begun - step.completed else "run", None
+        is_left_to_others = batch.is_self_funded and step.kind in PROVABLE_STEPS
+        waits = is_left_to_others or step.waiting == step.begun - step.completed
+        kind, end = "wait" if waits else "run", None
     how_many = f", {step.completed:,} of {step.begun:,}" if step.begun > 1 else ""
     return Segment(kind, f"{step.kind}{how_many}", step.begun_at, end, label=str(number))
 
