@@ -288,6 +288,17 @@ def copy(text: str, what: str) -> SafeString:
 
 
 @register.simple_tag
+def copy_link(url: str, what: str) -> SafeString:
+    """Return a button that copies a link, and says so in words."""
+    return html(
+        '<button type="button" class="copy" data-copy="{}" aria-label="Copy a link to {}">Copy link {}</button>',
+        url,
+        what,
+        _COPY_ICON,
+    )
+
+
+@register.simple_tag
 def copy_from(element_id: str, what: str) -> SafeString:
     """Return a button as `copy` does, for the text of an element, so that the page holds it once."""
     return html(
