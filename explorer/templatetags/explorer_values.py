@@ -288,14 +288,9 @@ def copy(text: str, what: str) -> SafeString:
 
 
 @register.simple_tag
-def copy_link(url: str, what: str) -> SafeString:
+def copy_link(url: str) -> SafeString:
     """Return a button that copies a link, and says so in words."""
-    return html(
-        '<button type="button" class="copy" data-copy="{}" aria-label="Copy a link to {}">Copy link {}</button>',
-        url,
-        what,
-        _COPY_ICON,
-    )
+    return html('<button type="button" class="copy" data-copy="{}">Copy link {}</button>', url, _COPY_ICON)
 
 
 @register.simple_tag

@@ -178,7 +178,7 @@ def test_a_link_to_a_batch_has_a_preview_and_a_button_that_copies_it(settings):
     batch = a_batch()
     html = Client().get(path(batch)).text
     assert f'<meta property="og:url" content="https://prover.example{path(batch)}">' in html
-    assert f'data-copy="https://prover.example{path(batch)}" aria-label="Copy a link to this batch">' in html
+    assert f'data-copy="https://prover.example{path(batch)}">Copy link ' in html
     title = "Balance of 0xf39F…2266 at block 12 of Development chain"
     assert f'<meta property="og:title" content="{title}">' in html
     assert 'og:description" content="The batch is RECEIVED: 0 of 4 steps completed.">' in html
