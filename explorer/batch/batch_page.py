@@ -186,7 +186,13 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
         timeline=None
         if wanted.only or wanted.always_whole
         else timelines.of_batch(
-            batch, counts.queries, queries.cards, sent, progress.waits, transaction_count=sent_count
+            batch,
+            counts.queries,
+            queries.cards,
+            sent,
+            progress.waits,
+            transaction_count=sent_count,
+            has_worker=not progress.no_worker,
         ),
         poll_seconds=seconds,
     )

@@ -5,7 +5,7 @@ It holds times. How long until now is for the template to draw, because what cha
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import Count, Max, Min, Q
@@ -73,16 +73,20 @@ def of_batch(
     waits: Iterable[ShownWait],
     *,
     transaction_count: int,
+    has_worker: bool = True,
 ) -> Timeline:
     """Return the timeline of a batch.
 
     `total` is the number of its queries; `cards` are all of them that the page shows, or empty.
 
-    `transactions` are the newest of its `transaction_count`.
+    `transactions` are the newest of its `transaction_count`. Without a worker, nothing is under way.
     """
     lanes = []
     if total <= MOST_QUERIES and not batch.steps_pruned_at:
-        lanes = list(_chains(batch, total, _of_cards(cards) if cards else _stored(batch)))
+        steps = _of_cards(cards) if cards else _stored(batch)
+        if batch.status == BatchStatus.RECEIVED or not has_worker:
+            steps = (replace(step, waiting=step.begun - step.completed) for step in steps)
+        lanes = list(_chains(batch, total, steps))
     paths = _drawn_paths(cards)
     lanes = (lanes or [_statuses(batch)]) + [_path(card, path) for card, path in paths]
     of_paths = {tx.hash for _, path in paths for tx in path.transactions}

@@ -18,6 +18,7 @@ from tests.explorer.batches import (
     SOURCE,
     a_batch,
     accept,
+    beat,
     complete,
     connect_source,
     deployed,
@@ -155,6 +156,7 @@ def bars(batch: Batch, kind: str) -> list[tuple[float, float, int]]:
 
 @pytest.mark.parametrize("count", [1, 11])
 def test_where_some_are_ahead_of_others_each_step_has_a_track_of_its_own(count):
+    beat()
     batch = a_batch(*many_accounts(count + 1))
     accept(batch)
     ahead, *rest = queries_of(batch)
@@ -189,6 +191,7 @@ def test_the_time_before_a_step_went_back_is_drawn_as_lost(went_back, times, los
 
 
 def test_transactions_wait_until_they_are_in_a_block():
+    beat()
     batch = a_batch()
     accept(batch)
     complete(batch, StepKind.INITIAL_STATE)
@@ -211,7 +214,10 @@ def test_transactions_wait_until_they_are_in_a_block():
 @pytest.mark.parametrize("count", [1, 11])
 def test_a_step_whose_queries_all_wait_for_something_is_not_under_way(count):
     batch = a_batch(*many_accounts(count))
+    assert (len(bars(batch, "run")), len(bars(batch, "wait"))) == (0, 1), "No worker has taken it up."
     accept(batch)
+    assert (len(bars(batch, "run")), len(bars(batch, "wait"))) == (0, 1), "No worker runs."
+    beat()
     complete(batch, StepKind.INITIAL_STATE)
     assert (len(bars(batch, "run")), len(bars(batch, "wait"))) == (1, 0)
     Block.objects.update(waiting_for="Waiting for attesters to vouch for block 12 of chain 31337.")
