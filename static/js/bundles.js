@@ -47,7 +47,7 @@ export function read(text) {
  * @returns {Promise<{queries: Proven[], hashes: Map<string, string>, nodes: number}>}
  */
 export async function verify(bundle, progress = () => {}) {
-  const blocks = listIn(bundle, "blocks"), queries = listIn(bundle, "queries");
+  const blocks = listOf(bundle, "blocks"), queries = listOf(bundle, "queries");
   if (!queries.length) throw new Refusal("The bundle has no queries.");
   requireForm(bundle.destinationChainId, CHAIN_ID, "The bundle's destinationChainId is not a chain id.");
   requireForm(bundle.batch, BATCH_ID, "The bundle's batch is not the identifier of a batch.");
@@ -58,7 +58,7 @@ export async function verify(bundle, progress = () => {}) {
       throw new Refusal(`Where query ${at + 1} should be is another: queries are numbered from 1, each is once.`);
     }
     const sentence = `Query ${at + 1}: The query's block is no place in the bundle's blocks.`;
-    used.add(placesIn([query.block], blocks.length, sentence)[0]);
+    used.add(placesOf([query.block], blocks.length, sentence)[0]);
   }
   if (used.size < blocks.length) throw new Refusal("The bundle has a block that none of its queries is about.");
   const headers = blocks.map(headerOf);
@@ -68,7 +68,7 @@ export async function verify(bundle, progress = () => {}) {
   const proven = [];
   for (const query of queries) {
     try {
-      for (const [place, node] of listIn(query, "nodes").entries()) {
+      for (const [place, node] of listOf(query, "nodes").entries()) {
         nodes.push(new Node(dataOf(node, `nodes.${place}`)));
       }
       proven.push(verifyQuery(query, blocks[query.block], headers[query.block], nodes, hashes));
@@ -116,9 +116,9 @@ function headerOf(block) {
  * @returns {Proven}
  */
 function verifyQuery(query, block, head, nodes, hashes) {
-  const claimed = objectIn(query, "facts"), slots = objectIn(query, "slots");
+  const claimed = entriesOf(query, "facts"), slots = entriesOf(query, "slots");
   if (!claimed.length && !slots.length) throw new Refusal("The bundle claims no facts.");
-  const nodesAt = (places, sentence) => placesIn(places, nodes.length, sentence).map((place) => nodes[place]);
+  const nodesAt = (places, sentence) => placesOf(places, nodes.length, sentence).map((place) => nodes[place]);
   let found = null;
   if (query.account != null) {
     const sentence = "The accountProof is not a list of places in the nodes so far.";
@@ -200,7 +200,7 @@ export function requireAsked(bundle, proven, batch, request) {
   if (bundle.destinationChainId !== request.destinationChainId) {
     throw new Refusal("The bundle is for another destination chain than was asked for.");
   }
-  const asked = askedIn(request), shown = new Map();
+  const asked = askedBy(request), shown = new Map();
   for (const query of proven) {
     const at = `query ${query.number}`;
     const [kind, number] = String(query.selector).split(":");
@@ -223,7 +223,7 @@ export function requireAsked(bundle, proven, batch, request) {
 }
 
 /** Names of properties and slots by what they are of. @param {any} request @returns {Map<string, Set<string>>} */
-function askedIn(request) {
+function askedBy(request) {
   const found = new Map();
   for (const [chain, blocks] of Object.entries(request.data)) {
     for (const [selector, block] of Object.entries(blocks)) {
@@ -254,19 +254,19 @@ function add(found, chain, selector, name, names) {
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** @param {any} of @param {string} name @returns {any[]} */
-function listIn(of, name) {
+function listOf(of, name) {
   if (Array.isArray(of[name])) return of[name];
   throw new Refusal(`The bundle's ${name} are not a list.`);
 }
 
 /** @param {any} of @param {string} name @returns {[string, any][]} */
-function objectIn(of, name) {
+function entriesOf(of, name) {
   if (isObject(of[name])) return Object.entries(of[name]);
   throw new Refusal(`The bundle's ${name} are not an object.`);
 }
 
 /** @param {unknown} places @param {number} count @param {string} sentence @returns {number[]} */
-function placesIn(places, count, sentence) {
+function placesOf(places, count, sentence) {
   const isPlace = (place) => Number.isInteger(place) && place >= 0 && place < count;
   if (Array.isArray(places) && places.every(isPlace)) return places;
   throw new Refusal(sentence);

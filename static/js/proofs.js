@@ -180,7 +180,7 @@ const NO_CODE = "0".repeat(64);
  * @param {string} stateRoot @param {Uint8Array} address @param {Node[]} nodes from the root on
  */
 export function account(stateRoot, address, nodes) {
-  const found = lookUp(stateRoot, address, nodes, accountIn);
+  const found = lookUp(stateRoot, address, nodes, readAccount);
   if (found) return found;
   const words = ["0".repeat(64), "0".repeat(64), EMPTY_NODE.hash, NO_CODE];
   return { exists: false, storageRoot: EMPTY_NODE.hash, words: byProperty(words) };
@@ -189,7 +189,7 @@ export function account(stateRoot, address, nodes) {
 const byProperty = (words) => new Map(words.map((word, place) => [ACCOUNT_PROPERTIES[place], word]));
 
 /** @param {Uint8Array} value */
-function accountIn(value) {
+function readAccount(value) {
   const fields = decode(value, "The proof's account is malformed: not canonical RLP.");
   const isRight = Array.isArray(fields) && fields.length === ACCOUNT_FIELDS &&
     isNumber(fields[0], 8) && isNumber(fields[1], 32) && isBytes(fields[2], 32) && isBytes(fields[3], 32);
@@ -202,11 +202,11 @@ function accountIn(value) {
  * @param {string} storageRoot @param {Uint8Array} slot 32 bytes @param {Node[]} nodes from the root on
  */
 export function slot(storageRoot, slot, nodes) {
-  return lookUp(storageRoot, slot, nodes, wordIn) ?? "0".repeat(64);
+  return lookUp(storageRoot, slot, nodes, readWord) ?? "0".repeat(64);
 }
 
 /** @param {Uint8Array} value */
-function wordIn(value) {
+function readWord(value) {
   const content = decode(value, "The proof's slot is malformed: not canonical RLP.");
   if (!isNumber(content, 32)) throw new Refusal("The proof's slot is malformed: not a canonical number of 32 bytes.");
   if (!content.length) throw new Refusal("The proof's slot holds a zero, which no storage trie does.");
@@ -259,7 +259,7 @@ function walk(node, path, below, read) {
       [child, path] = [node[parseInt(path[0], 16)], path.slice(1)];
       if (child instanceof Uint8Array && !child.length) return null;
     } else {
-      const [prefix, isLeaf] = pathIn(node[0]);
+      const [prefix, isLeaf] = readPath(node[0]);
       if (isLeaf) {
         if (prefix.length !== path.length) throw new Refusal("The proof has a leaf whose key is of another length.");
         if (!(node[1] instanceof Uint8Array) || !node[1].length) {
@@ -289,7 +289,7 @@ function requireNode(item) {
  * The digits of a hex-prefix encoded path (Yellow Paper, appendix C), and whether it ends in a leaf.
  * @param {Item} item @returns {[string, boolean]}
  */
-function pathIn(item) {
+function readPath(item) {
   const digits = item instanceof Uint8Array ? hexOf(item) : "";
   if (/^[02]0/.test(digits)) return [digits.slice(2), digits[0] === "2"];
   if (/^[13]/.test(digits)) return [digits.slice(1), digits[0] === "3"];

@@ -171,6 +171,11 @@ def _read(page: Page) -> None:
     expect(page.locator(".reading")).to_contain_text("the registry answers")
 
 
+def _check(page: Page) -> None:
+    click("Check it here")(page)
+    expect(page.locator("#check [role=status]")).to_contain_text("What was checked holds.")
+
+
 def _with_an_old_form(page: Page) -> None:
     page.context.clear_cookies()
     _sign_by_hand(page)
@@ -214,6 +219,7 @@ BATCHES = (
     Picture("Batch: DONE, one answer", of(states.done_with_one_answer)),
     Picture("Batch: DONE, three facts", of(states.done)),
     Picture("Batch: DONE, read from the chain", on_a_chain(states.proven_on_a_chain), then=_read),
+    Picture("Batch: DONE, checked here", on_a_chain(states.proven_on_a_chain), then=_check),
     Picture("Batch: DONE, with a webhook", of(states.with_webhook), who=ALICE),
     Picture("Batch: DONE, pruned", of(states.pruned)),
     Picture("Batch: REJECTED", of(states.rejected)),
@@ -292,10 +298,11 @@ class Opened:
     page: Page
     statuses: list[int] = field(default_factory=list)
     responses: list[Response] = field(default_factory=list)
+    is_loaded: bool = False
 
     @property
     def bytes(self) -> int:
-        """Return the size of the page and all that it has loaded, compressed."""
+        """Return the size of the page and all that it loads at first, compressed."""
         return compressed(self.responses)
 
     @property
@@ -312,10 +319,12 @@ def open_picture(page: Page, picture: Picture, url: str) -> Opened:
         if response.request.is_navigation_request():
             opened.statuses.append(response.status)
             opened.responses.clear()
-        if response.request.resource_type in {"document", "stylesheet", "script"}:
+            opened.is_loaded = False
+        if not opened.is_loaded and response.request.resource_type in {"document", "stylesheet", "script"}:
             opened.responses.append(response)
 
     page.on("response", answered)
+    page.on("load", lambda _: setattr(opened, "is_loaded", True))
     page.goto(url)
     picture.then(page)
     page.wait_for_load_state()

@@ -22,9 +22,9 @@ from queries.models import Batch, BatchStatus
 from tests import headers
 from tests.browser.conftest import axe_violations, faults_for_anybody, weight
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
-from tests.chains.test_trie import MALFORMED, MALFORMED_ACCOUNTS, NEAR_SLOTS, chained, slot_proof, storage_trie
-from tests.chains.test_trie import path as trie_path
-from tests.client.test_batch_bundles import FORGERIES, remember
+from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, NEAR_SLOTS, chained, slot_proof, storage_trie
+from tests.chains.tries import path as trie_path
+from tests.client.forged_bundles import FORGERIES
 from tests.explorer.batches import SOURCE, everything, path, word
 from tests.explorer.made_tries import asked_of_everything, prove
 
@@ -96,11 +96,10 @@ def test_what_holds_shows_what_the_service_s_verifier_says(page: Page, made: Bat
 def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):
     bundle = bundle_of(made)
     documents: dict[str, str] = {}
-    with remember(bundle):
-        for name, (change, _) in FORGERIES.items():
-            forged = copy.deepcopy(bundle)
-            change(forged)
-            documents[name] = json.dumps(forged)
+    for name, (change, _) in FORGERIES.items():
+        forged = copy.deepcopy(bundle)
+        change(forged)
+        documents[name] = json.dumps(forged)
     outcomes = verified(page, made, documents)
     assert len(outcomes) == len(FORGERIES) > 60
     for name, (_, said) in FORGERIES.items():
@@ -152,8 +151,13 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
         "selector": bundle | {"queries": [bundle["queries"][0] | {"selector": "block:13"}, *bundle["queries"][1:]]},
         "time": bundle | {"queries": [bundle["queries"][0] | {"timestamp": "1700000005"}, *bundle["queries"][1:]]},
     }
-    outcomes = verified(page, made, {name: json.dumps(document) for name, document in forged.items()})
-    assert outcomes == {
+    documents = {name: json.dumps(document) for name, document in forged.items()}
+    # Digits by their last bits, and no registry's address.
+    documents["slot"] = documents["batch"].replace(f'"{word(5)}":', f'"{word(0)[:-1]}%":')
+    documents["registry"] = documents["batch"].replace(bundle["blocks"][0]["factsRegistry"], "0x12")
+    assert verified(page, made, documents) == {
+        "slot": "Refusal: Query 2: The bundle's slot is not 32 bytes in hex.",
+        "registry": "Refusal: The bundle's factsRegistry is not 20 bytes in hex.",
         "batch": "Refusal: The bundle is that of another batch.",
         "selector": "Refusal: The block of query 1 is not the one asked for.",
         "time": "Refusal: The time of query 1 is not the one asked for.",
@@ -192,7 +196,9 @@ def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list
 def test_no_malformed_node_or_account_is_taken(page: Page):
     slot, itself, another = bytes(32), bytes(20), b"\1" * 20
     cases, faults = [], []
-    for nodes, fault in (case.values for case in MALFORMED):
+    for case in MALFORMED:
+        nodes: Any
+        nodes, fault = case.values
         cases.append(("slot", *at(slot, *chained(*nodes))))
         faults.append(fault)
     others = [rlp.encode([b"", b"", EMPTY_TRIE_ROOT]), rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""])]
@@ -232,7 +238,8 @@ def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
 
 
 def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):
-    encoded = [headers.encode(form) for form in (*headers.ETHEREUM.values(), *headers.OTHERS.values())]
+    forms = (*headers.ETHEREUM.values(), *headers.OTHERS.values(), headers.AMSTERDAM | {"own": b"\1"})
+    encoded = [headers.encode(form) for form in forms]
     good = headers.encode(headers.PRAGUE)
     malformed = [
         b"",
@@ -294,6 +301,10 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     assert set(wallet.asked) == {"eth_chainId", "eth_getBlockByNumber", "eth_call"}
     assert wallet.asked.count("eth_call") == 29
     expect(page.get_by_role("button", name="Check it here")).to_be_focused()
+    # A refresh of the page leaves it.
+    Batch.objects.update(gas_used=123_456)
+    expect(page.locator("#batch")).to_contain_text("123,456 gas")
+    assert steps(page) == shown
 
 
 def test_a_wallet_that_says_otherwise_is_told(page: Page, wallet: Wallet, proven: Batch):
@@ -353,12 +364,14 @@ def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
     forged["queries"][0]["facts"]["BALANCE"] = word(1)
     answers: list[dict[str, Any]] = [
         {"body": json.dumps(forged)},
+        {"body": json.dumps(bundle_of(made) | {"batch": "01M7W1MRHW703BTRFFPT53VVP5"})},
         {"body": "{"},
         {"status": 429, "body": json.dumps({"error": "Ask again in 5 s."})},
         {"status": 502, "body": "<html>"},
     ]
     said = [
         (FAILS, "Wrong: Query 1: The proof shows another BALANCE than the bundle claims."),
+        (FAILS, "Wrong: The bundle is that of another batch."),
         (FAILS, "Wrong: The file is not JSON."),
         ("It could not be checked.", "Wrong: Ask again in 5 s."),
         ("It could not be checked.", "Wrong: This service answered with error 502. Try again in a moment."),

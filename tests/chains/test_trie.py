@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -6,7 +6,6 @@ import rlp
 from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trie import HexaryTrie
 
 from chains import trie
 from chains.header import verify
@@ -21,14 +20,28 @@ from chains.trie import (
     verify_slot,
 )
 from devnet.devchain import ACCOUNTS
+from tests.chains.tries import (
+    DIGITS,
+    EXTENSION_8,
+    GOOD_LEAF,
+    MALFORMED,
+    MALFORMED_ACCOUNTS,
+    NEAR_SLOTS,
+    SHORT_BRANCH,
+    branch,
+    chained,
+    hashed_trie,
+    path,
+    proof_of,
+    slot_proof,
+    storage_trie,
+)
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
 REAL_ACCOUNTS = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]
 ABSENT = "goerli_7583802_456cb24d_depth7.json"
 WITH_SLOT = "goerli_7583802_7b2f05ce_depth7.json"
 
-# Two slots whose hashes share their first 32 bits: their leaves are shorter than a hash, so embedded in the branch.
-NEAR_SLOTS = (40364, 105566)
 ADDRESS = "0x" + "33" * 20
 
 
@@ -36,32 +49,6 @@ def real_proof(name: str) -> tuple[bytes, str, list[bytes]]:
     content = load_fixture(name)
     account = content["account"]
     return unhex(content["stateRoot"]), account["address"], [unhex(node) for node in account["proof"]]
-
-
-def hashed_trie(values: Mapping[bytes, bytes]) -> HexaryTrie:
-    built = HexaryTrie({})
-    for key, value in values.items():
-        built[key] = value
-    return built
-
-
-def storage_trie(slots: Mapping[int, int]) -> HexaryTrie:
-    return hashed_trie({keccak(slot.to_bytes(32, "big")): rlp.encode(value) for slot, value in slots.items()})
-
-
-def proof_of(built: HexaryTrie, key: bytes) -> list[bytes]:
-    """The nodes as most nodes send them: root first, embedded ones only inside of their parents."""
-    nodes = [rlp.encode(node) for node in built.get_proof(key)]
-    return [node for place, node in enumerate(nodes) if place == 0 or len(node) >= 32]
-
-
-def slot_proof(built: HexaryTrie, slot: int) -> list[bytes]:
-    return proof_of(built, keccak(slot.to_bytes(32, "big")))
-
-
-def path(digits: str, *, leaf: bool) -> bytes:
-    flag = 2 if leaf else 0
-    return bytes.fromhex(f"{flag + 1:x}{digits}" if len(digits) % 2 else f"{flag:x}0{digits}")
 
 
 # --- Real proofs ------------------------------------------------------------------------------------------------------
@@ -274,83 +261,15 @@ def test_no_other_root_is_empty(root, nodes):
 
 # --- Nodes that no trie has, each below a root of its own -------------------------------------------------------------
 
-KEY = keccak(bytes(32))  # of slot 0
-DIGITS = KEY.hex()
-GOOD_LEAF = [path(DIGITS, leaf=True), b"\x07"]
-EMPTY_PLACES = [b""] * 16
-
-
-def branch(digit: str, child: object, value: bytes = b"") -> list[object]:
-    places: list[object] = list(EMPTY_PLACES)
-    places[int(digit, 16)] = child
-    return [*places, value]
-
-
-def chained(*nodes: object) -> tuple[bytes, list[bytes]]:
-    """Root and proof of nodes as they are; encoded ones may stand among them."""
-    encoded = [node if isinstance(node, bytes) else rlp.encode(node) for node in nodes]
-    return keccak(encoded[0]), encoded
-
 
 def test_the_one_leaf_that_the_malformed_ones_differ_from_is_accepted():
     root, nodes = chained(GOOD_LEAF)
     assert verify_slot(root, 0, nodes) == 7
 
 
-REST_8 = path(DIGITS[9:], leaf=True)
-EXTENSION_8 = path(DIGITS[:8], leaf=False)
-SHORT_BRANCH = branch(DIGITS[8], [REST_8, b"\x07"])
-LONG_LEAF = [path(DIGITS[1:], leaf=True), b"\x07"]
-LEAF_OF_32_BYTES = [b"\x20", b"\1" * 29]
-assert len(rlp.encode(LEAF_OF_32_BYTES)) == 32
-DEEP_LEAF = rlp.encode([path(DIGITS[10:], leaf=True), b"\x07"])
-
-
 def test_an_embedded_leaf_below_an_extension_is_accepted():
     root, nodes = chained([EXTENSION_8, keccak(rlp.encode(SHORT_BRANCH))], SHORT_BRANCH)
     assert verify_slot(root, 0, nodes) == 7
-
-
-MALFORMED = [
-    pytest.param([branch(DIGITS[0], b"", value=b"\1")], "branch with a value", id="value in a branch"),
-    pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
-    pytest.param([[b"\x00", b"\1" * 32]], "extension that is empty", id="extension of no length"),
-    pytest.param([[path(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
-    pytest.param([[path(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
-    pytest.param([[path(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
-    pytest.param([[path(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
-    pytest.param([[b"\x40" + KEY, b"\7"]], "hex-prefix", id="flag beyond 3"),
-    pytest.param([[b"\x60" + KEY, b"\7"]], "hex-prefix", id="spare bit in a leaf's flag"),
-    pytest.param([[b"\x21" + KEY, b"\7"]], "hex-prefix", id="padding that is not zero"),
-    pytest.param([[b"", b"\7"]], "hex-prefix", id="no path"),
-    pytest.param([[[], b"\7"]], "hex-prefix", id="list as a path"),
-    pytest.param([[path(DIGITS, leaf=True), b""]], "without a value", id="leaf without value"),
-    pytest.param([[path(DIGITS, leaf=True), [b"\7"]]], "without a value", id="list as a value"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x00"]], "malformed", id="zero byte as a value"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
-    pytest.param([[path(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
-    pytest.param([[path(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),
-    pytest.param([b"\x81\x80"], "neither branch", id="string as a node"),
-    pytest.param([[b"\x20", b"\1", b"\1"]], "neither branch", id="node of three items"),
-    pytest.param([[b""] * 16], "neither branch", id="branch of sixteen"),
-    pytest.param([rlp.encode(GOOD_LEAF) + b"\0"], "canonical", id="byte after a node"),
-    pytest.param([b"\xf8" + rlp.encode(GOOD_LEAF)], "canonical", id="length not canonical"),
-    pytest.param([b"\xc1" * 5000 + b"\xc0"], "neither branch|canonical", id="absurd nesting"),
-    pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before", id="child of 31 bytes"),
-    pytest.param([branch(DIGITS[0], b"\1" * 31), b"\1"], "whose hash", id="child of 31 bytes, with a node"),
-    pytest.param([branch(DIGITS[0], LONG_LEAF)], "not shorter than a hash", id="long node embedded"),
-    pytest.param([branch(DIGITS[0], LEAF_OF_32_BYTES)], "not shorter than a hash", id="node of 32 bytes embedded"),
-    pytest.param([branch(DIGITS[0], [])], "neither branch", id="empty list as a child"),
-    pytest.param([[EXTENSION_8, b""]], "ends before", id="extension to nowhere"),
-    pytest.param(
-        [[path(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
-        "should be embedded",
-        id="short node by its hash",
-    ),
-]
 
 
 @pytest.mark.parametrize(("nodes", "fault"), MALFORMED)
@@ -369,18 +288,6 @@ def test_it_refuses_a_branch_below_the_last_digit():
         node = keccak(nodes[0])
     with pytest.raises(InvalidProof, match="deeper than its key"):
         verify_slot(keccak(nodes[0]), 0, nodes)
-
-
-MALFORMED_ACCOUNTS = [
-    b"\x80",
-    rlp.encode([b"\0", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
-    rlp.encode([b"\1" * 9, b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
-    rlp.encode([b"", b"\0\1", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
-    rlp.encode([b"", b"\1" * 33, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
-    rlp.encode([b"", b"", EMPTY_TRIE_ROOT[1:], EMPTY_CODE_HASH]),
-    rlp.encode([b"", b"", EMPTY_TRIE_ROOT, [EMPTY_CODE_HASH]]),
-    rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]) + b"\0",
-]
 
 
 @pytest.mark.parametrize("fields", MALFORMED_ACCOUNTS)

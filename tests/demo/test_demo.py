@@ -10,6 +10,7 @@ import time
 import pytest
 import requests
 
+from batch_query_client.command_line.output import amount
 from demo import balances
 from demo.installation import STOP_SECONDS
 from devnet.devchain import PROJECT
@@ -32,7 +33,7 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     assert int(word, 16) == int(decimal) > 0
     # The last line of what bqs prints is the fact.
     by_bqs = done.stdout.partition(f"bqs read {variables(tmp_path / 'demo')['QUERY_ID']}")[2]
-    assert re.search(rf"BALANCE +{decimal}$", by_bqs, re.MULTILINE)
+    assert re.search(rf"BALANCE +{re.escape(amount(int(decimal)))}$", by_bqs, re.MULTILINE)
     assert not processes_with(str(tmp_path))
     env = variables(tmp_path / "demo")
     names = {"BASE_URL", "API_KEY", "RPC_URL", "CHAIN_ID", "FACTS_REGISTRY", "QUERY_ID"}

@@ -266,16 +266,19 @@ def test_the_command_refuses_what_does_not_hold_and_what_is_no_bundle(batch, tmp
         said_of(b'{"format": "facts-3"}', tmp_path, capsys)
 
 
-def test_the_page_offers_it_once_all_is_done_while_it_is_kept_and_where_there_are_several_queries(tmp_path):
+def test_the_page_offers_it_once_all_is_done_and_while_it_is_kept(tmp_path):
     batch = asked_of_everything(tmp_path)
     address = f"{path(batch)}/bundle.json"
     accept(batch)
     assert address not in page(batch)
     prove(batch)
     assert address in page(batch)
-    assert f"by a node of yours of each source chain: <code>bqs verify {batch.pk} --rpc-url URL" in page(batch)
+    command = f"<code>bqs verify {batch.pk} --rpc-url URL</code>"
+    assert f"{command} checks all proofs by a node of yours of each source chain" in page(batch)
     Batch.objects.update(proofs_pruned_at=timezone.now())
     assert address not in page(batch)
     Batch.objects.update(proofs_pruned_at=None)
     Query.objects.exclude(position=0).delete()
-    assert address not in page(batch)
+    assert address in page(batch)
+    assert "by a node of yours. Or" in page(batch)
+    assert address not in Client().get(f"{path(batch)}/1").text

@@ -1,0 +1,145 @@
+"""Tries by another implementation, their proofs, and nodes and accounts that no trie has."""
+
+from collections.abc import Mapping
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+from trie import HexaryTrie
+
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+
+# Two slots whose hashes share their first 32 bits: their leaves are shorter than a hash, so embedded in the branch.
+NEAR_SLOTS = (40364, 105566)
+
+
+def hashed_trie(values: Mapping[bytes, bytes]) -> HexaryTrie:
+    built = HexaryTrie({})
+    for key, value in values.items():
+        built[key] = value
+    return built
+
+
+def storage_trie(slots: Mapping[int, int]) -> HexaryTrie:
+    return hashed_trie({keccak(slot.to_bytes(32, "big")): rlp.encode(value) for slot, value in slots.items()})
+
+
+def proof_of(built: HexaryTrie, key: bytes) -> list[bytes]:
+    """The nodes as most nodes send them: root first, embedded ones only inside of their parents."""
+    nodes = [rlp.encode(node) for node in built.get_proof(key)]
+    return [node for place, node in enumerate(nodes) if place == 0 or len(node) >= 32]
+
+
+def slot_proof(built: HexaryTrie, slot: int) -> list[bytes]:
+    return proof_of(built, keccak(slot.to_bytes(32, "big")))
+
+
+def path(digits: str, *, leaf: bool) -> bytes:
+    flag = 2 if leaf else 0
+    return bytes.fromhex(f"{flag + 1:x}{digits}" if len(digits) % 2 else f"{flag:x}0{digits}")
+
+
+# --- Nodes that no trie has, each below a root of its own -------------------------------------------------------------
+
+KEY = keccak(bytes(32))  # of slot 0
+DIGITS = KEY.hex()
+GOOD_LEAF = [path(DIGITS, leaf=True), b"\x07"]
+EMPTY_PLACES = [b""] * 16
+
+
+def branch(digit: str, child: object, value: bytes = b"") -> list[object]:
+    places: list[object] = list(EMPTY_PLACES)
+    places[int(digit, 16)] = child
+    return [*places, value]
+
+
+def chained(*nodes: object) -> tuple[bytes, list[bytes]]:
+    """Root and proof of nodes as they are; encoded ones may stand among them."""
+    encoded = [node if isinstance(node, bytes) else rlp.encode(node) for node in nodes]
+    return keccak(encoded[0]), encoded
+
+
+REST_8 = path(DIGITS[9:], leaf=True)
+EXTENSION_8 = path(DIGITS[:8], leaf=False)
+SHORT_BRANCH = branch(DIGITS[8], [REST_8, b"\x07"])
+LONG_LEAF = [path(DIGITS[1:], leaf=True), b"\x07"]
+LEAF_OF_32_BYTES = [b"\x20", b"\1" * 29]
+assert len(rlp.encode(LEAF_OF_32_BYTES)) == 32
+DEEP_LEAF = rlp.encode([path(DIGITS[10:], leaf=True), b"\x07"])
+
+# An embedded leaf whose value begins in it, and ends in the child that comes after it.
+LONGER_CHILDREN = [b"\x80"] * 16
+LONGER_CHILDREN[int(DIGITS[8], 16)] = bytes([0xC0 + 30]) + rlp.encode(REST_8) + b"\x82"
+LONGER_CHILDREN[int(DIGITS[8], 16) + 1] = b"\x81\x90"
+LONGER = bytes([0xC0 + 48]) + b"".join(LONGER_CHILDREN) + b"\x80"
+
+LEAF_RLP = bytes([len(rlp.encode(GOOD_LEAF)) - 1]) + rlp.encode(GOOD_LEAF)[1:]
+
+
+def nested(depth: int) -> bytes:
+    """RLP of a list in a list, so many times."""
+    encoded = b"\xc0"
+    for _ in range(depth):
+        digits = b"" if len(encoded) < 56 else len(encoded).to_bytes((len(encoded).bit_length() + 7) // 8)
+        encoded = (bytes([0xF7 + len(digits)]) + digits if digits else bytes([0xC0 + len(encoded)])) + encoded
+    return encoded
+
+
+MALFORMED = [
+    pytest.param([branch(DIGITS[0], b"", value=b"\1")], "branch with a value", id="value in a branch"),
+    pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
+    pytest.param([[b"\x00", b"\1" * 32]], "extension that is empty", id="extension of no length"),
+    pytest.param([[path(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
+    pytest.param([[path(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
+    pytest.param([[path(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
+    pytest.param([[path(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
+    pytest.param([[b"\x40" + KEY, b"\7"]], "hex-prefix", id="flag beyond 3"),
+    pytest.param([[b"\x60" + KEY, b"\7"]], "hex-prefix", id="spare bit in a leaf's flag"),
+    pytest.param([[b"\x21" + KEY, b"\7"]], "hex-prefix", id="padding that is not zero"),
+    pytest.param([[b"", b"\7"]], "hex-prefix", id="no path"),
+    pytest.param([[[], b"\7"]], "hex-prefix", id="list as a path"),
+    pytest.param([[path(DIGITS, leaf=True), b""]], "without a value", id="leaf without value"),
+    pytest.param([[path(DIGITS, leaf=True), [b"\7"]]], "without a value", id="list as a value"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x00"]], "malformed", id="zero byte as a value"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
+    pytest.param([[path(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
+    pytest.param([[path(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
+    pytest.param([[path(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),
+    pytest.param([b"\x81\x80"], "neither branch", id="string as a node"),
+    pytest.param([[b"\x20", b"\1", b"\1"]], "neither branch", id="node of three items"),
+    pytest.param([[b""] * 16], "neither branch", id="branch of sixteen"),
+    pytest.param([rlp.encode(GOOD_LEAF) + b"\0"], "canonical", id="byte after a node"),
+    pytest.param([b"\xf8" + rlp.encode(GOOD_LEAF)], "canonical", id="length not canonical"),
+    pytest.param([b"\xf8" + LEAF_RLP], "canonical", id="length that needs no byte of its own"),
+    pytest.param(
+        [b"\xf9\0" + rlp.encode(branch(DIGITS[0], b"\1" * 32, b"\1" * 32))[1:]], "canonical", id="zero in a length"
+    ),
+    pytest.param([rlp.encode(GOOD_LEAF)[:-1]], "canonical", id="byte less than its length"),
+    pytest.param([[EXTENSION_8, keccak(LONGER)], LONGER], "canonical", id="value that is longer than its leaf"),
+    pytest.param([b"\xc1" * 5000 + b"\xc0"], "neither branch|canonical", id="absurd nesting"),
+    pytest.param([nested(10_000)], "canonical", id="absurd depth"),
+    pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before", id="child of 31 bytes"),
+    pytest.param([branch(DIGITS[0], b"\1" * 31), b"\1"], "whose hash", id="child of 31 bytes, with a node"),
+    pytest.param([branch(DIGITS[0], LONG_LEAF)], "not shorter than a hash", id="long node embedded"),
+    pytest.param([branch(DIGITS[0], LEAF_OF_32_BYTES)], "not shorter than a hash", id="node of 32 bytes embedded"),
+    pytest.param([branch(DIGITS[0], [])], "neither branch", id="empty list as a child"),
+    pytest.param([[EXTENSION_8, b""]], "ends before", id="extension to nowhere"),
+    pytest.param(
+        [[path(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
+        "should be embedded",
+        id="short node by its hash",
+    ),
+]
+
+MALFORMED_ACCOUNTS = [
+    b"\x80",
+    rlp.encode([b"\0", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+    rlp.encode([b"\1" * 9, b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+    rlp.encode([b"", b"\0\1", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+    rlp.encode([b"", b"\1" * 33, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+    rlp.encode([b"", b"", EMPTY_TRIE_ROOT[1:], EMPTY_CODE_HASH]),
+    rlp.encode([b"", b"", EMPTY_TRIE_ROOT, [EMPTY_CODE_HASH]]),
+    rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]) + b"\0",
+]
