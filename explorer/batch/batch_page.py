@@ -23,6 +23,7 @@ from explorer.batch.query_paging import MAX_CARDS, QueryPage, Wanted
 from explorer.batch.timelines import Timeline
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.batch.trusted_sources import TrustedSource
+from explorer.formatting.sentences import first_and_rest, in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving import batch_waits
@@ -71,7 +72,8 @@ class Costs:
 @dataclass(frozen=True)
 class Rejection:
     code: str
-    reason: str
+    reason: str  # one sentence, the title of the page
+    rest: str  # what else was said, sentences
     retryable: bool
 
     @property
@@ -158,6 +160,8 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
     progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
     queries = query_paging.read(batch, wanted, counts.queries, destination, held_by)
     sent, sent_count = _transactions(batch, destination, queries)
+    asked = queries.cards[0].asked if queries.total == 1 and queries.cards else ""
+    sent = tuple(transaction_display.with_parts(batch, sent, asked))
     chains = tuple(chain_name(chain_id) for chain_id in counts.source_chains)
     return BatchPage(
         headline=_headline(queries, counts, chains, destination),
@@ -171,7 +175,7 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
             batch.spent,
         ),
         progress=progress,
-        rejection=_rejection(batch),
+        rejection=_rejection(batch, destination),
         sources=tuple(
             trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by, has_facts=has_facts)
         ),
@@ -182,7 +186,13 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
         timeline=None
         if wanted.only or wanted.always_whole
         else timelines.of_batch(
-            batch, counts.queries, queries.cards, sent, progress.waits, transaction_count=sent_count
+            batch,
+            counts.queries,
+            queries.cards,
+            sent,
+            progress.waits,
+            transaction_count=sent_count,
+            has_worker=not progress.no_worker,
         ),
         poll_seconds=seconds,
     )
@@ -231,8 +241,8 @@ def _transactions(batch: Batch, destination: ChainName, queries: QueryPage) -> t
     return tuple(found), len(found)
 
 
-def _rejection(batch: Batch) -> Rejection | None:
+def _rejection(batch: Batch, destination: ChainName) -> Rejection | None:
     if batch.status != BatchStatus.REJECTED:
         return None
-    code = batch.rejection_code
-    return Rejection(code, batch.rejection_reason, batch.rejection_retryable)
+    first, rest = first_and_rest(in_words(batch.rejection_reason, destination.currency))
+    return Rejection(batch.rejection_code, first, rest, batch.rejection_retryable)

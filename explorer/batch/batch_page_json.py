@@ -51,7 +51,7 @@ def told(batch: Batch, counts: Counts, page: batch_page.BatchPage) -> dict[str, 
         "queries": page.queries.cards,
         "sources": page.sources,
         "rejectionCode": rejection.code if rejection else "",
-        "rejectionReason": rejection.reason if rejection else "",
+        "rejectionReason": batch.rejection_reason,
         "rejectionRetryable": bool(rejection and rejection.retryable),
     }
     # What the page has beside the state.

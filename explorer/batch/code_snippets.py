@@ -24,6 +24,10 @@ class _Parameter:
     def in_python(self) -> str:
         return self.value if self.type.startswith("uint") else f'"{self.value}"'
 
+    @property
+    def in_typescript(self) -> str:
+        return f"{self.value}n" if self.type == "uint256" else self.in_python
+
 
 @dataclass(frozen=True)
 class _Call:
@@ -50,7 +54,7 @@ class _Call:
 
 
 def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]:
-    """Show how to read one fact: from a shell, from Python and from a contract."""
+    """Show how to read one fact: from a contract, from TypeScript, from Python and from a shell."""
     call = _call(block_number, fact)
     signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({call.answer})"
     declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
@@ -59,8 +63,39 @@ def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]
         result, printed = "number", "number"
     else:
         result, printed = "word", "int.from_bytes(word)" if facts.is_number(fact) else '"0x" + word.hex()'
+    contract = Snippet(
+        "Solidity",
+        f"""interface IFactsRegistry {{
+    function {declaration} external view returns ({call.answer});
+}}
+
+contract Reader {{
+    IFactsRegistry constant REGISTRY = IFactsRegistry({registry});
+
+    // {call.what}; reverts where nothing is proven.
+    function read() external view returns ({call.answer}) {{
+        return REGISTRY.{call.declared(arguments)};
+    }}
+}}""",
+    )
+    typescript = Snippet(
+        "viem",
+        f"""import {{ createPublicClient, http, parseAbi }} from "viem";
+
+const client = createPublicClient({{ transport: http(process.env.RPC_URL) }});
+const {result} = await client.readContract({{
+  address: "{registry}",
+  abi: parseAbi([
+    "function {declaration} view returns ({call.answer})",
+  ]),
+  functionName: "{call.function}",
+  args: [{", ".join(parameter.in_typescript for parameter in call.parameters)}],
+}});
+console.log({"BigInt(word)" if call.answer == "bytes32" and facts.is_number(fact) else result});""",
+    )
     return (
-        Snippet("cast", f"cast call --rpc-url \"$RPC_URL\" {registry} '{signature}' {' '.join(arguments)}"),
+        contract,
+        typescript,
         Snippet(
             "web3.py",
             f"""import os
@@ -75,21 +110,7 @@ registry = w3.eth.contract(
 {result} = registry.functions.{call.declared(parameter.in_python for parameter in call.parameters)}.call()
 print({printed})""",
         ),
-        Snippet(
-            "Solidity",
-            f"""interface IFactsRegistry {{
-    function {declaration} external view returns ({call.answer});
-}}
-
-contract Reader {{
-    IFactsRegistry constant REGISTRY = IFactsRegistry({registry});
-
-    // {call.what}; reverts where nothing is proven.
-    function read() external view returns ({call.answer}) {{
-        return REGISTRY.{call.declared(arguments)};
-    }}
-}}""",
-        ),
+        Snippet("cast", f"cast call --rpc-url \"$RPC_URL\" {registry} '{signature}' {' '.join(arguments)}"),
     )
 
 

@@ -72,15 +72,15 @@ def _of_sources(batch: Batch, heads: Mapping[int, ChainHead]) -> Iterator[Expect
             # Until the block after it, the chain may get one of this time. What is admitted is no further away than a
             # batch waits (`queries.rejection_codes`, timestamp_too_far_ahead), so it is a date.
             when = datetime.fromtimestamp(int(time) + float(get_chains().chain(chain).block_seconds), UTC)
-            yield Expected(f"A block of {name} after the time {time} comes", when)
+            yield Expected(f"A block of {name} after the time {time} should be there", when)
         if number is None or chain not in heads:
             continue
         head, block = heads[chain], f"Block {number} of {name}"
         if step == StepKind.INITIAL_STATE and number > head.number:
-            yield from _after(number - head.number, head, chain, f"{block} comes")
+            yield from _after(number - head.number, head, chain, f"{block} should be there")
         # Attesters vouch for final blocks alone.
         elif step == StepKind.BLOCKHASH_AVAILABLE and connection.attesters and number > head.final:
-            yield from _after(number - head.final, head, chain, f"{block} is final")
+            yield from _after(number - head.final, head, chain, f"{block} should be final")
 
 
 def _of_confirmations(batch: Batch, heads: Mapping[int, ChainHead]) -> Iterator[Expected]:
@@ -93,7 +93,7 @@ def _of_confirmations(batch: Batch, heads: Mapping[int, ChainHead]) -> Iterator[
     mined, needed = row[0], get_chains().chain(chain).confirmations
     missing = mined - head.final if needed == "finalized" else needed - (head.number - mined + 1)
     if missing > 0:
-        yield from _after(missing, head, chain, "The transactions are confirmed")
+        yield from _after(missing, head, chain, "The transactions should be confirmed")
 
 
 def _after(blocks: int, head: ChainHead, chain: int, what: str) -> Iterator[Expected]:

@@ -79,6 +79,7 @@ class ShownQuery(JsonObject):
     block_hash: str
     is_block_sought: bool  # whether it still may be found
     is_admitted: bool  # whether it was checked against its source chain
+    is_waiting: Annotated[bool, PAGE_ONLY]  # whether a worker has said what its open step waits for
     fields: tuple[str, ...]
     slots: tuple[str, ...]  # one page
     slot_count: int
@@ -98,6 +99,10 @@ class ShownQuery(JsonObject):
     @property
     def is_completed(self) -> bool:
         return self.completed == len(self.steps)
+
+    @property
+    def is_one_fact(self) -> bool:
+        return len(self.values) == 1
 
     @property
     def needs_a_look(self) -> bool:
@@ -260,6 +265,7 @@ def cards(
             block_hash=query.block.hash if query.block else "",
             is_block_sought=query.block is None and is_open,
             is_admitted=query.is_admitted,
+            is_waiting=_is_waiting(batch, query),
             fields=_fields(query),
             slots=tuple(fact_display.shown_slots(query, first_slot)),
             slot_count=len(query.slots),
@@ -268,6 +274,12 @@ def cards(
             steps=tuple(_steps(query, steps[query.pk], batch, sent)),
             values=tuple(values_of(query, words.get(query.pk, {}), source, registry.address)) if registry else (),
         )
+
+
+def _is_waiting(batch: Batch, query: Query) -> bool:
+    block = query.block
+    by_batch = not query.is_admitted and bool(batch.waiting_for)
+    return by_batch or bool(block and block.due_at and block.waiting_for)
 
 
 def _steps(

@@ -3,9 +3,9 @@
 It holds times. How long until now is for the template to draw, because what changes by itself is no part of a page.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.db.models import Count, Max, Min, Q
@@ -16,7 +16,7 @@ from explorer.batch.paths_to_blocks import ShownPath
 from explorer.batch.query_cards import ShownQuery, ShownStep
 from explorer.batch.transaction_display import ShownTransaction
 from proving.batch_waits import ShownWait
-from queries.models import Batch, BatchStatus, Step, StepKind, StepStatus
+from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Step, StepKind, StepStatus
 
 # Steps of more queries take a page too long to read.
 MOST_QUERIES = 1000
@@ -61,6 +61,7 @@ class _Steps:
     last_at: datetime | None  # when the last of those completed that are
     begun: int
     completed: int
+    waiting: int  # of those that are open, how many wait for something that a worker has named
     went_back: bool
 
 
@@ -72,20 +73,24 @@ def of_batch(
     waits: Iterable[ShownWait],
     *,
     transaction_count: int,
+    has_worker: bool = True,
 ) -> Timeline:
     """Return the timeline of a batch.
 
     `total` is the number of its queries; `cards` are all of them that the page shows, or empty.
 
-    `transactions` are the newest of its `transaction_count`.
+    `transactions` are the newest of its `transaction_count`. Without a worker, nothing is under way.
     """
     lanes = []
     if total <= MOST_QUERIES and not batch.steps_pruned_at:
-        lanes = list(_chains(batch, total, _of_cards(cards) if cards else _stored(batch)))
+        steps = _of_cards(cards) if cards else _stored(batch)
+        if batch.status == BatchStatus.RECEIVED or not has_worker:
+            steps = (replace(step, waiting=step.begun - step.completed) for step in steps)
+        lanes = list(_chains(batch, total, steps))
     paths = _drawn_paths(cards)
     lanes = (lanes or [_statuses(batch)]) + [_path(card, path) for card, path in paths]
     of_paths = {tx.hash for _, path in paths for tx in path.transactions}
-    if sent := [tx for tx in transactions if tx.sent_at and tx.hash not in of_paths]:
+    if sent := [tx for tx in transactions if tx.sent_at and tx.result and tx.hash not in of_paths]:
         mined = sum(tx.mined_at is not None for tx in sent)
         note = f"{len(sent)} sent, {mined} in a block"
         if transaction_count > len(transactions):
@@ -149,20 +154,24 @@ def _tracks(batch: Batch, steps: Sequence[_Steps]) -> Iterator[tuple[Segment, ..
 
 def _of_cards(cards: Sequence[ShownQuery]) -> Iterator[_Steps]:
     begun: dict[tuple[int, str], list[ShownStep]] = defaultdict(list)
+    waiting = Counter[tuple[int, str]]()
     for card in cards:
         for step in card.steps:
             if step.started_at is not None:
                 begun[card.source.id, step.kind].append(step)
+                waiting[card.source.id, step.kind] += card.is_waiting and step.status == StepStatus.IN_PROGRESS
     for (chain, kind), steps in begun.items():
         completed = [step.ended_at for step in steps if step.status == StepStatus.COMPLETED and step.ended_at]
         first = min(step.started_at for step in steps if step.started_at)
         went_back = any(step.went_back_at for step in steps)
-        yield _Steps(chain, kind, first, max(completed, default=None), len(steps), len(completed), went_back)
+        last = max(completed, default=None)
+        yield _Steps(chain, kind, first, last, len(steps), len(completed), waiting[chain, kind], went_back)
 
 
 def _stored(batch: Batch) -> Iterator[_Steps]:
     by_kind = Step.objects.filter(query__batch=batch).order_by("query__source_chain_id")
-    for chain, kind, begun_at, last_at, begun, went_back_at, completed in by_kind.values_list(
+    waits = Q(query__block__due_at__isnull=False) & ~Q(query__block__waiting_for="")
+    for chain, kind, begun_at, last_at, begun, went_back_at, completed, waiting in by_kind.values_list(
         "query__source_chain_id", "kind"
     ).annotate(
         Min("started_at"),
@@ -170,8 +179,9 @@ def _stored(batch: Batch) -> Iterator[_Steps]:
         Count("pk"),
         Max("went_back_at"),
         completed=Count("pk", filter=Q(status=StepStatus.COMPLETED)),
+        waiting=Count("pk", filter=Q(status=StepStatus.IN_PROGRESS) & waits),
     ):
-        yield _Steps(chain, kind, begun_at, last_at, begun, completed, bool(went_back_at))
+        yield _Steps(chain, kind, begun_at, last_at, begun, completed, waiting, bool(went_back_at))
 
 
 def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
@@ -181,7 +191,10 @@ def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
     elif batch.status == BatchStatus.REJECTED:
         kind, end = "stopped", batch.finished_at
     else:
-        kind, end = "run", None
+        # It waits where all that is open does, such as for attesters. Otherwise something is under way.
+        is_left_to_others = batch.is_self_funded and step.kind in PROVABLE_STEPS
+        waits = is_left_to_others or step.waiting == step.begun - step.completed
+        kind, end = "wait" if waits else "run", None
     how_many = f", {step.completed:,} of {step.begun:,}" if step.begun > 1 else ""
     return Segment(kind, f"{step.kind}{how_many}", step.begun_at, end, label=str(number))
 
@@ -193,11 +206,14 @@ def _drawn_paths(cards: Sequence[ShownQuery]) -> list[tuple[ShownQuery, ShownPat
 
 
 def _path(card: ShownQuery, path: ShownPath) -> Lane:
-    sent = tuple(_of_transaction(tx) for tx in path.transactions if tx.sent_at)
+    sent = tuple(_of_transaction(tx) for tx in path.transactions if tx.sent_at and tx.result)
     return Lane(f"Path to block {card.block_number} of {card.source.in_words}", path.how_far, (sent,))
 
 
 def _of_transaction(tx: ShownTransaction) -> Segment:
+    """Return from when the transaction was sent until it was in a block."""
     assert tx.sent_at
-    what = "waited for a block" if tx.mined_at else "waits for a block"
-    return Segment("wait", f"{tx.hash} {what}", tx.sent_at, tx.mined_at)
+    if tx.mined_at is None:
+        return Segment("wait", f"{tx.hash} waits for a block", tx.sent_at, None)
+    kind, what = ("ok", "is in a block") if tx.result == "ok" else ("stopped", "was reverted")
+    return Segment(kind, f"{tx.hash} {what}", tx.sent_at, tx.mined_at)

@@ -1,17 +1,17 @@
 """The destination's transactions as pages show them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
 
-from django.db.models import Prefetch
+from django.db.models import Count, Max, Min, OuterRef, Prefetch, Subquery
 
 from config.chain_names import ChainName
 from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY, JsonObject, Wei
 from explorer.formatting.amounts import rounded
-from proving.models import ChainHead, SignedTransaction, Transaction, TransactionState
+from proving.models import ChainHead, Share, SignedTransaction, Transaction, TransactionState
 from queries.models import Batch
 
 # The newest of a batch that has more.
@@ -29,6 +29,12 @@ class ShownTransaction(JsonObject):
     replaced: tuple[str, ...] = ()  # hashes of the versions that this one replaced, the newest first
     sent_at: Annotated[datetime | None, PAGE_ONLY] = None
     mined_at: Annotated[datetime | None, PAGE_ONLY] = None  # when it was seen in a block
+    # ok, wait, fail: a class of the style sheet. Empty: its nonce was used otherwise, or it is not known here.
+    result: Annotated[str, PAGE_ONLY] = ""
+    pk: Annotated[int | None, PAGE_ONLY] = None
+    is_of_path: Annotated[bool, PAGE_ONLY] = False
+    proves: Annotated[str, PAGE_ONLY] = ""  # of one batch, a phrase
+    cost: Annotated[Wei | None, PAGE_ONLY] = None  # of one batch; before it is mined, the most that it may be
 
     @property
     def gas_price_in_gwei(self) -> str:
@@ -87,7 +93,51 @@ def shown(tx_hash: str, tx: Transaction | None, destination: ChainName, head: Ch
         replaced=tuple(version.hash for version in versions if version.hash != tx_hash),
         sent_at=tx.created_at,
         mined_at=tx.spent_at if tx.block_number is not None else None,
+        result=_result(tx),
+        pk=tx.pk,
+        is_of_path=tx.extends_id is not None,
     )
+
+
+def with_parts(batch: Batch, transactions: Sequence[ShownTransaction], asked: str) -> Iterator[ShownTransaction]:
+    """Yield the transactions with what each proves of the batch, and costs it, in one statement.
+
+    `asked` is what the batch asks for, where it is one query; else empty.
+    """
+    pks = {tx.pk for tx in transactions if tx.pk is not None}
+    if not pks:
+        yield from transactions
+        return
+    links = Transaction.queries.through.objects.filter(transaction__in=pks, query__batch=batch).order_by()
+    parts = {
+        pk: rest
+        for pk, *rest in links.values_list("transaction").annotate(
+            Count("pk"),
+            Min("query__position"),
+            Count("query__block", distinct=True),
+            Max("query__block__number"),
+            wei=Subquery(Share.objects.filter(transaction=OuterRef("transaction"), batch=batch).values("wei")),
+        )
+    }
+    for tx in transactions:
+        count, position, blocks, highest, wei = parts.get(tx.pk, (0, 0, 0, 0, None))
+        if not count:
+            proves = ""
+        elif tx.is_of_path:
+            proves = f"path to block {highest}" if blocks == 1 else f"paths to {blocks:,} blocks"
+        elif asked:
+            proves = asked
+        else:
+            proves = f"query {position + 1}" if count == 1 else f"{count:,} queries"
+        yield replace(tx, proves=proves, cost=wei if tx.result else None)
+
+
+def _result(tx: Transaction) -> str:
+    if tx.state == TransactionState.DISPLACED:
+        return ""
+    if tx.block_number is None:
+        return "wait"
+    return "ok" if tx.succeeded else "fail"
 
 
 def _progress(tx: Transaction, destination: ChainName, head: ChainHead | None) -> str:

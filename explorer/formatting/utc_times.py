@@ -1,4 +1,4 @@
-"""Unix seconds as people write them, in UTC."""
+"""Times as people and as pages write them, in UTC."""
 
 from datetime import UTC, datetime
 
@@ -9,3 +9,8 @@ def utc(seconds: int) -> str:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return ""
+
+
+def iso(when: datetime) -> str:
+    """Return the time as ISO 8601 has it, exact, for attributes."""
+    return when.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -11,6 +11,8 @@ from django.utils.safestring import SafeString, mark_safe
 from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
 from explorer.batch.query_cards import ShownStep
 from explorer.formatting.amounts import cost, in_millions, whole_units
+from explorer.formatting.sentences import in_words
+from explorer.formatting.utc_times import iso
 from explorer.lists.daily_charts import Chart
 
 register = template.Library()
@@ -30,20 +32,16 @@ def html(template: str, *values: str) -> SafeString:
 # --- Times ------------------------------------------------------------------------------------------------------------
 
 
-def _iso(when: datetime) -> str:
-    return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 @register.filter
 def moment(when: datetime) -> SafeString:
     """Return a `<time>` element, to the second and in UTC; the attribute is exact."""
-    return html('<time datetime="{}">{}\xa0UTC</time>', _iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"))
+    return html('<time datetime="{}">{}\xa0UTC</time>', iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"))
 
 
 @register.filter
 def clock(when: datetime) -> SafeString:
     """Return a `<time>` element as `moment` does, with the time of day alone."""
-    return html('<time datetime="{}">{}</time>', _iso(when), when.astimezone(UTC).strftime("%H:%M:%S"))
+    return html('<time datetime="{}">{}</time>', iso(when), when.astimezone(UTC).strftime("%H:%M:%S"))
 
 
 @register.filter
@@ -70,13 +68,13 @@ def _whole_span(duration: timedelta) -> str:
 @register.filter
 def ago(when: datetime) -> SafeString:
     """Return how long ago it was, as of now; the browser counts on."""
-    return html('<span data-since="{}">{}</span> ago', _iso(when), _whole_span(timezone.now() - when))
+    return html('<span data-since="{}">{}</span> ago', iso(when), _whole_span(timezone.now() - when))
 
 
 @register.filter
 def since(when: datetime) -> SafeString:
     """Return how long it has lasted, as of now; the browser counts on."""
-    return html('<span data-since="{}">{}</span>', _iso(when), _whole_span(timezone.now() - when))
+    return html('<span data-since="{}">{}</span>', iso(when), _whole_span(timezone.now() - when))
 
 
 @register.filter
@@ -84,7 +82,7 @@ def until(when: datetime) -> SafeString:
     """Return `in 8 s`, as of now, or `now`; the browser counts down."""
     left = when - timezone.now()
     text = f"in {_whole_span(left)}" if left >= timedelta(seconds=1) else "now"
-    return html('<span data-until="{}">{}</span>', _iso(when), text)
+    return html('<span data-until="{}">{}</span>', iso(when), text)
 
 
 # What is younger is as good as now, in seconds; times.js has it too.
@@ -95,15 +93,20 @@ _AGED = 5
 def aged(when: datetime) -> SafeString:
     """Return how old something is that was said then. It shows as soon as that is more than a few seconds."""
     hidden = "" if (timezone.now() - when).total_seconds() >= _AGED else " hidden"
-    return html('<span class="hint" data-aged="{}"{}>This was so {}.</span>', _iso(when), SafeString(hidden), ago(when))
+    return html('<span class="hint" data-aged="{}"{}>This was so {}.</span>', iso(when), SafeString(hidden), ago(when))
 
 
 @register.filter
 def about(when: datetime) -> SafeString:
-    """Return when something is expected, as `in about 39 s`; the browser counts down."""
+    """Return when something should be, as `in about 39 s`; the browser counts down, and says that it is late."""
     left = when - timezone.now()
-    text = f"in about {_whole_span(left)}" if left >= timedelta(seconds=1) else "at any moment"
-    return html('<span data-about="{}">{}</span>', _iso(when), text)
+    if left >= timedelta(seconds=1):
+        text = f"in about {_whole_span(left)}"
+    elif left > -timedelta(seconds=_AGED):
+        text = "within a few seconds"
+    else:
+        text = f"by now: it was expected {_whole_span(-left)} ago"
+    return html('<span data-about="{}">{}</span>', iso(when), text)
 
 
 @register.filter
@@ -128,7 +131,7 @@ def lasting(seconds: float) -> str:
 @register.simple_tag
 def server_time() -> str:
     """Return the time by which the browser sets its clock."""
-    return _iso(timezone.now())
+    return iso(timezone.now())
 
 
 @register.filter
@@ -237,10 +240,12 @@ _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 
 @register.filter
 def with_short_values(sentence: str) -> SafeString:
-    """Return a sentence with its addresses and hashes by their ends."""
+    """Return a sentence with its addresses and hashes by their ends, and chains by their names."""
     return SafeString(
         "".join(
-            escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
+            escape(in_words(part))
+            if at % 2 == 0
+            else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
             for at, part in enumerate(_LONG_VALUE.split(sentence))
         )
     )
@@ -280,6 +285,12 @@ def copy(text: str, what: str) -> SafeString:
     return html(
         '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">{}</button>', text, what, _COPY_ICON
     )
+
+
+@register.simple_tag
+def copy_link(url: str) -> SafeString:
+    """Return a button that copies a link, and says so in words."""
+    return html('<button type="button" class="copy" data-copy="{}">Copy link {}</button>', url, _COPY_ICON)
 
 
 @register.simple_tag

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Self
 
 from django.db import DatabaseError
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -100,7 +100,7 @@ def _take_turn(connection: Connection) -> bool:
     A turn in the future was taken by a clock ahead.
     """
     ends = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
-    rows = AttesterWatch.objects.filter(**ends)
+    rows = _row(connection)
     if not rows.exists():
         AttesterWatch.objects.bulk_create([AttesterWatch(**ends)], ignore_conflicts=True)
     is_due = Q(asked_at=None) | Q(asked_at__lt=Now() - _PAUSE) | Q(asked_at__gt=Now() + _PAUSE)
@@ -108,25 +108,47 @@ def _take_turn(connection: Connection) -> bool:
 
 
 def _note(connection: Connection) -> None:
-    row = AttesterWatch.objects.get(
-        source_chain_id=connection.source_id, destination_chain_id=connection.destination_id
-    )
     try:
         block, said = _ask(connection)
     except ChainError:
         # That is told of the chain already. What was known stays, with its time.
         return
+    _store(_row(connection).get(), block, said)
+
+
+def note_round(
+    connection: Connection, header: Header, attesters: Sequence[Attester], answers: Sequence[Answer]
+) -> None:
+    """Note what attesters answered about a batch's block: the page of chains says the same as that of the batch.
+
+    A block below that of the last round says less: not every attester must know it.
+    """
+    row = _row(connection).filter(block__lte=header.number).first()
+    if row is not None:
+        pairs = zip(attesters, answers, strict=True)
+        _store(row, header.number, [Said.of(attester, answer, header) for attester, answer in pairs])
+
+
+def _row(connection: Connection) -> "QuerySet[AttesterWatch]":
+    return AttesterWatch.objects.filter(
+        source_chain_id=connection.source_id, destination_chain_id=connection.destination_id
+    )
+
+
+def _store(row: AttesterWatch, block: int, said: Sequence[Said]) -> None:
+    """Store a round of answers. Of an attester that was not asked, the earlier answer stays."""
     before = {one["address"]: one for one in row.answers}
     now = timezone.now().isoformat()
-    answers = [
-        {
+    new = {
+        one.address: {
             "address": one.address,
             "answer": one.answer,
             "sentence": one.sentence,
             "since": _since(before.get(one.address), one, now),
         }
         for one in said
-    ]
+    }
+    answers = list((before | new).values())
     AttesterWatch.objects.filter(pk=row.pk).update(block=block, answers=answers, answered_at=Now())
 
 

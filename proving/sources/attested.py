@@ -17,6 +17,7 @@ from chains.exchange_metrics import ATTESTER_ANSWERS, answer_label
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
+from proving.health import attester_checks
 from proving.models import FactsRegistry
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
@@ -73,6 +74,7 @@ class Attested:
         domain = Domain(connection.config.destination_id, connection.registry.block_hash_source)
         answers = ask(known, domain, connection.config.source_id, start)
         _count(connection.config, header.hash, answers)
+        attester_checks.note_round(connection.config, header, known, answers)
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]

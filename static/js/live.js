@@ -45,11 +45,13 @@ function follow(bar) {
   const updated = /** @type {HTMLElement} */ (document.getElementById("updated"));
   const lost = /** @type {HTMLElement} */ (document.getElementById("lost"));
   const announcement = /** @type {HTMLElement} */ (document.getElementById("announcement"));
+  const notify = /** @type {HTMLElement} */ (document.getElementById("notify"));
   const batch = () => /** @type {HTMLElement} */ (document.getElementById("batch"));
 
   let answeredAt = Date.now();
   let failures = 0;
   let paused = false;
+  let notifies = false;
   let timer = 0;
   let said = batch().dataset.announcement;
 
@@ -68,8 +70,8 @@ function follow(bar) {
   }
 
   function refresh() {
-    // A page that nobody sees asks again when it is shown.
-    if (!paused && !document.hidden) htmx.trigger(batch(), "refresh");
+    // A page that nobody sees asks again when it is shown, unless it is to tell of the end.
+    if (!paused && (notifies || !document.hidden)) htmx.trigger(batch(), "refresh");
   }
 
   function stop() {
@@ -122,6 +124,33 @@ function follow(bar) {
     clearTimeout(timer);
     refresh();
   });
+
+  const isOpen = () => "open" in batch().dataset;
+
+  function showNotify() {
+    notify.hidden = !isOpen() || !("Notification" in window) || Notification.permission === "denied";
+    notify.setAttribute("aria-pressed", String(notifies));
+    notify.textContent = notifies ? "You will be notified" : "Notify me when it is done";
+  }
+
+  notify.addEventListener("click", async () => {
+    notifies = !notifies && (await Notification.requestPermission()) === "granted";
+    showNotify();
+  });
+
+  document.addEventListener("htmx:afterSettle", () => {
+    if (notifies && !isOpen()) {
+      notifies = false;
+      try {
+        const told = new Notification(document.title, { body: batch().dataset.announcement, tag: location.pathname });
+        told.addEventListener("click", () => window.focus());
+      } catch {
+        // Browsers of phones know notifications of service workers only. The title of the page says it.
+      }
+    }
+    showNotify();
+  });
+  showNotify();
 
   const clock = setInterval(showAge, 250);
   bar.hidden = false;

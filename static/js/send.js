@@ -19,13 +19,33 @@ const batch = area.dataset.batch ?? "";
 const note = new Note(batch);
 
 begin.addEventListener("click", () => {
-  begin.disabled = true;
+  begin.disabled = begin.hidden = true; // What it asks for has buttons of its own.
   // Two pages would both be told of what neither has sent yet. Browsers have locks on https and on one's own machine.
   if (!navigator.locks) run();
   else navigator.locks.request(`sending:${batch}`, { ifAvailable: true }, (lock) =>
     lock ? run() : end(["Another page of this browser is sending this. Go on there."], { failed: true }));
 });
 area.hidden = false;
+count();
+const told = () => document.getElementById("batch")?.dataset.announcement;
+let counted = told();
+document.addEventListener("htmx:afterSettle", () => {
+  if (told() === counted) return;
+  counted = told();
+  count();
+});
+
+/** Says on the button how many there are to send. Where that can't be told, whoever wants to send is told why. */
+async function count() {
+  if (begin.disabled) return;
+  try {
+    const left = await post(form.action, form);
+    const { length } = left.transactions;
+    begin.textContent = length ? `Send ${inWords(length)}` : "Send with my wallet";
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+  }
+}
 
 async function run() {
   const controller = new AbortController();
@@ -129,21 +149,21 @@ async function settled(sender, controller) {
 /** Shows what it takes. Resolves to whether to send it; not, where it was shown for so long that it is old. */
 async function confirmed(left, waiting, controller) {
   const shownAt = Date.now();
-  const count = counted(left.transactions.length);
+  const many = inWords(left.transactions.length);
   const { name, currency } = left.chain;
   const more = left.isComplete ? [] : ["More follow when these are on the chain."];
   const pending = waiting > 0
-    ? [`Your account has sent ${counted(waiting)} that no block has yet. If that was for this batch, wait: what is ` +
+    ? [`Your account has sent ${inWords(waiting)} that no block has yet. If that was for this batch, wait: what is ` +
        "proven twice is paid twice."]
     : [];
   tell(status, [
-    `${count} on ${name}: ${left.gas.toLocaleString("en")} gas at most, ` +
+    `${many} on ${name}: ${left.gas.toLocaleString("en")} gas at most, ` +
       `${left.cost} ${currency} at the present price.`,
     ...more,
     ...pending,
   ], { others: pending.length ? "notice" : "hint" });
   await until(controller.signal, new Promise((resolve) => {
-    offer(actions, [[`Send ${count}`, () => resolve(undefined)], ["Cancel", () => controller.abort()]], { main: true });
+    offer(actions, [[`Send ${many}`, () => resolve(undefined)], ["Cancel", () => controller.abort()]], { main: true });
     lead(area, actions.querySelector("button"));
   }));
   offer(actions, [["Stop", () => controller.abort()]]);
@@ -156,12 +176,13 @@ function nothingLeft(left) {
 }
 
 /** @param {number} count */
-const counted = (count) => (count === 1 ? "1 transaction" : `${count} transactions`);
+const inWords = (count) => (count === 1 ? "1 transaction" : `${count} transactions`);
 
 /** @param {string[]} sentences @param {{failed?: boolean, done?: boolean, others?: string}} [how] */
 function end(sentences, how) {
   offer(actions, []);
   tell(status, sentences, how);
-  begin.disabled = false;
+  begin.disabled = begin.hidden = false;
+  begin.textContent = "Send with my wallet";
   lead(area, begin);
 }

@@ -3,11 +3,14 @@
 const stated = document.querySelector("[data-now]")?.getAttribute("data-now");
 const ahead = stated ? Date.parse(stated) - Date.now() : 0; // of this machine's clock, in milliseconds
 
-// A sentence of this age, in seconds, is as good as new.
+// A sentence of this age, in seconds, is as good as new; what is late by less may just come.
 const AGED = 5;
 
+/** The server's time, in milliseconds since 1970. */
+export const now = () => Date.now() + ahead;
+
 /** Seconds since an ISO 8601 time. @param {string} time */
-const secondsSince = (time) => Math.floor((Date.now() + ahead - Date.parse(time)) / 1000);
+const secondsSince = (time) => Math.floor((now() - Date.parse(time)) / 1000);
 
 /** A length of time in its two largest units, as the server writes it. @param {number} seconds */
 export function span(seconds) {
@@ -31,8 +34,9 @@ function tick() {
     write(element, left > 0 ? `in ${span(left)}` : "now");
   }
   for (const element of document.querySelectorAll("[data-about]")) {
-    const left = -secondsSince(element.getAttribute("data-about") ?? "");
-    write(element, left > 0 ? `in about ${span(left)}` : "at any moment");
+    const late = secondsSince(element.getAttribute("data-about") ?? "");
+    const past = late < AGED ? "within a few seconds" : `by now: it was expected ${span(late)} ago`;
+    write(element, late < 0 ? `in about ${span(-late)}` : past);
   }
   for (const element of document.querySelectorAll("[data-aged]")) {
     element.toggleAttribute("hidden", secondsSince(element.getAttribute("data-aged") ?? "") < AGED);
@@ -42,3 +46,10 @@ function tick() {
 tick();
 setInterval(tick, 1000);
 document.addEventListener("htmx:afterSettle", tick);
+
+// Whoever points at a time reads it by the clock of this machine.
+document.addEventListener("pointerover", (event) => {
+  const time = event.target instanceof Element ? event.target.closest("time[datetime]") : null;
+  if (!(time instanceof HTMLTimeElement) || time.title) return;
+  time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
+});

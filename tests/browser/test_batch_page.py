@@ -4,14 +4,14 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from django.utils import timezone
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from config import configured_chains as configured
 from devnet.devchain import DevChain
@@ -27,6 +27,7 @@ from tests.explorer.batches import (
     accept,
     batch_at,
     beat,
+    complete,
     finish,
     many_accounts,
     path,
@@ -150,7 +151,7 @@ def test_a_reorg_is_seen_as_what_it_is(service_with_late_finality: DevChain, pag
         mined = int(service.rpc("eth_getTransactionReceipt", at)["blockNumber"], 16)
         service.rpc("anvil_reorg", service.head() - mined + 1, [])
         expect(status).to_have_text("IN_PROGRESS", timeout=20_000)
-        expect(page.locator(".summary .went-back")).to_contain_text("Chain 31337 was reorganised")
+        expect(page.locator(".summary .went-back")).to_contain_text("Development chain was reorganised")
         expect(page.locator("#announcement")).to_contain_text("The batch was rolled back.")
         service.rpc("evm_setIntervalMining", 1)
         expect(status).to_have_text("DONE", timeout=30_000)
@@ -268,7 +269,7 @@ def test_focus_scroll_open_details_and_what_was_typed_survive_a_refresh(page: Pa
     finish(batch)
     page.goto(path(batch))
     page.locator("#submitted summary").click()
-    details = page.locator("details[id^=calls]").first
+    details = page.locator("details[id^=steps]").first
     details.locator("summary").click()
     button = page.get_by_role("button", name="Read it from the chain now")
     button.focus()
@@ -276,11 +277,106 @@ def test_focus_scroll_open_details_and_what_was_typed_survive_a_refresh(page: Pa
     before = page.evaluate("scrollY")
     Batch.objects.update(gas_used=12_345)
     poll_fast(page)
-    expect(page.get_by_text("12,345 gas")).to_be_visible()
+    expect(page.get_by_role("cell", name="12,345", exact=True)).to_be_visible()
     expect(button).to_be_focused()
     expect(details).to_have_attribute("open", "")
     expect(page.locator("#submitted")).to_have_attribute("open", "")
     assert page.evaluate("scrollY") == before > 0
+
+
+def test_the_timeline_goes_on_while_nothing_is_new(page: Page):
+    beat()
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    began = timezone.now() - timedelta(seconds=10)
+    Batch.objects.update(created_at=began)
+    Step.objects.filter(kind=StepKind.INITIAL_STATE).update(started_at=began, completed_at=began + timedelta(seconds=5))
+    Step.objects.filter(kind=StepKind.BLOCKHASH_AVAILABLE).update(started_at=began + timedelta(seconds=5))
+    page.goto(path(batch))
+    first, second = page.locator("svg[data-start] rect.ok"), page.locator("svg[data-start] rect.run")
+
+    def width(bar: Locator) -> float:
+        return float(str(bar.get_attribute("width")).removesuffix("%"))
+
+    assert width(first) < 51
+    page.get_by_role("button", name="Pause updates").click()
+    seen = width(second)
+    expect(page.locator("svg[data-start] .axis")).to_contain_text("5 s")
+    expect(page.locator("svg[data-start]")).to_contain_text("now")
+    page.wait_for_timeout(3000)
+    assert width(second) > seen + 5
+    assert abs(width(first) + width(second) - 100) < 0.1, "One begins where the other ends."
+    so_far = page.locator(".head", has_text="Timeline").locator("[data-since]")
+    assert int(str(so_far.text_content()).removesuffix(" s")) >= 13
+
+
+def test_a_time_tells_on_hover_what_it_is_here(open_context: Callable[..., BrowserContext]):
+    page = open_context(timezone_id="America/New_York", locale="en-US").new_page()
+    batch = a_batch()
+    Batch.objects.update(created_at=datetime(2026, 1, 31, 12, 0, 5, tzinfo=UTC))
+    page.goto(path(batch))
+    time = page.locator(".strip time").first
+    expect(time).to_contain_text("2026-01-31 12:00:05")
+    time.hover()
+    expect(time).to_have_attribute("title", re.compile("Jan 31, 2026.*7:00:05.AM EST"))
+
+
+def test_tabs_of_code_are_changed_by_keys_and_a_refresh_leaves_them(page: Page):
+    beat()
+    batch = a_batch()
+    finish(batch)
+    page.goto(path(batch))
+    code = page.locator(".tabs pre:visible")
+    expect(code).to_contain_text("contract Reader")
+    page.get_by_role("radio", name="Solidity").focus()
+    page.keyboard.press("ArrowRight")
+    expect(code).to_contain_text("createPublicClient")
+    Batch.objects.update(gas_used=12_345)
+    poll_fast(page)
+    expect(page.get_by_role("cell", name="12,345", exact=True)).to_be_visible()
+    expect(code).to_contain_text("createPublicClient")
+    expect(page.get_by_role("radio", name="viem")).to_be_focused()
+
+
+def test_whoever_wants_it_is_notified_once_when_the_batch_is_done(page: Page):
+    page.add_init_script(
+        """
+        window.told = [];
+        window.Notification = class extends EventTarget {
+          static permission = "default";
+          static async requestPermission() { return (Notification.permission = "granted"); }
+          constructor(title, options) { super(); window.told.push(`${title}: ${options.body}`); }
+        };
+        """
+    )
+    beat()
+    batch = a_batch()
+    page.goto(path(batch))
+    page.get_by_role("button", name="Notify me when it is done").click()
+    expect(page.get_by_role("button", name="You will be notified")).to_have_attribute("aria-pressed", "true")
+    accept(batch)
+    poll_fast(page)
+    expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
+    assert page.evaluate("told") == []
+    finish(batch)
+    poll_fast(page)
+    expect(page.locator(".headline .chip")).to_have_text("DONE")
+    expect(page.locator("#notify")).to_be_hidden()
+    (told,) = page.evaluate("told")
+    assert told.startswith("DONE · Balance of ")
+    assert told.endswith(": The batch is DONE: 4 of 4 steps completed.")
+
+
+def test_nobody_is_notified_unasked(page: Page):
+    page.add_init_script("window.Notification = class { constructor() { throw new Error('unasked'); } };")
+    beat()
+    batch = a_batch()
+    page.goto(path(batch))
+    expect(page.get_by_role("button", name="Notify me when it is done")).to_have_attribute("aria-pressed", "false")
+    finish(batch)
+    poll_fast(page)
+    expect(page.locator(".headline .chip")).to_have_text("DONE")
 
 
 def test_the_focus_is_where_it_was_after_a_reading(page: Page):
@@ -318,7 +414,7 @@ def test_the_slots_of_a_later_page_are_read_and_stay_through_a_refresh(page: Pag
     expect(page.get_by_text("Storage slots 51 to 60 of 60")).to_be_visible()
     Batch.objects.update(gas_used=12_345)
     poll_fast(page)
-    expect(page.get_by_text("12,345 gas")).to_be_visible()
+    expect(page.get_by_role("cell", name="12,345", exact=True)).to_be_visible()
     expect(page.get_by_text("Storage slots 51 to 60 of 60")).to_be_visible()
     with page.expect_request(re.compile(r"/1/read\?slots=51$")):
         page.get_by_role("button", name="Read it from the chain now").click()

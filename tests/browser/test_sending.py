@@ -42,7 +42,7 @@ def page(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain,
 
 
 def begin(page: Page) -> None:
-    page.get_by_role("button", name="Send with my wallet").click()
+    page.locator("#send").click()
 
 
 def confirm(page: Page, transactions: str) -> None:
@@ -61,6 +61,19 @@ def goes_on_until(page: Page, condition: Callable[[], bool]) -> None:
 def kept_back(service: DevChain) -> None:
     """The chain takes transactions and mines none, until a test mines a block."""
     service.rpc("evm_setAutomine", False)
+
+
+def test_one_button_says_how_many_transactions_it_sends(page: Page, service: DevChain, wallet: Wallet):
+    expect(page.get_by_role("button", name=re.compile("^Send"))).to_have_text(["Send 2 transactions"])
+    begin(page)
+    said(page, "2 transactions on Development chain")
+    expect(page.get_by_role("button", name=re.compile("^Send"))).to_have_text(["Send 2 transactions"])
+    kept_back(service)
+    confirm(page, "2 transactions")
+    said(page, "Transaction 1 of 2 is sent.")
+    service.mine()
+    page.reload()
+    expect(page.get_by_role("button", name=re.compile("^Send"))).to_have_text(["Send 1 transaction"])
 
 
 # --- What goes well ---------------------------------------------------------------------------------------------------
@@ -85,7 +98,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
         page.keyboard.press("Enter")  # The button that sends them has the focus.
         said(page, "Nothing is missing: all is on the chain.")
         assert len(wallet.sent) == 2
-        expect(page.get_by_role("button", name="Send with my wallet")).to_be_focused()
+        expect(page.locator("#send")).to_be_focused()
         work()
         expect(page.locator(".headline .chip")).to_have_text("DONE")
     asked = [method for method in wallet.asked if method in ASKED_TO_SEND]
@@ -344,7 +357,7 @@ def test_two_pages_of_a_browser_don_t_send_at_once(
     begin(page)
     confirm(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
-    expect(page.get_by_role("button", name="Send with my wallet")).to_be_disabled()
+    expect(page.locator("#send")).to_be_hidden()
     other = context.new_page()
     other.goto(path(batch))
     begin(other)
@@ -360,10 +373,12 @@ def test_without_a_wallet_and_without_javascript_it_says_what_to_do(
     said(page, "There is no wallet in this browser.")
     page = open_context(java_script_enabled=False).new_page()
     page.goto(path(batch))
-    expect(page.get_by_role("button", name="Send with my wallet")).to_be_hidden()
-    page.get_by_role("button", name="List the transactions to send").click()
-    expect(page.get_by_role("button", name="Send with my wallet")).to_be_hidden()
-    expect(page.get_by_role("main")).to_contain_text(re.compile(r"2 transactions to send on .* ETH at the present"))
+    expect(page.locator("#send")).to_be_hidden()
+    page.get_by_role("button", name="List the transactions").click()
+    expect(page.locator("#send")).to_be_hidden()
+    expect(page.get_by_role("main")).to_contain_text(
+        re.compile(r"2 transactions to send on .* ETH at the present price")
+    )
     expect(page.get_by_role("main")).to_contain_text(f"bqs send {batch.pk}")
 
 

@@ -38,6 +38,7 @@ from tests.explorer.batches import (
     beat,
     complete,
     connect_source,
+    deployed,
     fetch_proofs,
     find_block,
     finish,
@@ -46,6 +47,7 @@ from tests.explorer.batches import (
     of_two_sources,
     page,
     path,
+    plan_path,
     queries_of,
     send,
     settle,
@@ -67,7 +69,10 @@ def test_it_shows_what_was_submitted_and_when():
     assert batch.pk in text
     assert "RECEIVED" in text
     assert "Development chain (31337)" in text
-    assert "Fee offered 1.000000000000000001 ETH 1000000000000000001 wei; you pay nothing; on a test network" in text
+    assert (
+        "Cost Gas ETH Spent so far 0 0 Fee offered 1.000000 The operator of this service pays; you pay nothing;" in text
+    )
+    assert '<td class="r" title="1.000000000000000001 ETH">1.000000</td>' in html, "The whole of it is in the title."
     for when in (batch.created_at, batch.deadline_at):
         assert (
             f'<time datetime="{when.isoformat().replace("+00:00", "Z")}">{when:%Y-%m-%d %H:%M:%S}\xa0UTC</time>' in html
@@ -83,7 +88,7 @@ def test_a_fee_is_a_limit_where_gas_costs_something(settings, tmp_path):
     forget_chains()
     text = text_of(page(batch))
     assert "Fee at most 1 ETH" in text
-    assert "Fee offered at most 1 ETH 1000000000000000000 wei; you pay nothing; this caps what" in text
+    assert "Fee offered 1 The operator of this service pays; you pay nothing; this caps what" in text
 
 
 @pytest.mark.parametrize("status", BatchStatus)
@@ -104,11 +109,55 @@ def test_it_shows_the_estimate_and_the_cost_once_they_are_known():
     batch = a_batch()
     assert "Estimated" not in text_of(page(batch))
     accept(batch)
-    assert "Estimated 511,000 gas" in text_of(page(batch))
+    assert "Estimated, at most 511,000" in text_of(page(batch))
     Batch.objects.update(gas_used=175_840, spent=175_840 * 10**9, estimated_wei=511_000 * 10**9)
     text = text_of(page(batch))
-    assert "Estimated 511,000 gas, 0.000511 ETH 511000000000000 wei;" in text
-    assert "Spent so far 175,840 gas, 0.00017584 ETH 175840000000000 wei;" in text
+    assert "Cost Gas ETH Spent so far 175,840 0.000176 Estimated, at most 511,000 0.000511 Fee offered 0" in text
+    assert 'title="0.00017584 ETH"' in page(batch)
+
+
+def test_a_batch_that_is_done_says_first_what_was_spent():
+    batch = a_batch()
+    finish(batch)
+    Batch.objects.update(gas_used=175_840, spent=175_840 * 10**9)
+    text = text_of(page(batch))
+    assert "Spent so far 0.000176 ETH 175,840 gas Submitted" in text
+    settle(batch)
+    text = text_of(page(batch))
+    assert "Spent 0.000176 ETH 175,840 gas Submitted" in text
+    assert "Fee 0 ETH" not in text
+    assert text.index("Cost Gas ETH Spent 175,840") < text.index("Why blocks are trusted")
+
+
+def test_of_a_batch_that_is_done_the_proof_is_the_main_button_and_its_steps_are_drawn_once():
+    batch = a_batch()
+    finish(batch)
+    html = page(batch)
+    assert re.findall(r'<a class="button main"[^>]*>([^<]+)<', html) == ["Download the proof"]
+    assert 'id="timeline"' in html
+    assert re.search(r'<details id="steps-1"><summary>4 of 4 steps completed</summary>', html)
+    several = a_batch(ALICE, BOB)
+    finish(several)
+    html = page(several)
+    assert re.findall(r'<a class="button main"[^>]*>([^<]+)<', html) == ["Download all proofs"]
+    assert 'class="counts"' not in html
+
+
+def test_the_code_of_a_fact_is_in_tabs_the_contract_s_first():
+    batch = a_batch()
+    finish(batch)
+    html = page(batch)
+    tabs = re.findall(
+        r'<input type="radio" name="tab-1-BALANCE" id="([^"]+)"( checked)?><label for="([^"]+)">([^<]+)<', html
+    )
+    assert [(checked != "", name) for _, checked, _, name in tabs] == [
+        (True, "Solidity"),
+        (False, "viem"),
+        (False, "web3.py"),
+        (False, "cast"),
+    ]
+    assert all(one == label for one, _, label, _ in tabs)
+    assert '<details id="calls-1-BALANCE" open>' in html
 
 
 @pytest.mark.parametrize(
@@ -128,9 +177,30 @@ def test_it_says_why_a_batch_was_rejected_and_whether_sending_it_again_can_help(
     assert f"Block 12 is far above the head. REJECTED {batch.pk} Code block_too_far_ahead" in text
     assert "What to change Check the block number." in text
     assert "The block does not exist yet" in text
-    assert f"{advice} Nothing was spent." in text
+    assert "Code block_too_far_ahead It will not be proven. Nothing was spent. What to change" in text
+    assert advice in text
     assert "Deadline" not in text
     assert "Waiting" not in text
+
+
+def test_the_title_of_a_rejected_batch_is_one_sentence_in_words():
+    batch = a_batch()
+    reason = (
+        "Block 26441180 of chain 31337 may cost 342,000,000,000,000 wei, more than its fee of 100,000,000,000,000 wei. "
+        "It is estimated at 281,000 gas. The node 127.0.0.1:8545 of chain 77 said so at the time 1700000000."
+    )
+    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
+    html = page(batch)
+    assert (
+        "<h1>Block 26,441,180 of Development chain may cost 0.000342 ETH, more than its fee of 0.0001 ETH.</h1>" in html
+    )
+    why = re.search(r'<details id="why-rejected">.*?</details>', html, re.DOTALL)
+    assert why
+    said = "It is estimated at 281,000 gas. The node 127.0.0.1:8545 of chain 77 said so at the time 1700000000."
+    assert said in text_of(f"<main>{why[0]}</main>")
+    assert text_of(html).count("Send the batch again with a higher fee") == 1
+    assert f'<a class="button main" href="/new-batch?from={batch.pk}">Sign in and submit it again</a>' in html
+    assert Client().get(f"{path(batch)}.json").json()["rejectionReason"] == reason, "Programs get what was stored."
 
 
 @pytest.mark.parametrize("code", [RejectionCode.CANCELLED_BY_USER, RejectionCode.CANCELLED_BY_OPERATOR])
@@ -249,10 +319,10 @@ def test_a_batch_that_went_back_says_when_and_why_also_once_it_is_done_again():
     assert at
     open_again, step = text_of(page(batch)), shown_steps(page(batch))[2]
     assert (
-        f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised. Nothing"
+        f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Development chain was reorganised. Nothing"
         in open_again
     )
-    assert f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Chain 31337 was reorganised." in step
+    assert f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Development chain was reorganised." in step
     assert "Last error" not in step
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     done_again = text_of(page(batch))
@@ -390,7 +460,8 @@ def test_a_transaction_tells_how_far_it_is(settings, tmp_path, state, confirmati
     Transaction.objects.update(state=state)
     html = page(batch)
     (row,) = sent(html)
-    assert row.startswith(f"{TRANSACTION} {said} 0")
+    assert row.startswith(f"{TRANSACTION} Nonce, gas and price Nonce 0 ")
+    assert row.endswith(f" BALANCE {said}")
     assert ("175,840" in row) == (tx.gas_used > 0)
     assert f'<a href="#tx-{TRANSACTION}"' in html
     assert f"Transaction {TRANSACTION}" in shown_steps(html)[1]
@@ -406,11 +477,32 @@ def test_a_transaction_tells_its_nonce_its_price_and_which_versions_it_replaced(
     )
     progress.note_transaction(queries_of(batch), HASH)
     Transaction.objects.update(nonce=1234)
-    assert sent(page(batch)) == [f"{HASH} sent, not in a block yet replaced {TRANSACTION} 1,234 at most 1.5"]
+    Share.objects.create(transaction=tx, batch=batch, gas=1, wei=3 * 10**15, weight=1)
+    more = f"Nonce 1,234 Gas price at most 1.5 gwei Replaced {TRANSACTION}"
+    (row,) = sent(page(batch))
+    assert row == f"{HASH} Nonce, gas and price {more} BALANCE sent, not in a block yet at most 0.003"
     mine(Transaction.objects.get(), block=14)
     Transaction.objects.update(gas_price=1_207_123_456)
     (row,) = sent(page(batch))
-    assert row.endswith("1,234 175,840 1.2071")
+    assert f"Nonce 1,234 Gas 175,840 Gas price 1.2071 gwei Replaced {TRANSACTION} BALANCE in block 14" in row
+    assert row.endswith(" 0.003")
+
+
+def test_a_transaction_tells_what_it_proves_of_the_batch():
+    batch = a_batch(ALICE, BOB)
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    send(batch, tx_hash=word(1), extends=deployed())
+    both = send(batch, tx_hash=word(2))
+    progress.note_transaction(queries_of(batch), word(2))
+    Share.objects.create(transaction=both, batch=batch, gas=1, wei=1, weight=1)
+    (row,) = sent(page(batch))
+    assert " 2 queries sent" in row
+    both.queries.set(queries_of(batch)[1:])
+    (row,) = sent(page(batch))
+    assert " query 2 sent" in row
+    plan_path(batch, 60, left=40)
+    assert any(" path to block 12 sent" in row for row in sent(page(batch)))
 
 
 def test_of_many_queries_the_newest_transactions_of_the_batch_are_shown(monkeypatch):
@@ -518,7 +610,7 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_after_a_reorg_took_
     progress.reopen(queries_of(batch), StepKind.ACCOUNT_ACCUMULATED, reason="Chain 31337 was reorganised.")
     html = page(batch)
     assert str(BALANCE) not in html
-    assert "Chain 31337 was reorganised." in html
+    assert "Development chain was reorganised." in html
 
 
 def test_the_call_on_the_page_of_a_really_proven_balance_reads_the_value_on_the_page(service: DevChain):
@@ -573,7 +665,7 @@ def test_steps_are_counted_of_the_queries_that_have_them():
     counts = re.findall(rf"({'|'.join(StepKind)}) (\d) of (\d) ", text[: text.index("Account or block")])
     assert counts == list(zip(StepKind, "2220", "2221", strict=True))
     complete(batch, StepKind.ACCOUNT_ACCUMULATED)
-    assert "7 of 7 steps completed" in text_of(page(batch))
+    assert "all proven" in text_of(page(batch))
 
 
 def test_a_batch_of_headers_alone_counts_no_accounts():
@@ -598,9 +690,9 @@ def test_a_line_for_a_header_or_a_time_says_what_it_is_and_how_many_steps_it_has
 def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
     batch = batch_at(timestamp_1700000000={"accounts": {ALICE: {"props": ["NONCE"]}}})
     time = "Time 2023-11-14 22:13:20 UTC 1700000000 seconds since 1970"
-    assert f"{time} Block the latest at that time; being looked up Steps" in text_of(page(batch))
+    assert f"{time} Block the latest at that time; being looked up Timeline" in text_of(page(batch))
     find_block(batch)
-    assert f"{time} Block 12 the latest at that time Steps" in text_of(page(batch))
+    assert f"{time} Block 12 the latest at that time Timeline" in text_of(page(batch))
 
 
 @pytest.mark.parametrize(
@@ -609,9 +701,9 @@ def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
 def test_a_block_named_by_a_tag_shows_the_tag_and_the_block_that_it_became(tag, meaning):
     meaning += " the batch was checked"
     batch = batch_at(**{tag: {"accounts": {ALICE: {"props": ["NONCE"]}}}})
-    assert f"Block {meaning}; being looked up Steps" in text_of(page(batch))
+    assert f"Block {meaning}; being looked up Timeline" in text_of(page(batch))
     find_block(batch)
-    assert f"Block 12 {tag} {meaning} Steps" in text_of(page(batch))
+    assert f"Block 12 {tag} {meaning} Timeline" in text_of(page(batch))
     (shown,) = Client().get(f"{path(batch)}.json").json()["queries"]
     assert (shown["selector"], shown["blockNumber"], shown["name"]) == (tag, 12, "")
     lines = batch_at(**{tag: {"accounts": {account: {"props": ["NONCE"]} for account in many_accounts(11)}}})
@@ -633,7 +725,7 @@ def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():
     batch = batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason="It is to come.", retryable=True)
     text = text_of(page(batch))
-    assert f"Time {2**62} seconds since 1970 Block not found Steps" in text
+    assert f"Time {2**62} seconds since 1970 Block not found Timeline" in text
     assert "What to change Check the time:" in text
 
 
@@ -642,7 +734,7 @@ def test_slots_are_shown_as_numbers_and_words_with_the_call_that_reads_them():
     batch = batch_at(block_12={"accounts": {ALICE: {"slots": ["0x05", "0x0", hex(largest)]}}})
     text = text_of(page(batch))
     assert f"Query 1: 3 slots Account {ALICE}" in text
-    assert f"3 storage slots 0x5 0x0 {hex(largest)} Steps" in text
+    assert f"3 storage slots 0x5 0x0 {hex(largest)} Timeline" in text
     finish(batch)
     text = text_of(page(batch))
     for slot in (5, 0, largest):
@@ -704,7 +796,7 @@ def test_of_many_slots_a_page_shows_fifty_and_leads_to_the_others(state):
         html = Client().get(url).text
         text = text_of(html)
         shown = r"slot (0x\w+)" if state == "done" else r" (0x[34]\w\w)\b"
-        seen += [int(slot, 16) for slot in re.findall(shown, text[: text.index(" Steps ")])]
+        seen += [int(slot, 16) for slot in re.findall(shown, text[: text.index("steps completed")])]
         assert " of 120 " in text
         found = re.search(r'id="next-slots-1" href="([^"]+)"', html)
         url = found[1] if found else ""
@@ -820,8 +912,8 @@ def test_a_first_query_that_does_not_exist_becomes_one_that_does(asked, first):
 
 def test_a_batch_shows_a_line_for_each_query_and_a_small_one_all_of_them_whole_too():
     small, large = a_batch(*many_accounts(10)), a_batch(*many_accounts(11), block=13)
-    assert (page(small).count("<article"), page(small).count("<tr")) == (10, 11)
-    assert (page(large).count("<article"), page(large).count("<tr")) == (0, 12)
+    assert (page(small).count("<article"), page(small).count('id="row-')) == (10, 10)
+    assert (page(large).count("<article"), page(large).count('id="row-')) == (0, 11)
 
 
 def test_a_line_leads_to_its_query_and_that_to_its_neighbours():

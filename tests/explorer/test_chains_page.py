@@ -285,7 +285,7 @@ def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(ser
     assert answers() == ["signed", "contradicts", "timed_out"]
     assert asked["threshold"] == 3
     assert int(asked["blockNumber"]) <= service.head() - 32
-    assert "1 of 3 did so for block" in html
+    assert "1 of 3 required attesters has signed block" in html
     assert "Nothing can be proven until more do." in html
     assert f"contradicts our nodes: it signs 0x{'66' * 32}" in html
     assert "did not answer within 0.5 seconds" in html
@@ -316,10 +316,10 @@ def test_while_nobody_asks_them_the_page_says_when_somebody_did(service, atteste
     connect_source(tmp_path, DEAD_NODE, {ALICE: DEAD_NODE})
     ask_again()
     assert answers() == ["signed"], "the nodes of their chain are down"
-    assert "1 of 1 did so" in page()
+    assert "1 of 1 attesters signed block" in page()
     AttesterWatch.objects.update(answered_at=timezone.now() - 11 * MINUTE)
     html = page()
-    assert "1 of 1 did so" not in html
+    assert "1 of 1 attesters signed block" not in html
     assert "they were last asked <span" in html
     AttesterWatch.objects.all().delete()
     assert "they were not asked yet" in page()

@@ -3,7 +3,9 @@
 import re
 
 import pytest
-from django.test import Client
+from django.contrib.staticfiles import finders
+from django.template.loader import render_to_string
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
@@ -142,6 +144,49 @@ def test_an_error_of_ours_gets_a_page_that_tells_nothing_of_it(monkeypatch, capl
     assert "Something went wrong here" in response.text
     assert "secret" not in response.text
     assert "a secret detail" in caplog.text
+
+
+@pytest.mark.parametrize("page", ["/nowhere", "/explorer/query/x", "another host", "an error of ours"])
+def test_every_page_of_an_error_leads_on(page, monkeypatch):
+    headers = {"host": "evil.example"} if page == "another host" else {}
+    if page == "an error of ours":
+        monkeypatch.setattr("explorer.batch.batch_page.read", {}.__getitem__)
+    html = (
+        Client(raise_request_exception=False)
+        .get(page if page.startswith("/") else "/explorer/query/x", headers=headers)
+        .text
+    )
+    main = html[html.index("<main") :]
+    for way in ("/explorer", "/new-batch", "/chains", "/api/docs"):
+        assert f'href="{way}"' in main
+    assert finders.find("favicon.svg")
+    assert '/favicon.svg" type="image/svg+xml">' in html
+
+
+def test_who_may_not_see_a_page_is_told_whether_signing_in_helps():
+    signed_out = render_to_string("403.html", request=RequestFactory().get("/"))
+    assert 'href="/sign-in"' in signed_out
+    request = RequestFactory().get("/")
+    request.user = User.objects.for_address(ALICE)
+    html = render_to_string("403.html", request=request)
+    assert f'You are signed in as <span class="mono break">{ALICE}</span>' in html
+    assert "OPERATOR_ADDRESSES" in html
+
+
+def test_a_link_to_a_batch_has_a_preview_and_a_button_that_copies_it(settings):
+    settings.BASE_URL = "https://prover.example"
+    batch = a_batch()
+    html = Client().get(path(batch)).text
+    assert f'<meta property="og:url" content="https://prover.example{path(batch)}">' in html
+    assert f'data-copy="https://prover.example{path(batch)}">Copy link ' in html
+    title = "Balance of 0xf39F…2266 at block 12 of Development chain"
+    assert f'<meta property="og:title" content="{title}">' in html
+    assert 'og:description" content="The batch is RECEIVED: 0 of 4 steps completed.">' in html
+    finish(batch)
+    html = Client().get(path(batch)).text
+    assert f'<meta property="og:title" content="{title}: 123,456,789.0123 ETH">' in html
+    assert "DONE: read back from the facts registry of Development chain, as proven." in html
+    assert '<meta property="og:title" content="Batch Query Service">' in Client().get("/").text
 
 
 @pytest.mark.parametrize("page", ["/", "/explorer", "/nowhere", "batch"])

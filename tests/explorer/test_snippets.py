@@ -62,6 +62,21 @@ def test_the_python_code_reads_every_fact(service: DevChain, monkeypatch, capsys
         assert int(capsys.readouterr().out, 0) == int.from_bytes(word)
 
 
+def test_the_typescript_code_reads_every_fact(service: DevChain, tmp_path):
+    codes = codes_of_everything(service)
+    (tmp_path / "node_modules").symlink_to(PROJECT / "node_modules")
+    for place, (code, _) in enumerate(codes):
+        (tmp_path / f"{place}.mjs").write_text(code["viem"])
+    all_of_them = "\n".join(f'await import("./{place}.mjs");' for place in range(len(codes)))
+    (tmp_path / "all.mjs").write_text(all_of_them)
+    node = PROJECT / ".venv" / "bin" / "node"
+    ran = subprocess.run(
+        [node, tmp_path / "all.mjs"], capture_output=True, check=True, env={"RPC_URL": service.url}, text=True
+    )
+    printed = ran.stdout.split()
+    assert [int(line.removesuffix("n"), 0) for line in printed] == [int.from_bytes(word) for _, word in codes]
+
+
 def test_the_call_for_the_shell_reads_every_fact(service: DevChain):
     for code, word in codes_of_everything(service):
         cast, call, _, _, registry, signature, *arguments = shlex.split(code["cast"])

@@ -10,7 +10,7 @@ from django.utils import timezone
 from explorer.batch import timelines, transaction_display
 from explorer.batch.timelines import Lane, Segment, Timeline
 from explorer.templatetags.timeline_drawing import drawn
-from proving.models import Share, Transaction
+from proving.models import Share, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
 from queries.rejection_codes import RejectionCode
@@ -18,6 +18,7 @@ from tests.explorer.batches import (
     SOURCE,
     a_batch,
     accept,
+    beat,
     complete,
     connect_source,
     deployed,
@@ -80,7 +81,7 @@ def test_nothing_is_drawn_outside(start, end, place):
     (lane,) = drawn(Timeline(at(0), at(100), (Lane("Chain", "", ((segment,),)),))).lanes
     (one,) = lane.segments
     assert (one.x, one.width) == place
-    assert one.label == ("1" if one.width >= 4 else "")
+    assert (">1</text>" in one.svg(0)) == (one.width >= 4)
 
 
 def test_what_goes_on_reaches_to_now(monkeypatch):
@@ -88,7 +89,39 @@ def test_what_goes_on_reaches_to_now(monkeypatch):
     segments = (Segment("ok", "first", at(0), at(25)), Segment("run", "second", at(25), None))
     shown = drawn(Timeline(at(0), None, (Lane("Chain", "", (segments,)),)))
     assert [(one.x, one.width) for one in shown.lanes[0].segments] == [(0, 50), (50, 50)]
-    assert shown.text.startswith("50.0 s so far.")
+    assert shown.text == ("It goes on since 00:00:00 UTC. Chain: first, 25.0 s, second, since 00:00:25 UTC."), (
+        "It is read while time goes on."
+    )
+    # The page's script draws it on by these.
+    assert 'data-start="2026-01-01T00:00:00Z"' in shown.svg
+    assert re.findall(r' data-a="([\d.]+)"(?: data-b="([\d.]+)")?', shown.svg) == [("0.00", "25.00"), ("25.00", "")]
+    assert re.search(r'<text class="end" x="100%" y="\d+">now</text><rect class="now"', shown.svg)
+
+
+def test_what_is_over_has_nothing_to_draw_on():
+    shown = drawn(Timeline(at(0), at(100), (Lane("Chain", "", ((Segment("ok", "one", at(0), at(25)),),)),)))
+    assert "data-" not in shown.svg.replace("data-top", "")
+    assert ">now<" not in shown.svg
+    assert re.search(r'<text class="end" x="100%" y="\d+">1 min 40 s</text>', shown.svg)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ticks"),
+    [
+        (0.001, ["0 s"]),
+        (0.7, ["0 s", "0.2 s", "0.4 s", "0.6 s"]),
+        (4, ["0 s", "1 s", "2 s", "3 s"]),
+        (40.8, ["0 s", "15 s", "30 s"]),
+        (100, ["0 s", "30 s", "60 s"]),
+        (260, ["0 min", "2 min"]),
+        (86_400, ["0 h", "6 h", "12 h", "18 h"]),
+        (5 * 86_400, ["0 d", "2 d", "4 d"]),
+    ],
+)
+def test_the_axis_has_few_round_ticks_and_leaves_its_end_to_what_it_took(seconds, ticks):
+    shown = drawn(Timeline(at(0), at(seconds), ()))
+    assert [label for _, label in shown.ticks] == ticks
+    assert all(place <= 86 for place, _ in shown.ticks)
 
 
 def test_each_source_chain_has_a_lane(tmp_path):
@@ -123,6 +156,7 @@ def bars(batch: Batch, kind: str) -> list[tuple[float, float, int]]:
 
 @pytest.mark.parametrize("count", [1, 11])
 def test_where_some_are_ahead_of_others_each_step_has_a_track_of_its_own(count):
+    beat()
     batch = a_batch(*many_accounts(count + 1))
     accept(batch)
     ahead, *rest = queries_of(batch)
@@ -157,16 +191,39 @@ def test_the_time_before_a_step_went_back_is_drawn_as_lost(went_back, times, los
 
 
 def test_transactions_wait_until_they_are_in_a_block():
+    beat()
     batch = a_batch()
     accept(batch)
     complete(batch, StepKind.INITIAL_STATE)
     tx = send(batch)
     assert lanes(batch)["Transactions"] == "1 sent, 0 in a block"
     assert f"{tx.latest_hash} waits for a block" in description(batch)
+    assert bars(batch, "wait")
     mine(tx, block=14)
     Transaction.objects.update(spent_at=tx.created_at + timedelta(seconds=12))
     assert lanes(batch)["Transactions"] == "1 sent, 1 in a block"
-    assert f"{tx.latest_hash} waited for a block" in description(batch)
+    assert f"{tx.latest_hash} is in a block" in description(batch)
+    assert not bars(batch, "wait"), "It waits for nothing."
+    Transaction.objects.update(succeeded=False)
+    assert f"{tx.latest_hash} was reverted" in description(batch)
+    assert bars(batch, "stopped")
+    Transaction.objects.update(state=TransactionState.DISPLACED, block_number=None)
+    assert "Transactions" not in lanes(batch), "Its nonce was used by another one."
+
+
+@pytest.mark.parametrize("count", [1, 11])
+def test_a_step_whose_queries_all_wait_for_something_is_not_under_way(count):
+    batch = a_batch(*many_accounts(count))
+    assert (len(bars(batch, "run")), len(bars(batch, "wait"))) == (0, 1), "No worker has taken it up."
+    accept(batch)
+    assert (len(bars(batch, "run")), len(bars(batch, "wait"))) == (0, 1), "No worker runs."
+    beat()
+    complete(batch, StepKind.INITIAL_STATE)
+    assert (len(bars(batch, "run")), len(bars(batch, "wait"))) == (1, 0)
+    Block.objects.update(waiting_for="Waiting for attesters to vouch for block 12 of chain 31337.")
+    assert (len(bars(batch, "run")), len(bars(batch, "wait"))) == (0, 1)
+    assert ">waiting</span>" in page(batch)
+    assert "under way" not in page(batch)
 
 
 def test_a_path_to_an_old_block_has_a_lane():

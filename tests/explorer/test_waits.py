@@ -97,9 +97,9 @@ def expected_waits(batch: Batch) -> list[str]:
 @pytest.mark.parametrize(
     ("confirmations", "final", "expected"),
     [
-        ("confirmations = 40", 0, ["The transactions are confirmed in about 30 s"]),
+        ("confirmations = 40", 0, ["The transactions should be confirmed in about 30 s"]),
         ("confirmations = 3", 0, []),  # it has them
-        ('confirmations = "finalized"', 10, ["The transactions are confirmed in about 90 s"]),
+        ('confirmations = "finalized"', 10, ["The transactions should be confirmed in about 90 s"]),
         ('confirmations = "finalized"', 100, []),
     ],
 )
@@ -112,9 +112,9 @@ def test_confirmations_come_as_fast_as_blocks(settings, confirmations, final, ex
     seen(31337, 109, final)
     assert expected_waits(batch) == expected
     if not expected:
-        assert "are confirmed" not in page(batch)
+        assert "be confirmed" not in page(batch)
         ChainHead.objects.update(number=101, final=99)
-        assert "The transactions are confirmed at any moment." in note(batch), "A block more is needed."
+        assert "The transactions should be confirmed within a few seconds." in note(batch), "A block more is needed."
 
 
 def test_a_block_that_is_to_come_and_one_that_attesters_wait_for(tmp_path: Path):
@@ -124,11 +124,11 @@ def test_a_block_that_is_to_come_and_one_that_attesters_wait_for(tmp_path: Path)
     seen(SOURCE, 20, 2)
     for source in (31337, SOURCE):
         accept(batch, source)
-    assert expected_waits(batch) == ["Block 12 of Development chain comes in about 10 s"]
+    assert expected_waits(batch) == ["Block 12 of Development chain should be there in about 10 s"]
     progress.complete(batch.queries.filter(source_chain_id=SOURCE).values_list("pk", flat=True), StepKind.INITIAL_STATE)
-    assert expected_waits(batch)[0] == "Block 9 of Other chain is final in about 80 s"
+    assert expected_waits(batch)[0] == "Block 9 of Other chain should be final in about 80 s"
     seen(SOURCE, 30, 9)
-    assert expected_waits(batch) == ["Block 12 of Development chain comes in about 10 s"]
+    assert expected_waits(batch) == ["Block 12 of Development chain should be there in about 10 s"]
     # Nobody vouches for the blocks of the chain itself.
     seen(31337, 20, 1)
     progress.complete(queries_of(batch), StepKind.INITIAL_STATE)
@@ -142,14 +142,19 @@ def test_a_time_that_no_block_is_later_than():
     )
     assert "in about" not in page(batch), "It isn't known yet whether it is waited for."
     accept(batch)
-    assert expected_waits(batch) == [f"A block of Development chain after the time {now + 58} comes in about 60 s"]
+    assert expected_waits(batch) == [
+        f"A block of Development chain after the time {now + 58} should be there in about 60 s"
+    ]
 
 
-def test_what_should_be_over_is_said_to_come_at_any_moment():
+@pytest.mark.parametrize(
+    ("late", "said"), [(2, "within a few seconds"), (13, "by now: it was expected 13 s ago"), (-9.5, "in about 9 s")]
+)
+def test_what_should_be_over_is_said_to_be_late(late, said):
     batch = a_batch()
     seen(31337, 2, 1)
-    ChainHead.objects.update(seen_at=timezone.now() - timedelta(minutes=1))
-    assert "Block 12 of Development chain comes at any moment." in note(batch)
+    ChainHead.objects.update(seen_at=timezone.now() - timedelta(seconds=10 + late))
+    assert f"Block 12 of Development chain should be there {said}." in note(batch)
 
 
 def test_nothing_is_promised_while_no_worker_runs():

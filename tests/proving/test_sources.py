@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.utils import timezone
 from eth_account import Account
 
@@ -15,7 +16,7 @@ from chains.chains_file import Attester
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.admission.admit import admit
-from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
+from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.transactions import sending, stop_switch
@@ -72,11 +73,19 @@ def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tm
 
 def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, there, attesters, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
+    # All were there when they were asked last.
+    addresses = [Account.from_key(key).address for key in KEYS]
+    said = [
+        {"address": one, "answer": "signed", "sentence": "", "since": timezone.now().isoformat()} for one in addresses
+    ]
+    ends = {"source_chain_id": THERE, "destination_chain_id": HERE}
+    AttesterWatch.objects.create(block=1, answers=said, asked_at=timezone.now(), answered_at=timezone.now(), **ends)
     batch = submit(key, of_chains(there=[there.head() - 10]))
     for _ in range(4):
         work()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.IN_PROGRESS
+    assert "1 of 2 required attesters has signed block" in Client().get("/chains").text, "Both pages say the same."
     assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     (sentence,) = waiting()
     assert sentence.startswith("Waiting for attesters to vouch for block")
