@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
 from django.utils import timezone
 
@@ -17,16 +16,13 @@ from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from explorer.formatting.amounts import rounded
 from proving import sources
-from proving.facts import AccountFact
-from proving.gas_model import proof_gas
-from proving.gas_model.proof_gas import Missing, Route, Tries
 from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS
+from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, ConnectionPause, FactsRegistry, SigningStop
 from proving.registry import deployments
 from proving.transactions import pauses, stop_switch
 from queries.models import Batch, BatchStatus, Query, Sender
-from queries.properties import AccountField
 
 # What a worker has seen says little of now, when it is older.
 _STALE = timedelta(minutes=3)
@@ -87,6 +83,16 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class BalanceCost:
+    """The cost of one account's balance at a new block."""
+
+    gas: int
+    wei: int | None  # at the present gas price; None: it is not known
+    is_sampled: bool  # by accounts of the source chain; else it is that of a chain as large as Ethereum
+    gas_on_large_chain: int  # as large as Ethereum
+
+
+@dataclass(frozen=True)
 class ShownConnection:
     source: ChainName
     destination: ChainName
@@ -100,8 +106,7 @@ class ShownConnection:
     notes: tuple[str, ...]  # what stands in the way, or needs the operator's eye: sentences
     reach: Reach
     keeps_headers: bool
-    balance_gas: int  # one account's balance at a new block, on a chain as large as Ethereum
-    balance_wei: int | None  # at the present gas price; None: it is not known
+    balance: BalanceCost
     usual_seconds: float | None
     timed_batches: int  # that these seconds are the median of
     attesters: Attesters | None
@@ -196,7 +201,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ShownConnection]
         source, registry = sources.of(connection), registries.get(ends)
         if registry and not registry.deployed_at:
             registry = None
-        gas, price = _balance_gas(connection), _price(watches.get(connection.destination_id))
+        cost = _balance_cost(connection, watches)
         took = seconds.get(ends, [])
         yield ShownConnection(
             source=chain_name(connection.source_id),
@@ -211,16 +216,23 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ShownConnection]
             notes=(*stopped.get(ends, ()), *_notes(connection, registry)),
             reach=_reach(connection, watches.get(connection.source_id)),
             keeps_headers=connection.keep_headers,
-            balance_gas=gas,
-            balance_wei=None if price is None else gas * price,
+            balance=cost,
             usual_seconds=statistics.median(took) if len(took) >= _LEAST_TIMED else None,
             timed_batches=len(took),
             attesters=_attesters(connection, asked.get(ends)) if connection.attesters else None,
         )
 
 
-def _price(watch: ChainWatch | None) -> int | None:
-    return watch.gas_price if watch else None
+def _balance_cost(connection: Connection, watches: Mapping[int, ChainWatch]) -> BalanceCost:
+    source, destination = watches.get(connection.source_id), watches.get(connection.destination_id)
+    sampled = ((source.balance_costs if source else None) or {}).get(str(connection.destination_id))
+    on_large = balance_costs.without_sample(connection)
+    gas = int(sampled["gas"]) if sampled else on_large
+    price = destination.gas_price if destination else None
+    data = int(sampled["wei"]) if sampled else 0
+    return BalanceCost(
+        gas, None if price is None else gas * price + data, is_sampled=bool(sampled), gas_on_large_chain=on_large
+    )
 
 
 def _what_is_stopped() -> dict[_Ends, list[str]]:
@@ -261,19 +273,6 @@ def _reach(connection: Connection, watch: ChainWatch | None) -> Reach:
         seconds=blocks * block_seconds,
         to_the_first=head is not None and blocks >= head,
     )
-
-
-@lru_cache(maxsize=256)
-def _balance_gas(connection: Connection) -> int:
-    """Return the expected gas of one account's balance at a new block.
-
-    Its tries are taken as ones that nobody asked for before, as large as Ethereum's.
-    """
-    source = sources.of(connection)
-    needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
-    route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
-    asked = Missing(0, [AccountFact("0x" + "0" * 40, AccountField.BALANCE)], is_known=False)
-    return proof_gas.estimate([asked], Tries(), route).gas.expected
 
 
 def _attesters(connection: Connection, row: AttesterWatch | None) -> Attesters:
