@@ -127,7 +127,7 @@ def test_without_javascript_search_and_menu_work(open_context: Callable[..., Bro
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Proven of this account")).to_be_visible()
     page.get_by_role("link", name="More about these facts").click()
-    page.get_by_text("Read BALANCE at block 12 from a contract").click()
+    page.get_by_text("Read it from a contract").click()
     expect(page.get_by_text("interface IFactsRegistry")).to_be_visible()
     page.locator(".menu > summary").click()
     page.get_by_role("button", name="Sign out").click()

@@ -47,7 +47,7 @@ def test_find_a_proven_balance_that_somebody_else_asked_for(stage: Stage, hand: 
     assert (hand.clicks, hand.scrolls, hand.keys) == (0, 0, 3)
     # And its code, for a contract.
     hand.click(hand.page.get_by_role("link", name="More about these facts"))
-    hand.click(hand.page.get_by_text("Read BALANCE at block 39 from a contract"))
+    hand.click(hand.page.get_by_text("Read it from a contract"))
     expect(hand.page.get_by_text("interface IFactsRegistry")).to_be_visible()
 
 

@@ -361,7 +361,7 @@ def test_filters_and_pages_go_through_the_facts_in_their_order(monkeypatch):
     bob = client_of(BOB)
 
     def read_at(html: str) -> list[str]:
-        return re.findall(r"<summary>Read (.+) at block 12 from a contract", html)
+        return re.findall(r"Read it from a contract<span class=.unseen.>: (.+) at block 12</span>", html)
 
     html, found = opened(bob, account=ALICE), []
     while html:
