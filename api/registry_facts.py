@@ -1,16 +1,7 @@
-"""The endpoint that lists what facts registries hold, as far as this service has proven it, for any user.
+"""The endpoint that lists what facts registries hold, as far as this service has proven it, for any user."""
 
-It goes through the completed queries of an account or a block, in the order of their blocks and ids. That is a part of
-an index, and each page begins where the last one has ended. Of queries that ask for the very same, only the first is
-looked at. A query may name thousands of slots, so a page may end inside one.
-"""
+from typing import Any
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
-
-from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, TextField, When
-from django.db.models.functions import Cast, Coalesce, Length
 from django.http import HttpRequest
 from ninja import Query as Parameter
 from ninja import Router, Schema
@@ -19,21 +10,14 @@ from pydantic import Field
 
 from api import fact_schema
 from api.fact_schema import Fact
-from proving import facts
-from proving.facts import AccountFact, SlotFact
-from proving.models import FactsRegistry
+from proving import fact_search
+from proving.fact_search import FactFilters, FoundFact, Place
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
-from queries.models import BatchStatus, Block, Query, Step, StepKind
-from queries.properties import AccountField, HeaderField
-from queries.query_parameters import CURSOR, LIMIT, Address, Number, Slot
+from queries.query_parameters import CURSOR, LIMIT
 from queries.request_faults import INVALID
 
 router = Router(tags=["Facts"])
-
-_SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
-# A slot as JSON has it, with quotes, a comma and a space.
-_CHARACTERS_OF_SLOT = 70
 
 
 class HeldFact(Fact):
@@ -49,33 +33,18 @@ class HeldFacts(Schema):
     next: str | None = Field(description="The `cursor` of the next page. null: there is none.")
 
 
-class FactFilters(Schema):
-    destinationChainId: Number | None = None
-    sourceChainId: Number | None = None
-    account: Address | None = Field(None, description="This or `block` must be given.")
-    block: Number | None = None
-    property: Literal[tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))] | None = None  # type: ignore[valid-type]  # made of names
-    slot: Slot | None = None
-
-    def asks_for(self, fact: facts.Fact) -> bool:
-        if self.account and not isinstance(fact, AccountFact | SlotFact):
-            return False
-        if self.slot and not (isinstance(fact, SlotFact) and fact.slot == self.slot):
-            return False
-        return self.property in {None, facts.name(fact)}
-
-
 @router.get(
     "/facts",
     operation_id="list_facts",
     auth=KEY,
     response={200: HeldFacts, **errors(400, 401, 503)},
+    url_name="list_facts",
 )
 def list_facts(
     request: HttpRequest,
     filters: Parameter[FactFilters],
     limit: int = LIMIT,
-    cursor: str = functions.Query("0.0.0", pattern=r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,9}$", description=CURSOR),
+    cursor: str = functions.Query(fact_search.START, pattern=fact_search.CURSOR, description=CURSOR),
 ) -> dict[str, Any]:
     """List what the facts registries in use hold of an account or a block, for any user.
 
@@ -83,215 +52,15 @@ def list_facts(
     """
     if filters.account is None and filters.block is None:
         raise ApiError(400, INVALID, "One of the query parameters account and block is needed.")
-    held = _Held.by(_registries(filters))
-    start = _Place(*map(int, cursor.split(".")))
-    rows = _rows(filters, held, start, limit + 1)
-    found, following = _page(filters, rows, start, limit)
-    return {"facts": _told(found, held), "next": str(following) if following else None}
+    found, following = fact_search.search(filters, Place.of(cursor), limit)
+    return {"facts": list(map(_told, found)), "next": str(following) if following else None}
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A query about a block, and a fact of it, from 0."""
-
-    block: int
-    query: int
-    fact: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.block}.{self.query}.{self.fact}"
-
-
-# --- Which registries -------------------------------------------------------------------------------------------------
-
-
-def _registries(filters: FactFilters) -> list[FactsRegistry]:
-    """Return the registries of the connections that are asked for, the replaced ones too."""
-    rows = FactsRegistry.objects.order_by("pk")
-    if filters.destinationChainId is not None:
-        rows = rows.filter(destination_chain_id=filters.destinationChainId)
-    if filters.sourceChainId is not None:
-        rows = rows.filter(source_chain_id=filters.sourceChainId)
-    return list(rows)
-
-
-@dataclass(frozen=True)
-class _Held:
-    """The facts that the registries in use hold."""
-
-    addresses: dict[tuple[int, int], str]
-    """The registry's address, by (destination, source chain id)."""
-    condition: Q
-    """The condition for a query: it is completed, and the registry holds its facts."""
-
-    @classmethod
-    def by(cls, registries: Sequence[FactsRegistry]) -> "_Held":
-        addresses: dict[tuple[int, int], str] = {}
-        held = Q(pk__in=[])
-        for row in registries:
-            if row.replaced_at or row.refused or not row.deployed_at:
-                continue
-            connection = (row.destination_chain_id, row.source_chain_id)
-            addresses[connection] = row.address
-            condition = Q(block__destination_chain_id=connection[0], block__source_chain_id=connection[1])
-            former = [
-                other.replaced_at
-                for other in registries
-                if other.replaced_at and (other.destination_chain_id, other.source_chain_id) == connection
-            ]
-            if former:
-                # What was DONE before is in the former one.
-                condition &= Q(batch__finished_at=None) | Q(batch__finished_at__gt=max(former))
-            held |= condition
-        # No worker checks whether the facts of a rejected batch are still held.
-        return cls(addresses, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
-
-
-# --- Which queries ----------------------------------------------------------------------------------------------------
-
-
-class _Row(NamedTuple):
-    """A completed query, without its slots."""
-
-    query: int
-    block: int
-    length: int
-    """The length of its slots as JSON."""
-
-
-def _rows(filters: FactFilters, held: _Held, start: _Place, most: int) -> list[_Row]:
-    """Return them from `start` on; of queries that ask for the very same, the first."""
-    time = Coalesce("timestamp", -1)
-    same = {column: OuterRef(column) for column in ("block", "address", "fields", "slots", "time")}
-    earlier = Query.objects.alias(time=time).filter(held.condition, pk__lt=OuterRef("pk"), **same)
-    queries = _asking(filters, Query.objects.alias(time=time).filter(held.condition, ~Exists(earlier)))
-    if filters.account:
-        queries = queries.filter(address=filters.account)
-    if filters.block is None:
-        following = Q(block_id__gt=start.block) | Q(pk__gte=start.query)
-        return _first(queries.filter(following, block_id__gte=start.block), most)
-    found: list[_Row] = []
-    # Of one block after the other, because each is in the order of an index.
-    for block in _blocks(filters.block, held):
-        if block >= start.block and len(found) < most:
-            first = start.query if block == start.block else 0
-            found += _first(queries.filter(block_id=block, pk__gte=first), most - len(found))
-    return found
-
-
-def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
-    length = Length(Cast("slots", TextField()))
-    return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id", length)[:most]]
-
-
-def _blocks(number: int, held: _Held) -> list[int]:
-    of_connections = Q(pk__in=[])
-    for destination, source in held.addresses:
-        of_connections |= Q(destination_chain_id=destination, source_chain_id=source)
-    return list(Block.objects.filter(of_connections, number=number).order_by("pk").values_list("pk", flat=True))
-
-
-def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
-    """Leave those that ask for such a fact at all, so that no page is empty where there are others."""
-    if filters.slot:
-        return queries.alias(text=Cast("slots", TextField())).filter(text__contains=filters.slot)
-    match filters.property:
-        case None:
-            return queries
-        case "SLOT":
-            return queries.exclude(slots=[])
-        case "BLOCK_AT_TIMESTAMP":
-            return queries.filter(timestamp__isnull=False)
-        case name:
-            of_account = 1 << AccountField[name] if name in AccountField.names else 0
-            of_header = 1 << HeaderField[name] if name in HeaderField.names else 0
-            bits = F("fields")
-            wanted = Case(When(address="", then=bits.bitand(of_header)), default=bits.bitand(of_account))
-            return queries.alias(wanted=wanted).filter(wanted__gt=0)
-
-
-# --- Which facts ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Found:
-    query: Query  # with its block
-    fact: facts.Fact
-
-
-def _page(filters: FactFilters, rows: Sequence[_Row], start: _Place, limit: int) -> tuple[list[_Found], _Place | None]:
-    """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
-    chosen = _enough(rows, start.fact + limit)
-    found: dict[tuple[int, facts.Fact], _Found] = {}
-    for place, one in _in_order(filters, chosen):
-        if place.query == start.query and place.fact < start.fact:
-            continue
-        if len(found) == limit:
-            return list(found.values()), place
-        found.setdefault((place.block, one.fact), one)
-    left = rows[len(chosen)] if len(chosen) < len(rows) else None
-    if left is None and len(rows) > limit:
-        left = _Row(rows[-1].query + 1, rows[-1].block, 0)
-    return list(found.values()), _Place(left.block, left.query) if left else None
-
-
-def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
-    """Return the first of the rows that have more than `count` facts together, or all rows. The last one is whole."""
-    facts_in_them = 0
-    for at, row in enumerate(rows):
-        if facts_in_them > count:
-            return rows[:at]
-        facts_in_them += max(1, row.length // _CHARACTERS_OF_SLOT)
-    return rows
-
-
-def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[_Place, _Found]]:
-    if not rows:
-        return
-    queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
-    for row in rows:
-        # Deleted or rolled back meanwhile.
-        if (query := queries.get(row.query)) is None or query.block_id != row.block:
-            continue
-        for at, fact in enumerate(facts.of(query)):
-            if filters.asks_for(fact):
-                yield _Place(row.block, row.query, at), _Found(query, fact)
-
-
-# --- How they are told ------------------------------------------------------------------------------------------------
-
-
-def _told(found: Sequence[_Found], held: _Held) -> list[dict[str, Any]]:
-    asked: dict[Block, list[facts.Fact]] = {}
-    for one in found:
-        assert one.query.block
-        asked.setdefault(one.query.block, []).append(one.fact)
-    words = facts.proven(asked)
-    transactions = _transactions({one.query.pk for one in found})
-    told = []
-    for one in found:
-        block = one.query.block
-        assert block
-        word = words[block.pk].get(one.fact)
-        if word is None:
-            continue
-        connection = (block.destination_chain_id, block.source_chain_id)
-        is_of_account = isinstance(one.fact, AccountFact | SlotFact)
-        kind = StepKind.ACCOUNT_ACCUMULATED if is_of_account else StepKind.HEADER_ACCUMULATED
-        told.append(
-            fact_schema.told(one.fact, word, held.addresses[connection], block)
-            | {
-                "sourceChainId": str(block.source_chain_id),
-                "destinationChainId": str(block.destination_chain_id),
-                "blockNumber": str(block.number),
-                "account": one.query.address if is_of_account else None,
-                "transactionHash": transactions.get((one.query.pk, kind)),
-            }
-        )
-    return told
-
-
-def _transactions(queries: set[int]) -> dict[tuple[int, str], str]:
-    """Return their hashes by the id of the query and the step that they completed."""
-    steps = Step.objects.filter(query__in=queries).exclude(transaction_hash="")
-    return {(query, kind): sent for query, kind, sent in steps.values_list("query", "kind", "transaction_hash")}
+def _told(one: FoundFact) -> dict[str, Any]:
+    return fact_schema.told(one.fact, one.word, one.registry, one.block) | {
+        "sourceChainId": str(one.block.source_chain_id),
+        "destinationChainId": str(one.block.destination_chain_id),
+        "blockNumber": str(one.block.number),
+        "account": one.address or None,
+        "transactionHash": one.transaction_hash or None,
+    }

@@ -68,6 +68,8 @@ API_PATHS = ApiPaths(
     "/facts",
     "/is-alive",
 )
+# Of these, the paths that are a page to people.
+PAGES_OF_API_PATHS = frozenset({"/facts"})
 # Of the form of a new batch. It alone is multipart/form-data, and may be larger than others.
 LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.

@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 
 
@@ -53,3 +54,21 @@ def is_json(request: HttpRequest) -> bool:
 def wants_json(request: HttpRequest) -> bool:
     """Return whether a program asks: its body is JSON, or it prefers JSON to HTML. People get pages."""
     return is_json(request) or request.get_preferred_type(["text/html", "application/json"]) == "application/json"
+
+
+def is_page(request: HttpRequest) -> bool:
+    """Return whether a browser asks for the page at a path that the API has too. Whoever sends a key is a program."""
+    return (
+        request.path in settings.PAGES_OF_API_PATHS
+        and request.method in {"GET", "HEAD"}
+        and request.get_preferred_type(["application/json", "text/html"]) == "text/html"
+        and not getattr(request, "presented_key", None)
+    )
+
+
+def is_of_api(request: HttpRequest) -> bool:
+    """Return whether the API answers the request.
+
+    Nothing is at a path of the API with a slash behind it, which programs are told as well.
+    """
+    return request.path.removesuffix("/") in settings.API_PATHS and not is_page(request)

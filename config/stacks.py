@@ -1,7 +1,7 @@
 """The middleware that only pages need, or that can be had for less.
 
 A request to the API has no session, no page and no static file, and each middleware that looks for one takes
-its time. So `pages_only` lets requests to `settings.API_PATHS` pass it by. What the API answers has the same headers.
+its time. So `pages_only` lets requests to the API pass it by. What the API answers has the same headers.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,14 @@ from django.http import HttpRequest, HttpResponse
 from django_htmx.middleware import HtmxMiddleware
 from whitenoise.middleware import WhiteNoiseMiddleware
 
+from config.error_answers import is_of_api
+
 
 def pages_only(middleware: type[Any]) -> type[Any]:
     """Return the middleware for all paths but the API's."""
 
     def answer(self: Any, request: HttpRequest) -> Any:
-        if request.path in settings.API_PATHS:
+        if is_of_api(request):
             return self.get_response(request)
         return middleware.__call__(self, request)
 

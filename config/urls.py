@@ -1,12 +1,12 @@
 """All paths of the service."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import URLPattern, include, path
 
 from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
 from explorer.batch import batch_files
 from explorer.health import healthz
-from explorer.lists import chains_json
+from explorer.lists import chains_json, fact_views
 from queries.api import api
 
 for endpoints in (
@@ -15,8 +15,14 @@ for endpoints in (
 ):
     api.add_router("", endpoints.router)
 
+api_patterns, *_ = api.urls
+(list_facts,) = (one.callback for one in api_patterns if isinstance(one, URLPattern) and one.name == "list_facts")
+
 urlpatterns = [
     path("admin/", admin.site.urls),
+    # People and programs ask for facts at the same address.
+    path("facts", fact_views.facts, {"api": list_facts}, name="facts"),
+    path("facts.csv", fact_views.facts_csv, name="account_facts_csv"),
     # Before the API, which answers / with a 404 of its own.
     path("", include("explorer.urls")),
     path("", api.urls),

@@ -27,6 +27,7 @@ urlpatterns = [
     path("operator", operator_view.operator, name="operator"),
     path("dashboard", views.dashboard, name="dashboard"),
     path("explorer", views.batches, name="batches"),
+    path("explorer.csv", views.batches_csv, name="batches_csv"),
     path("explorer/query/<batch:internal_id>", views.batch, name="batch"),
     path("explorer/query/<internal_id>/facts.csv", views.facts_csv_file, name="facts_csv"),
     path("explorer/query/<internal_id>/deliveries", views.deliveries, name="deliveries"),

@@ -3,8 +3,11 @@
 They write only throttle counts, and that a webhook's delivery is to be sent again.
 """
 
+from dataclasses import dataclass
+
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.views import redirect_to_login
 from django.http import (
     Http404,
     HttpRequest,
@@ -42,8 +45,10 @@ from explorer.batch.code_snippets import submitting
 from explorer.batch.query_paging import Filters, Wanted, first_of_page
 from explorer.batch.read_from_chain import Reading
 from explorer.batch.unsigned_transactions import UnsignedTransactions
-from explorer.lists import batch_list, finished_example, first_query
+from explorer.formatting import csv_lines
+from explorer.lists import batch_list, facts_page, finished_example, first_query, searched_account
 from explorer.lists import dashboard as dashboards
+from explorer.lists.searched_account import SearchedAccount
 from proving import sources
 from queries import heavy_reads, webhooks
 from queries.api_errors import ApiError
@@ -54,6 +59,8 @@ _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
 # On the home page.
 _MOST_CONNECTIONS = 12
+# Beside the batches that a search finds.
+_MOST_FACTS = 5
 _TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
 
 
@@ -108,21 +115,59 @@ def batches(request: HttpRequest) -> HttpResponse:
     wanted = batch_list.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
         return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
-    user = _user(request)
-    everybody = settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
-    may_list = everybody or user is not None
-    listed = batch_list.read(filters, user=None if everybody else user) if may_list else None
+    listed = _listed(request, filters)
+    account = _searched_account(request, filters, listed)
+    by = facts_page.searched(filters.search, account) if listed else None
+    found = batch_list.read(filters, user=listed.user, account=account) if listed else None
     context = {
         "filters": filters,
-        "everybody": everybody,
+        "everybody": listed is not None and listed.user is None,
         "public": settings.PUBLIC_BATCH_LIST,
-        "may_list": may_list,
-        "list": listed,
+        "may_list": listed is not None,
+        "list": found,
+        "account": account,
+        "facts": facts_page.read(by, _MOST_FACTS) if by else None,
+        "account_in_words": searched_account.in_words(),
         "statuses": BatchStatus.values,
         "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
-        "command": None if listed and listed.days else first_query.command(user),
+        "command": None if found and found.days else first_query.command(_user(request)),
+        "most_in_file": batch_list.MOST_IN_FILE,
     }
     return render(request, "explorer/batches.html", context)
+
+
+@never_cache
+@require_safe
+@heavy_reads.answering_429
+def batches_csv(request: HttpRequest) -> HttpResponse:
+    """Return the list as CSV. Where there are more than a file holds, the header `Link` names the next file."""
+    filters = batch_list.Filters.of(request.GET)
+    listed = _listed(request, filters)
+    if listed is None:
+        return redirect_to_login(request.get_full_path())
+    heavy_reads.count_lines(client_address(request), batch_list.MOST_IN_FILE)
+    account = _searched_account(request, filters, listed)
+    lines, following = batch_list.csv(filters, user=listed.user, account=account)
+    return csv_lines.file(lines, "batches.csv", following)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    user: User | None  # whose batches; None: everybody's
+
+
+def _listed(request: HttpRequest, filters: batch_list.Filters) -> _Listed | None:
+    """Return whose batches the reader may list. None: nobody's."""
+    user = _user(request)
+    if settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None):
+        return _Listed(None)
+    return _Listed(user) if user else None
+
+
+def _searched_account(
+    request: HttpRequest, filters: batch_list.Filters, listed: _Listed | None
+) -> SearchedAccount | None:
+    return searched_account.read(filters.search, client_address(request)) if listed else None
 
 
 # --- One batch --------------------------------------------------------------------------------------------------------
@@ -246,11 +291,7 @@ def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
     if found is None:
         return missing.unknown_batch(request, internal_id, as_json=missing.prefers_json(request))
     heavy_reads.count_facts(client_address(request), found)
-    return HttpResponse(
-        "".join(facts_csv.lines(found)),
-        content_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="facts-{found.pk}.csv"'},
-    )
+    return csv_lines.file(facts_csv.lines(found), f"facts-{found.pk}.csv")
 
 
 @never_cache

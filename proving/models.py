@@ -343,6 +343,9 @@ class ChainWatch(Leased):
     final = models.PositiveBigIntegerField(null=True)  # the newest final block, where nodes tell which that is
     gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, of a destination: base fee and tip
     keeps_hashes = models.BooleanField(null=True)  # whether its state has a history of block hashes (EIP-2935)
+    # Of a source: see `proving.health.balance_costs.sampled`, and when that was.
+    balance_costs = models.JSONField(default=dict, null=True)
+    sampled_at = models.DateTimeField(null=True)
     # Of a destination: wei by the addresses of its signers, in decimal digits, and what counts against its daily limit.
     balances = models.JSONField(default=dict, null=True)
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None

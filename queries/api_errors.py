@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Callable, Sequence
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template import loader
 from django.views import defaults
 
-from config.error_answers import Refused, error_answer, wants_json
+from config.error_answers import Refused, error_answer, is_of_api, wants_json
 from queries import storage
 from queries.batch_request import Fault
 
@@ -65,7 +64,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     why = error and storage.why_unavailable(error)
     if not why:
         return defaults.server_error(request)
-    if request.path in settings.API_PATHS or wants_json(request):
+    if is_of_api(request) or wants_json(request):
         code, sentence = "storage_unavailable", f"{why} Try again later."
         response: HttpResponse = error_answer(503, code, sentence, retry_after=storage.RETRY_SECONDS)
     else:
@@ -84,9 +83,7 @@ class JsonErrorsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         is_json = response.get("Content-Type", "").startswith("application/json")
-        # Nothing is at a path of the API with a slash behind it, which programs are told as well.
-        is_of_api = request.path.removesuffix("/") in settings.API_PATHS
-        if response.status_code < 400 or is_json or not is_of_api:
+        if response.status_code < 400 or is_json or not is_of_api(request):
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
         answer = error_answer(response.status_code, code, sentence)

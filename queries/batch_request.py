@@ -45,7 +45,7 @@ _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients match this beginning.
-_ADDRESS_FAULT = "Invalid account address or ENS"
+ADDRESS_FAULT = "Invalid account address or ENS"
 
 # As a fee: what the batch is estimated at.
 AUTO = "auto"
@@ -70,7 +70,7 @@ class InvalidRequest(ValueError):
         faults = list(islice(found, MAX_FAULTS_LISTED + 1))
         self.has_more = len(faults) > MAX_FAULTS_LISTED
         # The sentence that clients match comes first, wherever in the body it was found.
-        faults.sort(key=lambda fault: not fault.message.startswith(_ADDRESS_FAULT))
+        faults.sort(key=lambda fault: not fault.message.startswith(ADDRESS_FAULT))
         self.faults = faults[:MAX_FAULTS_LISTED]
         super().__init__(self.faults[0].message)
 
@@ -191,7 +191,7 @@ def _account(value: object, info: ValidationInfo) -> Account:
     address = checksummed(text)
     if address is None:
         raise _invalid(
-            f"{_ADDRESS_FAULT}: {_shown(value)} is not 0x and 40 hexadecimal digits, with the right EIP-55 checksum if "
+            f"{ADDRESS_FAULT}: {_shown(value)} is not 0x and 40 hexadecimal digits, with the right EIP-55 checksum if "
             "they are in mixed case."
         )
     return Account(address)
@@ -199,12 +199,12 @@ def _account(value: object, info: ValidationInfo) -> Account:
 
 def _account_of(name: str, context: _Context) -> Account:
     if context.chains.ens is None:
-        raise _unsupported(f"{_ADDRESS_FAULT}: names are not supported yet, send the address of {_shown(name)}.")
+        raise _unsupported(f"{ADDRESS_FAULT}: names are not supported yet, send the address of {_shown(name)}.")
     account = context.accounts[name]
     if isinstance(account, Account):
         return account
     fault = _invalid if account.is_supported else _unsupported
-    raise fault(f"{_ADDRESS_FAULT}: the name {_shown(name)} {account.because}.")
+    raise fault(f"{ADDRESS_FAULT}: the name {_shown(name)} {account.because}.")
 
 
 def _fee(value: object, info: ValidationInfo) -> int | None:

@@ -72,6 +72,11 @@ def count_facts(client_address: str, batch: Batch) -> None:
     _count(client_address, _FACTS_FACTOR * batch.size)
 
 
+def count_lines(client_address: str, lines: int) -> None:
+    """Count a file of facts or batches with so many lines. Raises `TooManyReads`."""
+    _count(client_address, _FACTS_FACTOR * lines)
+
+
 def count_page(client_address: str, batch: Batch) -> None:
     """Count a read of a batch's page. Raises `TooManyReads`."""
     _count(client_address, batch.size // _PAGE_SHARE)

@@ -99,6 +99,20 @@ def proven(
     return facts.proven_for({query: shown(query, first_slot, most_slots) for query in queries})
 
 
+def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple[Snippet, ...] = ()) -> Value:
+    """Return the fact as pages show it; `registry` is the address of the one that holds it."""
+    return Value(
+        field=facts.name(fact),
+        number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
+        slot=fact.slot if isinstance(fact, SlotFact) else "",
+        word=hex_data(word),
+        note=note(fact),
+        meanings=meanings(fact, word, currency),
+        registry=registry,
+        snippets=snippets,
+    )
+
+
 # --- What words mean --------------------------------------------------------------------------------------------------
 
 

@@ -1,12 +1,11 @@
 """The facts of a batch as a table for spreadsheets: one line for each fact, in the order of the request."""
 
-import csv
-import io
 from collections.abc import Iterator
 from itertools import count
 
 from chains.encoding import hex_data
 from explorer.batch import fact_display
+from explorer.formatting import csv_lines
 from proving import facts
 from proving.facts import Fact, SlotFact
 from queries.models import Batch, BatchStatus, Query
@@ -18,8 +17,6 @@ COLUMNS = (
 )
 # Number of queries that are read at once.
 _CHUNK = 500
-# A spreadsheet takes a cell that begins so for a formula.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def lines(batch: Batch) -> Iterator[str]:
@@ -29,9 +26,7 @@ def lines(batch: Batch) -> Iterator[str]:
 
     A fact that is not proven yet, or not any more, has neither value nor word.
     """
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(COLUMNS)
+    yield csv_lines.line(COLUMNS)
     for first in count(1, _CHUNK):
         queries = from_number(batch, first, _CHUNK)
         if not queries:
@@ -39,10 +34,7 @@ def lines(batch: Batch) -> Iterator[str]:
         words = fact_display.proven([query for query in queries if facts.may_be_told(batch, query)], None)
         for query in queries:
             for fact in facts.of(query):
-                writer.writerow(map(_harmless, _cells(batch, query, fact, words.get(query.pk, {}).get(fact))))
-        yield out.getvalue()
-        out.seek(0)
-        out.truncate()
+                yield csv_lines.line(_cells(batch, query, fact, words.get(query.pk, {}).get(fact)))
 
 
 def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[str]:
@@ -63,7 +55,3 @@ def _cells(batch: Batch, query: Query, fact: Fact, word: bytes | None) -> list[s
         str(int.from_bytes(word)) if word is not None and facts.is_number(fact) else "",
         hex_data(word) if word is not None else "",
     ]
-
-
-def _harmless(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(_FORMULAS) else cell

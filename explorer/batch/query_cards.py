@@ -10,7 +10,6 @@ from typing import Annotated
 
 from pydantic import computed_field
 
-from chains.encoding import hex_data
 from config.chain_names import ChainName, chain_name
 from config.json_objects import PAGE_ONLY, JsonObject, Time
 from explorer.batch import fact_display, paths_to_blocks, transaction_display
@@ -20,7 +19,7 @@ from explorer.batch.paths_to_blocks import ShownPath
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.formatting.utc_times import utc
 from proving import facts
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
+from proving.facts import Fact, HeaderFact, SlotFact
 from proving.models import FactsRegistry
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
@@ -340,13 +339,5 @@ def values_of(
         is_first = query.block is not None and type(fact) not in listed
         if is_listed:
             listed.add(type(fact))
-        yield Value(
-            field=facts.name(fact),
-            number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
-            slot=fact.slot if isinstance(fact, SlotFact) else "",
-            word=hex_data(word),
-            note=fact_display.note(fact),
-            meanings=fact_display.meanings(fact, word, source.currency),
-            registry=registry,
-            snippets=reading(registry, query.block.number, fact) if query.block and with_code and is_first else (),
-        )
+        snippets = reading(registry, query.block.number, fact) if query.block and with_code and is_first else ()
+        yield fact_display.value(fact, word, source.currency, registry, snippets)

@@ -5,16 +5,18 @@ because Django's paginator counts all rows and numbers the pages.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
 from accounts.models import User
-from chains.address_checksum import checksummed
+from config.json_objects import iso
+from explorer.formatting import csv_lines
 from explorer.lists import batch_rows
 from explorer.lists.batch_rows import BatchRow, Day
+from explorer.lists.searched_account import SearchedAccount
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query
 
@@ -22,7 +24,6 @@ PAGE_SIZE = 25
 
 _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE | re.ASCII)
 _HASH = re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
-_ADDRESS = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CHAIN = _NUMBER
 
@@ -90,6 +91,14 @@ class BatchList:
     not_understood: bool  # the search can't match anything
 
 
+# How many lines a file has at most, and how many batches are read at once for it.
+MOST_IN_FILE, _CHUNK = 1000, 100
+COLUMNS = (
+    *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
+    "rejection_code",
+)
+
+
 def batch_id(text: str) -> str:
     """Return `text` as a batch's identifier; empty if it does not have the form of one."""
     return text.upper() if _ID.fullmatch(text) else ""
@@ -100,28 +109,52 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
     return batch_rows.read(list(batch_rows.counted(_whose(user)).order_by("-pk")[:most]))
 
 
-def read(filters: Filters, *, user: User | None) -> BatchList:
-    """Return the batches of `user`, or everybody's with None."""
-    batches = _whose(user)
-    if filters.status:
-        batches = batches.filter(status=filters.status)
-    if filters.chain:
-        batches = batches.filter(destination_chain_id=int(filters.chain))
-    searched_for, not_understood = "", False
-    if filters.search:
-        found = _search(batches, filters.search)
-        if found is None:
-            batches, not_understood = batches.none(), True
-        else:
-            batches, searched_for = found
+def read(filters: Filters, *, user: User | None, account: SearchedAccount | None) -> BatchList:
+    """Return the batches of `user`, or everybody's with None. `account` is what the search names, if that is one."""
+    found = _found(filters, user, account)
+    batches, searched_for = found or (Batch.objects.none(), "")
     rows, has_newer, has_older = _page(batches, filters)
     return BatchList(
         days=tuple(batch_rows.by_day(batch_rows.read(rows))),
         newer=filters.query(after=rows[0].pk) if rows and has_newer else "",
         older=filters.query(before=rows[-1].pk) if rows and has_older else "",
         searched_for=searched_for,
-        not_understood=not_understood,
+        not_understood=found is None,
     )
+
+
+def csv(filters: Filters, *, user: User | None, account: SearchedAccount | None) -> tuple[list[str], str]:
+    """Return the lines of a file, and the query string of the next file; empty: all of the list is in this one."""
+    lines, before = [csv_lines.line(COLUMNS)], filters.before
+    batches, _ = _found(filters, user, account) or (Batch.objects.none(), "")
+    for _ in range(MOST_IN_FILE // _CHUNK):
+        older = batches.filter(pk__lt=before) if before else batches
+        rows = batch_rows.read(list(batch_rows.counted(older).order_by("-pk")[:_CHUNK]))
+        lines += [csv_lines.line(_cells(row)) for row in rows]
+        if len(rows) < _CHUNK:
+            return lines, ""
+        before = rows[-1].id
+    return lines, filters.query(before=before)
+
+
+def _cells(row: BatchRow) -> Iterator[str]:
+    yield from (row.id, row.status, row.headline.text)
+    yield " ".join(str(chain.id) for chain in row.sources)
+    yield str(row.destination.id)
+    yield "" if row.is_self_funded else str(row.spent)
+    yield from (iso(row.created_at) or "", iso(row.finished_at) or "", row.rejection_code)
+
+
+def _found(
+    filters: Filters, user: User | None, account: SearchedAccount | None
+) -> tuple["QuerySet[Batch]", str] | None:
+    """Return the batches, and what was searched for, in words. None: the search can't match anything."""
+    batches = _whose(user)
+    if filters.status:
+        batches = batches.filter(status=filters.status)
+    if filters.chain:
+        batches = batches.filter(destination_chain_id=int(filters.chain))
+    return _search(batches, filters.search, account) if filters.search else (batches, "")
 
 
 def _whose(user: User | None) -> "QuerySet[Batch]":
@@ -141,7 +174,9 @@ def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch]
     return found[:PAGE_SIZE], bool(filters.before), len(found) > PAGE_SIZE
 
 
-def _search(batches: "QuerySet[Batch]", text: str) -> tuple["QuerySet[Batch]", str] | None:
+def _search(
+    batches: "QuerySet[Batch]", text: str, account: SearchedAccount | None
+) -> tuple["QuerySet[Batch]", str] | None:
     """Return the batches that the text names, and what it was taken for. None if it can't name any."""
     if _ID.fullmatch(text):
         return batches.filter(pk=text.upper()), "the identifier"
@@ -154,8 +189,8 @@ def _search(batches: "QuerySet[Batch]", text: str) -> tuple["QuerySet[Batch]", s
         blocks = Block.objects.filter(hash=text.lower()).values("pk")
         by_block = Query.objects.filter(block__in=blocks).values("batch")
         return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "the hash of a transaction or block"
-    if _ADDRESS.fullmatch(text):
-        # In a request a wrong checksum is an error; for a search the digits are enough.
-        address = checksummed(text.lower())
-        return batches.filter(pk__in=Query.objects.filter(address=address).values("batch")), "the account"
+    if account:
+        # An unknown name is nobody's. Queries about headers have an empty address.
+        batches = batches if account.address else batches.none()
+        return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "the account"
     return None

@@ -28,8 +28,13 @@ class ReachOfConnection(Schema):
 
 
 class BalanceCost(Schema):
-    gas: int = Field(description="Expected, on a chain as large as Ethereum, without what rollups take for data.")
+    gas: int = Field(description="Expected, as for a batch.")
     wei: str | None = Field(description="At the present gas price, decimal. null: that is not known.")
+    isSampled: bool = Field(
+        description="Whether accounts of the source chain were looked at. Else it is that of a chain as large as "
+        "Ethereum, without what rollups take for data."
+    )
+    gasOnLargeChain: int = Field(description="Expected, if the source chain were as large as Ethereum.")
 
 
 class UsualTime(Schema):
@@ -131,7 +136,12 @@ def _connection(one: ShownConnection) -> ConnectionDetail:
         notes=list(one.notes),
         reach=_reach(one.reach),
         keepsHeaders=one.keeps_headers,
-        oneBalance=BalanceCost(gas=one.balance_gas, wei=_text(one.balance_wei)),
+        oneBalance=BalanceCost(
+            gas=one.balance.gas,
+            wei=_text(one.balance.wei),
+            isSampled=one.balance.is_sampled,
+            gasOnLargeChain=one.balance.gas_on_large_chain,
+        ),
         usualTime=usual,
         attesters=_round(one.attesters) if one.attesters else None,
     )

@@ -17,9 +17,10 @@ from config.configured_chains import get_chains
 from explorer.formatting.amounts import rounded
 from proving import sources
 from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS
+from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, ConnectionPause, FactsRegistry, SigningStop
-from proving.registry import deployments, funding
+from proving.registry import deployments
 from proving.transactions import pauses, stop_switch
 from queries.models import Batch, BatchStatus, Query, Sender
 
@@ -82,6 +83,16 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class BalanceCost:
+    """The cost of one account's balance at a new block."""
+
+    gas: int
+    wei: int | None  # at the present gas price; None: it is not known
+    is_sampled: bool  # by accounts of the source chain; else it is that of a chain as large as Ethereum
+    gas_on_large_chain: int  # as large as Ethereum
+
+
+@dataclass(frozen=True)
 class ShownConnection:
     source: ChainName
     destination: ChainName
@@ -95,8 +106,7 @@ class ShownConnection:
     notes: tuple[str, ...]  # what stands in the way, or needs the operator's eye: sentences
     reach: Reach
     keeps_headers: bool
-    balance_gas: int  # one account's balance at a new block, on a chain as large as Ethereum
-    balance_wei: int | None  # at the present gas price; None: it is not known
+    balance: BalanceCost
     usual_seconds: float | None
     timed_batches: int  # that these seconds are the median of
     attesters: Attesters | None
@@ -191,7 +201,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ShownConnection]
         source, registry = sources.of(connection), registries.get(ends)
         if registry and not registry.deployed_at:
             registry = None
-        gas, price = funding.balance_gas(connection), _price(watches.get(connection.destination_id))
+        cost = _balance_cost(connection, watches)
         took = seconds.get(ends, [])
         yield ShownConnection(
             source=chain_name(connection.source_id),
@@ -206,16 +216,23 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ShownConnection]
             notes=(*stopped.get(ends, ()), *_notes(connection, registry)),
             reach=_reach(connection, watches.get(connection.source_id)),
             keeps_headers=connection.keep_headers,
-            balance_gas=gas,
-            balance_wei=None if price is None else gas * price,
+            balance=cost,
             usual_seconds=statistics.median(took) if len(took) >= _LEAST_TIMED else None,
             timed_batches=len(took),
             attesters=_attesters(connection, asked.get(ends)) if connection.attesters else None,
         )
 
 
-def _price(watch: ChainWatch | None) -> int | None:
-    return watch.gas_price if watch else None
+def _balance_cost(connection: Connection, watches: Mapping[int, ChainWatch]) -> BalanceCost:
+    source, destination = watches.get(connection.source_id), watches.get(connection.destination_id)
+    sampled = ((source.balance_costs if source else None) or {}).get(str(connection.destination_id))
+    on_large = balance_costs.without_sample(connection)
+    gas = int(sampled["gas"]) if sampled else on_large
+    price = destination.gas_price if destination else None
+    data = int(sampled["wei"]) if sampled else 0
+    return BalanceCost(
+        gas, None if price is None else gas * price + data, is_sampled=bool(sampled), gas_on_large_chain=on_large
+    )
 
 
 def _what_is_stopped() -> dict[_Ends, list[str]]:

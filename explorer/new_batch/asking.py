@@ -23,6 +23,9 @@ from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest
 from queries.submission_rate import ESTIMATES
 
+# One column takes all of them.
+_OF_BLOCK = "The block is a number, a time such as 2026-11-20 12:00:00 in UTC, latest or finalized."
+
 
 @dataclass(frozen=True)
 class Estimated:
@@ -83,14 +86,18 @@ def read_pasted(user: User, draft: Draft, text: str) -> Pasted:
 
 def _faults_of_lines(draft: Draft, pasted: Pasted) -> tuple[LineFault, ...]:
     try:
-        request = replace(draft, rows=pasted.rows).request(settings.MAX_QUERIES_PER_BATCH)
+        of_lines = replace(draft, rows=pasted.rows)
+        request = of_lines.request(settings.MAX_QUERIES_PER_BATCH)
     except InvalidRequest as invalid:
         return (LineFault(0, invalid.sentence),)
     try:
         batch_request.parse(request.body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
     except InvalidRequest as invalid:
         found = {
-            LineFault(pasted.line(place.row, place.line if place.field == "accounts" else 0), fault.message)
+            LineFault(
+                pasted.line(place.row, place.line if place.field == "accounts" else 0),
+                _OF_BLOCK if place.field in {"block", "time"} else shown_faults.in_words(of_lines, place, fault),
+            )
             for fault in invalid.faults
             for place in request.places(fault)
             if place.row is not None or not place.field

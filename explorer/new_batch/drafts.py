@@ -186,7 +186,12 @@ class Request:
         writing = _Writing(notes_places=True)
         for number, row in self.rows:
             writing.add(number, row)
-        for name, of_form in (("destinationChainId", "destination"), ("fee", "fee"), ("sender", "sender")):
+        for name, of_form in (
+            ("destinationChainId", "destination"),
+            ("fee", "fee"),
+            ("sender", "sender"),
+            ("webhook", "webhook"),
+        ):
             writing.note(Place(None, of_form), pointer(name))
         return writing.places
 
@@ -196,6 +201,7 @@ class Draft:
     destination: str = ""  # chain id
     sender: str = "service"  # or self
     fee: str = ""  # in whole units of the native currency; empty: the estimate
+    webhook: str = ""  # a URL
     rows: tuple[Row, ...] = (Row(),)
     pasted: str = ""
 
@@ -242,7 +248,8 @@ class Draft:
         writing = _Writing()
         for number, row in rows:
             writing.add(number, row)
-        return Request(document | {"data": writing.data}, rows)
+        webhook = {"webhook": {"url": self.webhook.strip()}} if self.webhook.strip() else {}
+        return Request(document | {"data": writing.data} | webhook, rows)
 
     def with_row(self, number: int, row: Row) -> "Draft":
         return replace(self, rows=(*self.rows[:number], row, *self.rows[number + 1 :]))

@@ -48,12 +48,16 @@ def _one_of(label: str, choices: Iterable[tuple[str, str]], widget: type[ChoiceW
     return forms.CharField(label=label, required=False, widget=widget(choices=list(choices)))
 
 
+_OF_BATCH = ("destination", "sender", "fee", "webhook", "pasted")
+
+
 class BatchForm(forms.Form):
     """The fields for all rows, and the text that is pasted to become rows."""
 
     destination = _one_of("Destination chain", (), forms.Select)
     sender = _one_of("Who pays", (("service", "The service"), ("self", "I pay myself")), forms.RadioSelect)
     fee = _text("Fee cap", inputmode="decimal")
+    webhook = _text("Webhook", inputmode="url", placeholder="https://…")
     pasted = _lines("Addresses or CSV", 4, "", **{"class": f"mono {_NOT_ASKED}"})
     token = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -70,7 +74,7 @@ class RowForm(forms.Form):
         widget=forms.DateTimeInput({"type": "datetime-local", "step": "1"}),
         help_text="The latest block that is not after it.",
     )
-    accounts = _lines("Accounts", 2, "Addresses or ENS names, as many as you like: one a line.")
+    accounts = _lines("Accounts", 2, "")
     props = _Names(label="Properties", required=False, choices=[(name, name) for name in AccountField.names])
     slots = _lines("Slots", 2, "Of each of these accounts. Hexadecimal, one a line.")
     header = _Names(label="Header fields of this block", required=False, choices=[(n, n) for n in HeaderField.names])
@@ -105,6 +109,9 @@ class DraftForm:
     def __init__(self, data: Mapping[str, Any], chains: Chains) -> None:
         self.batch = BatchForm(data, label_suffix="")
         self.rows = _Rows(data, prefix="rows", form_kwargs={"label_suffix": ""})
+        kinds = "Addresses or ENS names" if chains.ens else "Addresses"
+        for row in self.rows:
+            row.fields["accounts"].help_text = f"{kinds}, as many as you like: one a line."
         # Both are cleaned, whatever the other is.
         self.is_valid = all([self.batch.is_valid(), self.rows.is_valid()])
         _offer(self.batch, "destination", chains.destinations())
@@ -118,9 +125,8 @@ class DraftForm:
 
     def draft(self) -> Draft:
         """Return what was typed, right or wrong."""
-        names = ("destination", "sender", "fee", "pasted")
         rows = tuple(_row(form) for form in self.rows) or (Row(),)
-        return Draft(**{name: _typed(self.batch, name) or "" for name in names}, rows=rows)
+        return Draft(**{name: _typed(self.batch, name) or "" for name in _OF_BATCH}, rows=rows)
 
 
 def _row(form: forms.Form) -> Row:
@@ -158,7 +164,7 @@ def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> None:
 def posted(draft: Draft, token: str) -> MultiValueDict[str, str]:
     """Return the draft as a browser posts it."""
     data = QueryDict(mutable=True)
-    for name in ("destination", "sender", "fee", "pasted"):
+    for name in _OF_BATCH:
         data[name] = getattr(draft, name)
     data["token"] = token
     data["rows-TOTAL_FORMS"] = data["rows-INITIAL_FORMS"] = str(len(draft.rows))

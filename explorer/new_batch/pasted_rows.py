@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from explorer.formatting import csv_lines
 from explorer.new_batch.drafts import MAX_ROWS, Row, iso_time, unix_seconds
 from queries.models import BlockTag
 
@@ -62,6 +63,17 @@ def read(text: str, like: Row, chains: Mapping[str, str], most: int) -> Pasted:
     except csv.Error as error:
         return _refused(0, f"It can't be read as CSV: {error}.")
     return _read(lines, like, chains) if lines else _refused(0, "There is nothing in it.")
+
+
+def written(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the rows as lines that `read` and the command line `bqs` take."""
+    yield csv_lines.line(COLUMNS)
+    for row in rows:
+        at = {"block": row.block, "time": row.time}.get(row.at, row.at)
+        for account in _split(row.accounts):
+            yield csv_lines.line((account, at, " ".join(row.props), " ".join(_split(row.slots)), "", row.source))
+        if row.header:
+            yield csv_lines.line(("", at, "", "", " ".join(row.header), row.source))
 
 
 def _read(lines: Sequence[_Line], like: Row, chains: Mapping[str, str]) -> Pasted:

@@ -7,12 +7,21 @@ from dataclasses import dataclass, field
 from config.configured_chains import get_chains
 from explorer.new_batch.drafts import Draft, Place, Request, is_amount
 from explorer.new_batch.forms import BatchForm, RowForm, destination
-from queries.batch_request import Fault
+from queries.batch_request import ADDRESS_FAULT, Fault
+from queries.request_faults import UNSUPPORTED
 
 # Of one field, and in the list.
 _MOST_OF_FIELD, _MOST_LISTED = 5, 20
 # Fields of several controls: links lead to the first of them.
 _GROUPS = frozenset({"sender", "at", "props", "header"})
+
+# Of fields in which only one thing can be wrong.
+_SENTENCES = {
+    "destination": "No facts can be made readable on this chain here. Choose another one.",
+    "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",
+    "block": "A block number has decimal digits, such as 26,441,180, and is below 2^63.",
+    "time": "A time is as 2026-11-20 12:00:00, in UTC.",
+}
 
 Field = tuple[int | None, str]
 """The row, None for what is no row's, and the name of the field."""
@@ -71,12 +80,37 @@ def control(row: int | None, name: str) -> str:
 
 
 def _sentence(draft: Draft, place: Place, fault: Fault) -> str:
+    sentence = in_words(draft, place, fault)
     if place.row is None:
-        return _of_fee(draft) if place.field == "fee" else fault.message
+        return sentence
     row = draft.rows[place.row]
     if place.field in row.empty_fields:
         return "It is empty."
-    return f"Line {place.line}: {fault.message}" if place.line and place.field in row.long_fields else fault.message
+    return f"Line {place.line}: {sentence}" if place.line and place.field in row.long_fields else sentence
+
+
+def in_words(draft: Draft, place: Place, fault: Fault) -> str:
+    """Say what is wrong in the words of the form, which offers other things than the API's JSON."""
+    if fault.message.startswith("Nothing to prove"):
+        return "Tick a property, or name a slot."
+    if of_field := {"fee": _of_fee, "source": _of_source}.get(place.field):
+        return of_field(draft)
+    return _of_accounts(fault) if place.field == "accounts" else _SENTENCES.get(place.field, fault.message)
+
+
+def _of_accounts(fault: Fault) -> str:
+    if fault.code == UNSUPPORTED and get_chains().ens is None:
+        return "This service resolves no ENS names. Type the address instead."
+    return fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
+
+
+def _of_source(draft: Draft) -> str:
+    chains = get_chains()
+    chosen = destination(draft, chains)
+    if chosen is None:
+        return "It can't be proven on the chosen destination."
+    names = ", ".join(chain.name for chain in chains.sources(chosen.id))
+    return f"It can't be proven on {chosen.name} here. These can: {names}."
 
 
 def _of_fee(draft: Draft) -> str:

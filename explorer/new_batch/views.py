@@ -17,7 +17,8 @@ from accounts.models import User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from explorer.new_batch import asking, corrections, drafts, form_page, shown_faults, storage_slots
+from explorer.formatting import csv_lines
+from explorer.new_batch import asking, corrections, drafts, form_page, pasted_rows, shown_faults, storage_slots
 from explorer.new_batch.drafts import MAX_ROWS, Row
 from explorer.new_batch.form_page import FormPage
 from explorer.new_batch.forms import ARRAY, DraftForm, sent_rows
@@ -75,6 +76,8 @@ def new_batch(request: HttpRequest, user: User) -> HttpResponse:
         return _submit(request, user, page)
     if button == "json":
         return _file(request, page)
+    if button == "csv":
+        return csv_lines.file(pasted_rows.written(page.draft.rows), "batch.csv")
     return form_page.answer(request, _changed(request, user, page, button))
 
 

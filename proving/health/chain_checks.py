@@ -1,6 +1,7 @@
 """Observes every configured chain, also while there is no work, so that `/healthz` can tell without asking a chain.
 
-One worker at a time does so, every half a minute or less, with one or two cheap requests.
+One worker at a time does so, every half a minute or less, with one or two cheap requests; and every ten minutes with
+two proofs of accounts, which are dear.
 """
 
 import logging
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from chains import probe, together
 from chains.chains_file import Chain, SignerError
@@ -20,6 +22,7 @@ from config.configured_chains import get_chains, get_rpc
 from database import leases, row_locks
 from database.leases import Lease
 from proving.budget import reservations
+from proving.health import balance_costs
 from proving.health.problems import Problem
 from proving.models import ChainWatch
 from queries.clock import Witness
@@ -28,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two observations, and while something is wrong: the operator who mends it wants to see that.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
+_BETWEEN_SAMPLES = timedelta(minutes=10)
 # A newest block that is older has another reason than chance, in blocks and in seconds.
 _BLOCKS_LATE, _SECONDS_LATE = 20, 300
 # A node may say anything. The last second that a `datetime` can tell, in unix seconds.
@@ -118,6 +122,7 @@ def _observe(lease: Lease[ChainWatch]) -> None:
     if seen.head:
         found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
         found |= _state(chain, get_rpc(chain.id), seen.head)
+        found |= _balance_costs(lease.row, get_rpc(chain.id), seen.head)
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
@@ -146,6 +151,14 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
     if keeps_hashes is not None:
         found["keeps_hashes"] = keeps_hashes
     return found
+
+
+def _balance_costs(row: ChainWatch, rpc: RpcClient, head: Header) -> dict[str, object]:
+    now = timezone.now()
+    if row.sampled_at and abs(now - row.sampled_at) < _BETWEEN_SAMPLES:
+        return {}
+    costs = _told(lambda: balance_costs.sampled(rpc, head))
+    return {"sampled_at": now, "balance_costs": costs} if costs else {}
 
 
 def _told(ask: Callable[[], _Answer]) -> _Answer | None:

@@ -3,20 +3,16 @@
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
 
 from chains import rollups
 from chains.chains_file import Chain, Connection
 from chains.rpc import RpcClient
 from contracts import load_artifact
 from proving import sources
-from proving.facts import AccountFact
-from proving.gas_model import proof_gas
-from proving.gas_model.proof_gas import Missing, Route, Tries
+from proving.health import balance_costs
 from proving.registry.contract import creation_code
 from proving.transactions.fees import market_fees
 from proving.transactions.intents import GAS_MARGIN
-from queries.properties import AccountField
 
 # Of a transaction that creates a contract; of a byte of its data that is zero, or not; of 32 bytes of them (EIP-3860);
 # and of a byte of the contract (Yellow Paper, appendix G).
@@ -56,7 +52,7 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
         gas = int(_creation_gas(name, code) * GAS_MARGIN)
         data = rollups.data_cost(rpc, len(code), gas)
         deploying += (gas + data.gas) * price + data.wei
-    each = max(map(balance_gas, missing), default=0) * price
+    each = max(map(balance_costs.without_sample, missing), default=0) * price
     least = chain.minimum_signer_balance_wei + deploying
     return Needed(deploying, each, least, least + _BALANCES * each)
 
@@ -76,16 +72,3 @@ def _creation_gas(name: str, code: bytes) -> int:
     zeros = code.count(0)
     data = zeros * _ZERO_BYTE + (len(code) - zeros) * _BYTE + math.ceil(len(code) / 32) * _WORD
     return _CREATION + data + len(load_artifact(name).runtime) * _BYTE_OF_CODE + _CONSTRUCTOR
-
-
-@lru_cache(maxsize=256)
-def balance_gas(connection: Connection) -> int:
-    """Return the expected gas of one account's balance at a new block.
-
-    Its tries are taken as ones that nobody asked for before, as large as Ethereum's.
-    """
-    source = sources.of(connection)
-    needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
-    route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
-    asked = Missing(0, [AccountFact("0x" + "0" * 40, AccountField.BALANCE)], is_known=False)
-    return proof_gas.estimate([asked], Tries(), route).gas.expected

@@ -42,6 +42,12 @@ class Hand:
         self.seconds += _THINK + _KEY * len(text)
         self.page.keyboard.type(text)
 
+    def paste(self, text: str) -> None:
+        """Put what was copied before into what has the focus, by Ctrl+V."""
+        self.keys += 1
+        self.seconds += _THINK + 2 * _KEY
+        self.page.keyboard.insert_text(text)
+
     def press(self, key: str) -> None:
         self.keys += 1
         self.seconds += _KEY

@@ -199,6 +199,11 @@ def _fill_in(page: Page) -> None:
     expect(page.locator("#estimate")).to_contain_text("0 of 4")
 
 
+def _open_menu(page: Page) -> None:
+    page.set_viewport_size(NARROW)
+    page.locator(".menu > summary").click()
+
+
 def _fill_in_wrong(page: Page) -> None:
     page.get_by_label("Accounts").fill(f"{ALICE}\n0x12")
     page.get_by_role("radio", name="Block").first.check(force=True)
@@ -255,6 +260,8 @@ OTHERS = (
     Picture("Home", at("/")),
     Picture("Home, signed in", at("/"), who=ALICE),
     Picture("Home, no chains", _without_connections),
+    Picture("Menu", at("/nowhere"), who=ALICE, status=404, then=_open_menu),
+    Picture("Menu, signed out", at("/nowhere"), status=404, then=_open_menu),
     Picture("List: to find one", at("/explorer")),
     Picture("List: empty", at("/explorer"), who=ALICE),
     Picture("List: everybody's, empty", at("/explorer"), settings=_PUBLIC),
@@ -262,6 +269,10 @@ OTHERS = (
     Picture("List: everybody's, full", after(states.a_page_of_batches, "/explorer"), settings=_PUBLIC),
     Picture("List: found", after(states.a_page_of_batches, f"/explorer?q={ALICE}&status=DONE"), who=ALICE),
     Picture("List: nothing found", after(states.a_page_of_batches, "/explorer?q=nothing"), who=ALICE),
+    Picture("Facts: none asked for", at("/facts"), who=ALICE),
+    Picture("Facts of an account", after(states.a_page_of_batches, f"/facts?account={ALICE}"), who=BOB),
+    Picture("Facts of a block", after(states.everything_done, "/facts?block=12"), who=BOB),
+    Picture("Facts: a wrong filter", at("/facts?account=0x12&block=x"), who=ALICE),
     Picture("Sign in", named("sign_in")),
     Picture("Sign in, beside a demo", _beside_a_demo),
     Picture("Sign in by hand", named("sign_in"), then=_sign_by_hand),
@@ -351,8 +362,8 @@ def faults_of(opened: Opened, picture: Picture) -> list[str]:
 
 
 def unfold(page: Page) -> bool:
-    """Open all that is folded away; whether anything was."""
-    folded = page.locator("details:not([open])")
+    """Open all that is folded away; whether anything was. The header's menu would cover what is under it."""
+    folded = page.locator("details:not([open], .menu)")
     return folded.count() > 0 and bool(folded.evaluate_all("all => all.map(one => (one.open = true))"))
 
 

@@ -67,6 +67,25 @@ def test_the_estimate_follows_what_is_typed(service: DevChain, alice: User, page
     assert faults_for_anybody(page) == []
 
 
+def test_submit_is_in_sight_at_1280_by_800_wherever_the_page_is_and_nothing_scrolls_within_it(
+    service: DevChain, alice: User, page: Page
+):
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto("/new-batch")
+    submit = page.locator("#submit")
+    expect(submit).to_be_in_viewport(ratio=1)
+    page.get_by_label("Accounts").fill("\n".join(many_accounts(12)))
+    for name in ("Storage slots", "Header fields", "JSON", "curl", "Webhook"):
+        page.locator("summary", has_text=name).click()
+    expect(page.locator("#estimate")).to_contain_text("0 of 12")
+    for bottom in (False, True):
+        page.evaluate(f"scrollTo(0, {'document.documentElement.scrollHeight' if bottom else 0})")
+        expect(submit).to_be_in_viewport(ratio=1)
+    within = """[...document.querySelectorAll("main *")].filter((one) => one.scrollHeight > one.clientHeight + 1
+        && /auto|scroll/.test(getComputedStyle(one).overflowY)).map((one) => one.outerHTML.slice(0, 80))"""
+    assert page.evaluate(within) == []
+
+
 def test_it_is_filled_in_and_corrected_by_keyboard(alice: User, page: Page):
     page.goto("/new-batch")
     page.get_by_label("Accounts").focus()
@@ -243,7 +262,9 @@ def test_a_late_form_leaves_focus_text_and_selection_elsewhere_on_the_page(alice
 )
 def test_a_late_estimate_leaves_the_focus_on_what_it_replaces(role: Any, name: str, alice: User, page: Page):
     page.goto("/new-batch")
-    accounts, control = page.get_by_label("Accounts"), page.locator("aside").get_by_role(role, name=name)
+    page.locator("summary", has_text="JSON").click()
+    place = page.locator("aside" if role == "link" else ".by-api")
+    accounts, control = page.get_by_label("Accounts"), place.get_by_role(role, name=name)
     first, then = (ALICE, BOB)
     if role == "link":
         first, then = ("0x12", "0x1234")

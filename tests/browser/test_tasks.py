@@ -1,4 +1,4 @@
-"""Five things that people come for, each with the fewest steps. `pytest -s` prints what they take."""
+"""Six things that people come for, each with the fewest steps. `pytest -s` prints what they take."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ from accounts.models import User
 from tests.browser import installations, states
 from tests.browser.conftest import Stage
 from tests.browser.hand import Hand
-from tests.explorer.batches import beat, connect_source, many_accounts, path
-from tests.service import ALICE
+from tests.explorer.batches import beat, connect_source, finish, many_accounts, path
+from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,6 +34,21 @@ def test_find_a_proven_balance(stage: Stage, hand: Hand):
     hand.click(hand.page.get_by_role("link", name="Dashboard", exact=True))
     hand.look(hand.page.get_by_role("link", name="at block 39 = 123,456,789.0123 ETH"))
     assert (hand.clicks, hand.scrolls) == (1, 0)
+
+
+def test_find_a_proven_balance_that_somebody_else_asked_for(stage: Stage, hand: Hand):
+    finish(submit(a_key(BOB), request(CHARLIE, block=39)))
+    hand.open("/")
+    hand.press("/")
+    expect(hand.page.get_by_role("searchbox")).to_be_focused()
+    hand.paste(CHARLIE)
+    hand.press("Enter")
+    hand.look(hand.page.get_by_text("123,456,789.0123"))
+    assert (hand.clicks, hand.scrolls, hand.keys) == (0, 0, 3)
+    # And its code, for a contract.
+    hand.click(hand.page.get_by_role("link", name="More about these facts"))
+    hand.click(hand.page.get_by_text("Read it from a contract"))
+    expect(hand.page.get_by_text("interface IFactsRegistry")).to_be_visible()
 
 
 def test_submit_fifty_addresses_of_a_csv(stage: Stage, hand: Hand, tmp_path: Path):

@@ -1,7 +1,10 @@
 """Lists of batches: whose they are, filters, search and pages."""
 
+import csv
+import io
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -9,10 +12,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from queries import progress
+from explorer.lists import batch_list
+from queries import account_names, progress
+from queries.account_names import Account, NoAccount
 from queries.models import Batch, Block
 from queries.rejection_codes import RejectionCode
-from tests.explorer.batches import HASH, TRANSACTION, a_batch, many_accounts, path, send
+from tests.explorer.batches import HASH, TRANSACTION, a_batch, finish, many_accounts, path, send
 from tests.explorer.pages import ids
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
@@ -126,6 +131,102 @@ def test_it_filters_by_status_and_destination(alice):
     assert listed(alice, status="RECEIVED", chain="31337") == [open_batch.pk]
     assert listed(alice, chain="5") == []
     assert listed(alice, status="NOTHING", chain="x") == [rejected.pk, open_batch.pk]
+
+
+BLOCK_77 = "sourceChainId=31337&amp;block=77"
+
+
+def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(client, alice):
+    finish(batch := a_batch(BOB, block=77))
+    Block.objects.update(hash=HASH)
+    charlie = client_of(CHARLIE)
+    for wanted in (BOB, BOB.lower(), "77", HASH):
+        html = charlie.get("/explorer", {"q": wanted}).text
+        assert "123,456,789.0123" in html
+        links = re.findall(r'href="/facts\?([^"]+)"', html)
+        assert links == [f"account={BOB}" if len(wanted) == 42 else "block=77" if wanted == "77" else BLOCK_77]
+        assert batch.pk not in html
+        # Nothing is told to who may not list.
+        assert "123,456,789.0123" not in client.get("/explorer", {"q": wanted}).text
+    assert "Proven of this account" not in charlie.get("/explorer", {"q": ALICE}).text
+
+
+def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
+    submit(a_key(BOB), request(BOB, block=12))
+    Block.objects.update(hash=HASH)
+    html = alice.get("/explorer", {"q": HASH}).text
+    assert "/facts?" not in html
+    assert "None of your batches matches" in html
+
+
+@pytest.fixture
+def ens(settings, tmp_path, monkeypatch) -> dict[str, Any]:
+    """ENS as far as the search goes: what it says, by the name, and what it was asked for."""
+    settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + "\n[ens]\nchain = 31337\n")
+    known: dict[str, Any] = {"asked": []}
+
+    def resolve(names: list[str], _: object) -> dict[str, Any]:
+        known["asked"] += names
+        return {name: known.get(name, NoAccount("is nobody's")) for name in names}
+
+    monkeypatch.setattr(account_names, "resolve", resolve)
+    return known
+
+
+def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alice, client, ens, settings):
+    ens["bob.eth"] = Account(BOB, "bob.eth")
+    batch = a_batch(BOB)
+    assert listed(alice, q="bob.eth") == [batch.pk]
+    html = alice.get("/explorer", {"q": "bob.eth"}).text
+    assert "bob.eth is " in html
+    assert "as ENS says now." in html
+    assert "The name nobody.eth is nobody&#x27;s." in alice.get("/explorer", {"q": "nobody.eth"}).text
+    assert listed(alice, q="nobody.eth") == []
+    assert "or an ENS name" in alice.get("/explorer", {"q": "what is this"}).text
+    # Who may not list asks no node either.
+    ens["asked"].clear()
+    client.get("/explorer", {"q": "bob.eth"})
+    assert ens["asked"] == []
+    settings.MAX_READS_PER_MINUTE = 1
+    assert "has read the chain too often" in alice.get("/explorer", {"q": "bob.eth"}).text
+
+
+def test_without_ens_no_name_is_offered(alice):
+    html = alice.get("/explorer", {"q": "bob.eth"}).text
+    assert "This is none of them." in html
+    assert "ENS" not in html
+
+
+def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
+    finish(done := a_batch())
+    rejected = a_batch(block=13)
+    progress.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
+    submit(a_key(BOB), request(BOB, block=12))
+    answer = alice.get("/explorer.csv")
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["internal_id"] for row in rows] == [rejected.pk, done.pk]
+    assert rows[0]["rejection_code"] == "proof_unavailable"
+    assert (rows[1]["status"], rows[1]["source_chain_ids"], rows[1]["cost_wei"]) == ("DONE", "31337", "0")
+    assert rows[1]["asked"] == f"Balance of {ALICE[:6]}…{ALICE[-4:]} at block 12: 123,456,789.0123 ETH"
+    assert datetime.fromisoformat(rows[1]["ended"]) >= datetime.fromisoformat(rows[1]["submitted"])
+    assert alice.get("/explorer", {"status": "DONE"}).text.count("/explorer.csv?status=DONE") == 1
+    assert done.pk in (text := alice.get("/explorer.csv", {"status": "DONE"}).text)
+    assert rejected.pk not in text
+    assert client.get("/explorer.csv").headers["Location"].startswith("/sign-in")
+
+
+def test_a_long_list_is_several_files(alice, monkeypatch):
+    expected = many(60)
+    monkeypatch.setattr(batch_list, "MOST_IN_FILE", 25)
+    monkeypatch.setattr(batch_list, "_CHUNK", 5)
+    found, address = [], "/explorer.csv"
+    while address:
+        answer = alice.get(address)
+        found += [row["internal_id"] for row in csv.DictReader(io.StringIO(answer.text))]
+        link = re.fullmatch('<([^>]+)>; rel="next"', answer.headers.get("Link", ""))
+        address = f"/explorer.csv{link[1]}" if link else ""
+    assert found == expected
 
 
 # --- Pages ------------------------------------------------------------------------------------------------------------

@@ -134,19 +134,21 @@ def test_who_pays_themselves_names_no_fee():
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (Row("7", accounts=ALICE), {(0, "source"): ["Chain"]}),
+        (Row("7", accounts=ALICE), {(0, "source"): ["It"]}),
         (Row(HERE, "block", block="-1", accounts=ALICE), {(0, "block"): ["A"]}),
         (Row(HERE, "block", accounts=ALICE), {(0, "block"): ["It"]}),
         (Row(HERE, "time", time="noon", accounts=ALICE), {(0, "time"): ["A"]}),
         (Row(HERE, "sometime", accounts=ALICE), {(0, "at"): ["A"]}),
         (Row(HERE), {(0, "accounts"): ["It"]}),
         (Row(HERE, props=()), {(0, "accounts"): ["It"]}),
-        (Row(HERE, accounts=ALICE, props=()), {(0, "props"): ["Nothing"]}),
+        (Row(HERE, accounts=ALICE, props=()), {(0, "props"): ["Tick"]}),
         (Row(HERE, accounts=ALICE, props=("COLOUR",)), {(0, "props"): ["'COLOUR'"]}),
         (Row(HERE, accounts=ALICE, header=("COLOUR",)), {(0, "header"): ["'COLOUR'"]}),
         (Row(HERE, accounts=ALICE, slots="0x1\nxyz"), {(0, "slots"): ["Line"]}),
         (Row(HERE, accounts=f"{ALICE}\n{BOB}\n0x12"), {(0, "accounts"): ["Line"]}),
-        (Row(HERE, accounts="0/~" + "x" * 90), {(0, "accounts"): ["Invalid"]}),
+        (Row(HERE, accounts="x" * 30), {(0, "accounts"): [f"'{'x' * 30}'"]}),
+        (Row(HERE, accounts="0/~" + "x" * 90), {(0, "accounts"): [f"'0/~{'x' * 76}…'"]}),
+        (Row(HERE, accounts="vitalik.eth"), {(0, "accounts"): ["This"]}),
     ],
 )
 def test_a_fault_stands_at_the_field_that_it_is_about(chains, row, expected):
@@ -156,8 +158,8 @@ def test_a_fault_stands_at_the_field_that_it_is_about(chains, row, expected):
 def test_all_faults_are_told_each_in_its_row(chains):
     right = Row(HERE, accounts=ALICE)
     assert faults(chains, right, Row("5", accounts="0x1"), Row(HERE, "block", header=("X",)), destination="8") == {
-        (None, "destination"): ["Chain"],
-        (1, "accounts"): ["Invalid"],
+        (None, "destination"): ["No"],
+        (1, "accounts"): ["'0x1'"],
         (2, "block"): ["It"],
         (2, "header"): ["'X'"],
     }
@@ -206,7 +208,7 @@ def test_many_faults_among_many_lines_are_told_at_once(chains):
     began = time.process_time()
     found = shown(chains, Row(HERE, accounts=typed))
     assert time.process_time() - began < 5
-    assert found.by_field[0, "accounts"][0].startswith("Line 2000001: Invalid account")
+    assert found.by_field[0, "accounts"][0].startswith("Line 2000001: '0x0' is not")
 
 
 def test_what_is_the_same_in_several_spellings_is_asked_for_and_counted_once(chains):
@@ -315,6 +317,18 @@ def read(text: str) -> pasted_rows.Pasted:
 def test_lines_that_ask_the_same_share_a_row(text, rows):  # and what they leave out is as in `LIKE`
     pasted = read(text)
     assert (list(pasted.rows), pasted.faults) == (rows, ())
+
+
+def test_rows_that_were_written_as_a_file_ask_the_same_again():
+    rows = (
+        Row(HERE, "block", block="1,2", accounts=f"{ALICE}\r\nbob.eth", slots="0x1\r\n0x2", header=("GAS_USED",)),
+        Row("5", "time", time="2026-11-20T12:00:00", accounts=BOB, props=("NONCE", "BALANCE")),
+        Row(HERE, "finalized", props=(), header=("TIMESTAMP", "GAS_USED")),
+        Row(HERE, "latest", accounts=CHARLIE, props=(), slots="0x3"),
+    )
+    again = read("".join(pasted_rows.written(rows)))
+    assert again.faults == ()
+    assert written(*again.rows) == written(*rows)
 
 
 @pytest.mark.parametrize(

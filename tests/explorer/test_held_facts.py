@@ -1,5 +1,7 @@
 """`GET /facts`: what the registries hold, as far as it was proven here."""
 
+import csv
+import io
 import re
 from datetime import timedelta
 from typing import Any
@@ -13,8 +15,9 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from api.registry_facts import HeldFacts
 from config.configured_chains import get_rpc
+from explorer.lists import facts_page
 from proving.models import AccountProof, FactsRegistry, SlotProof
-from queries import progress
+from queries import heavy_reads, progress
 from queries.models import Batch, Query, Step, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
@@ -36,6 +39,7 @@ from tests.explorer.batches import (
     queries_of,
     word,
 )
+from tests.factories import client_of
 from tests.plans import plans
 from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
 
@@ -302,3 +306,127 @@ def test_of_a_large_query_only_what_the_page_shows_is_looked_up():
         assert len(facts(account=ALICE, limit=10)["facts"]) == 10
     (read,) = [sql["sql"] for sql in statements if "slotproof" in sql["sql"]]
     assert read.count("0x00") == 10
+
+
+# --- The page ---------------------------------------------------------------------------------------------------------
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def opened(who: Client, address: str = "/facts", **parameters: str) -> str:
+    response = who.get(address, parameters, headers=BROWSER)
+    assert response.status_code == 200
+    return str(response.text)
+
+
+def test_the_page_tells_what_the_api_tells_with_the_call_and_never_whose_batch_it_was():
+    finish(batch := a_batch(props=["BALANCE"]))
+    html = opened(bob := client_of(BOB), account=ALICE.lower())
+    assert f'Facts of <span class="short" title="{ALICE}"' in html
+    assert "123,456,789.0123" in html
+    for part in ("cast call --rpc-url", "from web3 import Web3", "interface IFactsRegistry", REGISTRY):
+        assert part in html
+    for page in (html, opened(bob, "/facts.csv", account=ALICE), opened(bob, block="12")):
+        assert batch.pk not in page
+        assert BOB not in page.replace(f'Signed in as <span class="mono break">{BOB}</span>', "")
+    assert "Nothing of this is proven here yet." in opened(bob, account=CHARLIE)
+
+
+def test_who_may_not_list_everybody_s_batches_signs_in_first(settings):
+    finish(a_batch())
+    for address in ("/facts", "/facts.csv"):
+        answer = Client().get(address, {"account": ALICE}, headers=BROWSER)
+        assert (answer.status_code, answer.headers["Location"][:9]) == (302, "/sign-in?")
+    settings.PUBLIC_BATCH_LIST = True
+    assert "123,456,789.0123" in opened(Client(), account=ALICE)
+
+
+@pytest.mark.parametrize("headers", [{}, {"accept": "*/*"}, {"accept": "application/json"}])
+def test_programs_and_who_sends_a_key_are_answered_by_the_api(headers):
+    finish(a_batch())
+    signed_in, key = client_of(BOB), a_key(BOB)
+    assert signed_in.get("/facts", {"account": ALICE}, headers=headers).status_code == 401
+    for sent in (headers, BROWSER):
+        answer = signed_in.get("/facts", {"account": ALICE}, headers=sent | header(key))
+        assert answer.json()["facts"][0]["property"] == "BALANCE"
+    assert signed_in.post("/facts", headers=BROWSER).status_code == 405
+
+
+def test_filters_and_pages_go_through_the_facts_in_their_order(monkeypatch):
+    monkeypatch.setattr(facts_page, "PAGE_SIZE", 2)
+    monkeypatch.setattr(facts_page, "MOST_IN_FILE", 4)
+    monkeypatch.setattr(facts_page, "_CHUNK", 2)
+    slots = [word(slot) for slot in range(5)]
+    finish(batch_at(block_12={"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}))
+    bob = client_of(BOB)
+
+    def read_at(html: str) -> list[str]:
+        return re.findall(r"Read it from a contract<span class=.unseen.>: (.+) at block 12</span>", html)
+
+    html, found = opened(bob, account=ALICE), []
+    while html:
+        found += read_at(html)
+        link = re.search(r'<a href="([^"]+)" rel="next"', html)
+        html = opened(bob, "/facts" + link[1].replace("&amp;", "&")) if link else ""
+    assert found == ["NONCE", *(f"slot {number:#x}" for number in range(5))]
+    assert read_at(opened(bob, account=ALICE, slot="0x3")) == ["slot 0x3"]
+    assert read_at(opened(bob, account=ALICE, property="NONCE")) == ["NONCE"]
+    file = bob.get("/facts.csv", {"account": ALICE})
+    rows = list(csv.DictReader(io.StringIO(file.text)))
+    assert [(row["property"], row["slot"], row["value"]) for row in rows] == [
+        ("NONCE", "", "7"),
+        *(("SLOT", slot, str(int(slot, 16))) for slot in slots[:3]),
+    ]
+    assert {(row["block"], row["account"], row["registry"]) for row in rows} == {("12", ALICE, REGISTRY)}
+    following = re.fullmatch('<([^>]+)>; rel="next"', file.headers["Link"])
+    assert following
+    rest = bob.get(f"/facts.csv{following[1]}")
+    assert [row["slot"] for row in csv.DictReader(io.StringIO(rest.text))] == slots[3:]
+    assert "Link" not in rest.headers
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"account": "0x12"}, "The account is 0x and 40 hexadecimal digits."),
+        ({"account": "bob.eth"}, "The account is 0x and 40 hexadecimal digits."),
+        ({"account": ALICE, "block": "x"}, "The block is a number"),
+        ({"block": "12", "slot": "zz"}, "The slot is 0x"),
+        ({"block": "12", "property": "\x00?"}, "There is no such property."),
+        ({"block": "9" * 40}, "The block is a number"),
+        ({"property": "NONCE"}, "Name an account or a block."),
+        ({"account": ALICE, "sourceChainId": "-1"}, "The source chain is none."),
+    ],
+)
+def test_a_wrong_filter_is_said_at_the_form(parameters, said):
+    finish(a_batch())
+    html = opened(client_of(BOB), **parameters)
+    assert said in html
+    assert "123,456,789" not in html
+    assert said in opened(client_of(BOB), "/facts.csv", **parameters)
+
+
+def test_a_cursor_that_is_none_is_the_beginning():
+    finish(a_batch())
+    assert "123,456,789" in opened(client_of(BOB), account=ALICE, cursor="1.x")
+
+
+def test_files_are_counted(monkeypatch):
+    finish(a_batch())
+    monkeypatch.setattr(heavy_reads, "_LARGEST_PER_MINUTE", 1)
+    bob = client_of(BOB)
+    assert bob.get("/facts.csv", {"account": ALICE}).status_code == 200
+    assert bob.get("/facts.csv", {"account": ALICE}).status_code == 429
+    assert opened(bob, account=ALICE)
+
+
+@pytest.mark.parametrize("parameters", [{"account": ALICE}, {"block": "12"}], ids=str)
+def test_the_page_takes_no_more_statements_for_more_facts(parameters):
+    bob, taken = client_of(BOB), []
+    for number in (1, 2, 3):
+        finish(batch_at(block_12={"accounts": {ALICE: {"slots": [word(number * 100 + one) for one in range(number)]}}}))
+        with CaptureQueriesContext(connection) as statements:
+            opened(bob, **parameters)
+        taken.append(len(statements))
+    assert len(set(taken[1:])) == 1
+    assert taken[-1] <= 12

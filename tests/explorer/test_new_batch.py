@@ -160,6 +160,38 @@ def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
     assert (batch.user.address, batch.api_key, batch.size) == (ALICE, ApiKey.objects.get(), 5)
 
 
+def test_a_webhook_is_part_of_the_batch_and_what_is_wrong_with_it_stands_at_its_field(alice):
+    html = post(alice, "submit", form({"accounts": ALICE}, webhook="x"), status=400)
+    assert described(html, "id_webhook")
+    assert values(html, "webhook") == ["x"]
+    alice.post("/new-batch", form({"accounts": ALICE}, webhook=" https://hooks.example.org/a ") | {"do": "submit"})
+    assert Batch.objects.get().webhook.receiver == "hooks.example.org:443"
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+def test_ens_is_offered_where_it_is_configured_and_only_there(alice, settings, is_configured):
+    if is_configured:
+        settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + "\n[ens]\nchain = 31337\n")
+        forget_chains()
+    html = alice.get("/new-batch").text
+    assert ("Addresses or ENS names, as many as you like" in html) == is_configured
+    assert ("ENS" in html) == is_configured
+    if not is_configured:
+        html = post(alice, "submit", form({"accounts": "vitalik.eth"}), status=400)
+        assert "This service resolves no ENS names. Type the address instead." in described(html, "id_rows-0-accounts")
+
+
+def test_the_rows_are_a_file_too(alice):
+    row = {"at": "block", "block": "12", "accounts": f"{ALICE}\r\n{BOB}", "slots": "0x1\r\n0x2"}
+    answer = alice.post("/new-batch", form(row) | {"do": "csv"})
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="batch.csv"'
+    assert answer.text.splitlines() == [
+        "address,block,properties,slots,header,chain",
+        f"{ALICE},12,BALANCE,0x1 0x2,,31337",
+        f"{BOB},12,BALANCE,0x1 0x2,,31337",
+    ]
+
+
 def test_a_double_click_makes_one_batch_and_a_changed_form_another(alice):
     data = form({"accounts": ALICE})
     urls = [alice.post("/new-batch", data | {"do": "submit"}).url for _ in range(2)]
@@ -190,8 +222,8 @@ def test_faults_stand_beside_their_fields_and_nothing_typed_is_lost(alice):
     )
     html = post(alice, "submit", form(*rows, fee="much", pasted="x,y"), status=400)
     assert not Batch.objects.exists()
-    assert "Line 2: Invalid account address" in described(html, "id_rows-0-accounts")
-    assert "A block number must be" in described(html, "id_rows-1-block")
+    assert "Line 2: '0x12' is not 0x and 40 hexadecimal digits" in described(html, "id_rows-0-accounts")
+    assert "A block number has decimal digits" in described(html, "id_rows-1-block")
     assert "A storage slot is up to 64" in described(html, "id_rows-1-slots")
     assert "The fee cap must be an amount in ETH" in described(html, "id_fee")
     linked = re.findall(r'<li><a href="#([^"]+)"', html)
@@ -257,7 +289,7 @@ def test_one_pays_oneself_where_the_service_has_no_signer(alice, settings, tmp_p
     forget_chains()
     assert values(alice.get("/new-batch").text, "sender") == ["self"]
     html = post(alice, "submit", form({"accounts": ALICE}), status=400)
-    assert '<a href="#id_sender_0">Who pays</a>: This service has no signer' in html
+    assert '<a href="#id_sender_0">Who pays</a>: The service has no signer' in html
     alice.post("/new-batch", form({"accounts": ALICE}, sender="self") | {"do": "submit"})
     assert Batch.objects.get().is_self_funded
 
@@ -288,7 +320,7 @@ NASTY = [
 
 
 OF_FORM = ("destination", "sender", "fee", "pasted", "token")
-BUTTONS = ("submit", "estimate", "add-row", "remove-0", "slot-0", "json", "paste")
+BUTTONS = ("submit", "estimate", "add-row", "remove-0", "slot-0", "json", "csv", "paste")
 
 
 def typed(name: str, value: str) -> dict[str, Any]:
@@ -477,7 +509,7 @@ def test_a_file_is_read_and_added_to_what_is_there(alice):
 def test_faults_of_a_table_are_told_by_line_and_nothing_is_added(alice):
     text = f"address,block\n{ALICE},12\n\n0x12,12\n{BOB},-5\n{BOB},12"
     html = post(alice, "paste", form({}, pasted=text), status=400)
-    assert re.findall(r"<li>(Line \d+): (\w+ \w+)", html) == [("Line 4", "Invalid account"), ("Line 5", "A timestamp")]
+    assert re.findall(r"<li>(Line \d+): (\S+ \w+)", html) == [("Line 4", "'0x12' is"), ("Line 5", "The block")]
     assert values(html, "pasted") == [text]
     assert values(html, "accounts") == [""]
 
@@ -554,7 +586,7 @@ def test_the_estimate_says_what_would_be_rejected_and_what_is_to_be_corrected(se
     assert "<code>block_too_far_ahead</code>" in told
     wrong = alice.post("/new-batch/estimate", form({"accounts": "0x12"}), headers=HTMX)
     assert wrong.status_code == 200  # htmx swaps in nothing else
-    assert '<a href="#id_rows-0-accounts">Row 1, accounts</a>: Invalid account address' in wrong.text
+    assert '<a href="#id_rows-0-accounts">Row 1, accounts</a>: &#x27;0x12&#x27; is not 0x and 40' in wrong.text
     assert "stands here" in alice.post("/new-batch/estimate", form({}), headers=HTMX).text
 
 

@@ -27,9 +27,7 @@ _NO_BATCH = "0" * 26
 @click.command()
 @click.argument("url", required=False)
 @with_keystore
-@click.option(
-    "--chain", type=click.IntRange(min=1), help="The chain of a contract wallet. Other wallets don't need it."
-)
+@click.option("--chain", type=click.IntRange(min=1), help="The chain of a contract wallet; others need none.")
 @click.option("--name", default=lambda: f"bqs on {platform.node()}"[:50], help="Of the key that is made.")
 @click.option("--no-browser", is_flag=True, help="Print the dashboard's address instead of opening it.")
 def login(

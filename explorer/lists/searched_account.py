@@ -1,0 +1,46 @@
+"""The account that a reader searches for, by its address or its ENS name."""
+
+import re
+from dataclasses import dataclass
+
+from chains.address_checksum import checksummed
+from config.configured_chains import get_chains
+from explorer.batch import read_from_chain
+from queries import account_names
+from queries.account_names import Account, NoAccount
+
+_ADDRESS = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True)
+class SearchedAccount:
+    address: str = ""  # EIP-55; empty: there is none
+    name: str = ""  # that ENS says to be the address's, normalised
+    problem: str = ""  # why there is no address, a sentence
+
+
+def in_words() -> str:
+    """Say what an account is searched by."""
+    return f"0x and 40 hexadecimal digits{', or an ENS name' if get_chains().ens else ''}"
+
+
+def read(text: str, client_address: str) -> SearchedAccount | None:
+    """Return the account. None: the text is no address, and where ENS is configured no name.
+
+    A name takes nodes, so one client may ask for a few in a minute.
+    """
+    if _ADDRESS.fullmatch(text):
+        # In a request a wrong checksum is an error; for a search the digits are enough.
+        return SearchedAccount(str(checksummed(text.lower())))
+    if get_chains().ens is None or not account_names.is_name(text):
+        return None
+    if seconds := read_from_chain.count(client_address):
+        return SearchedAccount(problem=f"Your network has read the chain too often. Try again in {seconds} s.")
+    try:
+        match account_names.resolve([text], get_chains())[text]:
+            case Account(address, name):
+                return SearchedAccount(address, name)
+            case NoAccount(because):
+                return SearchedAccount(problem=f"The name {text} {because}.")
+    except account_names.Unavailable:
+        return SearchedAccount(problem=f"The name {text} can't be resolved now. Try again in a moment.")
