@@ -90,6 +90,12 @@ def test_a_header_is_not_confirmed_under_another_send_root(outbox, arbitrum):
     assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
 
 
+@pytest.mark.parametrize("bit", [0, 63, 64, 127, 128, 160, 255])
+def test_the_whole_hash_is_compared(outbox, arbitrum, bit):
+    outbox.confirm(SEND_ROOT, (int.from_bytes(HASH) ^ 1 << bit).to_bytes(32))
+    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+
+
 def test_no_changed_byte_passes(outbox, arbitrum):
     outbox.confirm(SEND_ROOT, HASH)
     for place in range(len(HEADER)):
