@@ -399,7 +399,7 @@ class Ens(_Model):
     """Servers that resolvers may refer to (EIP-3668): scheme, host and port of each."""
 
 
-BlockHashSourceName = Literal["native", "attested", "op-stack"]
+BlockHashSourceName = Literal["native", "attested", "op-stack", "arbitrum"]
 
 
 class Connection(_Model):
@@ -409,7 +409,7 @@ class Connection(_Model):
     destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
     """The way in which the destination learns hashes of the source's blocks: it is the same chain, attesters sign
-    them, or it is an OP Stack chain on top of the source."""
+    them, it is an OP Stack chain on top of the source, or the source is an Arbitrum chain on top of it."""
     window: Annotated[int, Field(ge=1)] = history.WINDOW
     """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
@@ -421,9 +421,13 @@ class Connection(_Model):
     attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
     threshold: Annotated[int, Field(ge=1)] | None = None
     """Number of attesters that must agree."""
+    outbox: Address | None = None
+    """The Arbitrum chain's Outbox on the destination."""
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
+        if (self.outbox is not None) != (self.block_hash_source == "arbitrum"):
+            raise ValueError("outbox belongs to block_hash_source arbitrum, which needs it")
         if self.block_hash_source != "attested":
             if self.attesters or self.threshold is not None:
                 raise ValueError("attesters and threshold belong to block_hash_source attested")
@@ -561,6 +565,8 @@ def _wrong_ends(connection: Connection) -> list[str]:
         return ["block_hash_source native needs source and destination to be the same chain"]
     if connection.block_hash_source == "op-stack" and connection.source_id == connection.destination_id:
         return ["block_hash_source op-stack needs the chain below as source"]
+    if connection.block_hash_source == "arbitrum" and connection.source_id == connection.destination_id:
+        return ["block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source"]
     return []
 
 

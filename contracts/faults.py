@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 FACTS = "src/Facts.sol"
 ATTESTED = "src/AttestedBlockHashSource.sol"
+ARBITRUM = "src/ArbitrumBlocks.sol"
 HEADER = "src/PackedHeader.sol"
 STACK = "src/SubtreeStack.sol"
 NODE = "src/NodeWriter.sol"
@@ -177,6 +178,42 @@ FAULTS = (
         ATTESTED,
         "if (known != 0) revert Conflict(blockNumber);",
         "",
+    ),
+    # --- Arbitrum -----------------------------------------------------------------------------------------------------
+    Fault(
+        "ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",
+        ARBITRUM,
+        "if (hash != confirmed) revert NotConfirmed(blockNumber);",
+        "",
+    ),
+    # A block takes the place of another.
+    Fault(
+        "ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",
+        ARBITRUM,
+        "if (known != 0) revert Conflict(blockNumber);",
+        "",
+    ),
+    Fault(
+        "ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",
+        ARBITRUM,
+        "blockHash[blockNumber] = hash;",
+        "blockHash[uint64(blockNumber)] = hash;",
+    ),
+    # A send root may be shorter.
+    Fault("ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data", ARBITRUM, "size != 32", "size > 32"),
+    # Bytes may follow the header, or be a part of its hash and not of it.
+    Fault(
+        "ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",
+        ARBITRUM,
+        "if (end - start != header.length) revert InvalidHeader();",
+        "",
+    ),
+    # Another field is taken for the extra data.
+    Fault(
+        "ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",
+        ARBITRUM,
+        "PackedHeader.skip(cursor, end, 3)",
+        "PackedHeader.skip(cursor, end, 4)",
     ),
     # --- Headers ------------------------------------------------------------------------------------------------------
     # A byte below 0x80 has a second encoding.

@@ -228,6 +228,32 @@ CHANGES = (
         (Removal("AttestedBlockHashSource", "isAttester[_attesters[place]] = false;", "{}"),),
         ("AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",),
     ),
+    # --- Arbitrum -----------------------------------------------------------------------------------------------------
+    Change(
+        "a block counts that the Outbox doesn't hold",
+        (Removal("ArbitrumBlocks", "if (hash != confirmed) revert NotConfirmed(blockNumber);", ""),),
+        ("ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",),
+    ),
+    Change(
+        "of a confirmed hash 64 bits are compared",
+        (Removal("ArbitrumBlocks", "hash != confirmed", "uint64(uint256(hash)) != uint64(uint256(confirmed))"),),
+        ("ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",),
+    ),
+    Change(
+        "a confirmed block takes the place of another of its number",
+        (Removal("ArbitrumBlocks", "if (known != 0) revert Conflict(blockNumber);", ""),),
+        ("ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",),
+    ),
+    Change(
+        "a send root may have fewer than 32 bytes",
+        (Removal("ArbitrumBlocks", "size != 32", "size > 32"),),
+        ("ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",),
+    ),
+    Change(
+        "bytes may follow a header that the Outbox confirms",
+        (Removal("ArbitrumBlocks", "if (end - start != header.length) revert InvalidHeader();", ""),),
+        ("ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",),
+    ),
 )
 
 

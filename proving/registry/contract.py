@@ -124,7 +124,13 @@ def creation_code(name: str, *arguments: Any) -> bytes:
 
 def revert_reason(data: bytes) -> RevertReason:
     """Return which custom error of the contracts that this service calls the revert data is."""
-    for contract in ("FactsRegistry", "AttestedBlockHashSource", "OpStackBlockHashSource", "Multicall"):
+    for contract in (
+        "FactsRegistry",
+        "AttestedBlockHashSource",
+        "OpStackBlockHashSource",
+        "ArbitrumBlockHashSource",
+        "Multicall",
+    ):
         for error in load_artifact(contract).abi:
             if error["type"] == "error" and function_abi_to_4byte_selector(error) == data[:4]:
                 types = [collapse_if_tuple(argument) for argument in error["inputs"]]

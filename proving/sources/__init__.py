@@ -5,6 +5,7 @@ that a source vouches for, `proving.paths.planning` leads to all blocks before.
 """
 
 from chains.chains_file import BlockHashSourceName, Connection
+from proving.sources.arbitrum import Arbitrum
 from proving.sources.attested import Attested
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.native import Native
@@ -16,6 +17,7 @@ _SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
     "native": Native(),
     "attested": Attested(),
     "op-stack": OpStack(),
+    "arbitrum": Arbitrum(),
 }
 
 

@@ -59,9 +59,9 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     paragraphs = (PROJECT / "chains.toml").read_text().split("# Sepolia", 1)[1].split("\n\n")
     examples = [paragraph.split("\n#\n", 1)[1] for paragraph in paragraphs if "\n#\n" in paragraph]
     commented = "\n".join(line.removeprefix("#").strip() for line in "\n".join(examples).splitlines())
-    secrets = ("SEPOLIA_RPC_KEY", "MAINNET_RPC_KEY", "OPTIMISM_RPC_KEY", "ATTESTER_PATH")
+    secrets = ("SEPOLIA_RPC_KEY", "MAINNET_RPC_KEY", "OPTIMISM_RPC_KEY", "ARBITRUM_RPC_KEY", "ATTESTER_PATH")
     chains = load(commented, dict.fromkeys(secrets, "a"))
-    assert [chain.id for chain in chains.chains] == [11155111, 1, 10]
+    assert [chain.id for chain in chains.chains] == [11155111, 1, 10, 42161]
     assert [chain.test_network for chain in chains.destinations()] == [True, False, False]
     sources = {(one.source_id, one.destination_id): one.block_hash_source for one in chains.connections}
     assert sources == {
@@ -69,6 +69,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
         (1, 1): "native",
         (1, 11155111): "attested",
         (1, 10): "op-stack",
+        (42161, 1): "arbitrum",
     }
 
 
@@ -349,6 +350,12 @@ def test_an_op_stack_chain_is_connected_to_the_one_below(load):
     assert (connection.source_id, connection.destination_id, connection.block_hash_source) == (5, 31337, "op-stack")
 
 
+def test_an_arbitrum_chain_is_connected_to_its_parent_by_its_outbox(load):
+    fields = f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS.lower()}"'
+    (connection,) = load(with_connection(fields, source=5)).connections
+    assert (connection.block_hash_source, connection.outbox) == ("arbitrum", ADDRESS)
+
+
 def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
     (tmp_path / "token").write_text("secret-token\n")
     fields = attested(threshold="threshold = 2").replace(f"0x{1:040x}", ADDRESS.lower())
@@ -405,6 +412,7 @@ def test_a_fault_of_the_attester_s_key_is_named_with_its_place(load, written, fa
 
 NEEDS_ATTESTERS = "connections[0]: block_hash_source attested needs 1 to 100 attesters"
 NEEDS_THRESHOLD = "connections[0]: block_hash_source attested needs a threshold, at most the number of attesters"
+OUTBOX = "connections[0]: outbox belongs to block_hash_source arbitrum, which needs it"
 BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_hash_source attested"
 
 
@@ -423,6 +431,14 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
             'block_hash_source = "op-stack"',
             "connections[0]: block_hash_source op-stack needs the chain below as source",
         ),
+        (
+            f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"',
+            "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
+        ),
+        ('block_hash_source = "arbitrum"', OUTBOX),
+        (f'block_hash_source = "native"\noutbox = "{ADDRESS}"', OUTBOX),
+        (f'block_hash_source = "op-stack"\noutbox = "{ADDRESS}"', OUTBOX),
+        ('block_hash_source = "arbitrum"\noutbox = "0x12"', "connections[0].outbox: must be 0x and 40"),
         ('block_hash_source = "attested"', NEEDS_ATTESTERS),
         ('block_hash_source = "attested"\nthreshold = 1\nattesters = []', NEEDS_ATTESTERS),
         (attested(101), NEEDS_ATTESTERS),

@@ -8,6 +8,7 @@ import pytest
 from contracts import ARTIFACTS_DIR, build, code_digest, load_artifact
 from contracts.known_bad import why_bad
 from tests.contracts.deployed import Deployed
+from tests.service import ALICE, BOB
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +63,8 @@ def test_an_artifact_tells_its_compiler_and_can_be_deployed(path):
     [
         ("NativeBlockHashSource", {"window": 256}),
         ("OpStackBlockHashSource", {"sourceChainId": 2**64}),
+        ("ArbitrumBlockHashSource", {"sourceChainId": 42161, "outbox": ALICE}),
+        ("ArbitrumSlotBlockHashSource", {"sourceChainId": 42161, "outbox": ALICE, "registry": BOB}),
         ("test/SettableBlockHashSource", {"sourceChainId": 7}),
         ("Multicall", {}),
     ],
@@ -70,7 +73,8 @@ def test_an_artifact_tells_the_code_that_is_deployed(chain, name, immutables):
     artifact = load_artifact(name)
     deployed = Deployed(chain, name, *immutables.values())
     code = chain.rpc("eth_getCode", deployed.address, "latest")
-    assert code == "0x" + artifact.deployed(**immutables).hex()
+    numbers = {each: int(value, 16) if isinstance(value, str) else value for each, value in immutables.items()}
+    assert code == "0x" + artifact.deployed(**numbers).hex()
 
 
 def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):

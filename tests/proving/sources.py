@@ -65,11 +65,18 @@ def grow(chain: DevChain, blocks: int) -> None:
 
 
 def connect(
-    settings, folder: Path, here: DevChain, url: str, *, attesters: Sequence[Attester] = (), threshold: int = 2
+    settings,
+    folder: Path,
+    here: DevChain,
+    url: str,
+    *,
+    attesters: Sequence[Attester] = (),
+    threshold: int = 2,
+    outbox: str = "",
 ) -> None:
     """The service on `here`, with both chains as sources, deployed."""
     path = chains_toml(folder, here.url)
-    source = "attested" if attesters else "op-stack"
+    source = "attested" if attesters else "arbitrum" if outbox else "op-stack"
     text = f"""
 [[chains]]
 id = {THERE}
@@ -84,6 +91,7 @@ destination = {HERE}
 block_hash_source = "{source}"
 window = 20
 {f"threshold = {threshold}" if attesters else ""}
+{f'outbox = "{outbox}"' if outbox else ""}
 """
     for attester in attesters:
         text += f'[[connections.attesters]]\naddress = "{attester.address}"\nurl = "{attester.url}"\n'

@@ -1,24 +1,29 @@
-"""Blocks of other chains, and the sources of trust in them: attesters, and an OP Stack chain's view of its L1."""
+"""Blocks of other chains, and the sources of trust in them: attesters, an OP Stack chain's view of its L1, a rollup."""
 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
+from typing import NamedTuple
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 from eth_account import Account
+from eth_utils.crypto import keccak
 
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
 from chains.chains_file import Attester
+from chains.encoding import hex_data
 from config.configured_chains import forget_chains
+from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from proving.admission.admit import admit
 from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
+from proving.registry.contract import call
 from proving.transactions import sending, stop_switch
 from proving.transactions.intents import UnderWay
 from proving.transactions.transaction_monitor import monitor
@@ -250,6 +255,139 @@ def test_each_connection_has_a_registry_of_its_own(chain, there, attesters, sett
     addresses = set(FactsRegistry.objects.values_list("address", flat=True))
     assert len(addresses) == 2
     assert Batch.objects.count() == 0
+
+
+# --- Arbitrum ---------------------------------------------------------------------------------------------------------
+
+
+class Rollup(NamedTuple):
+    outbox: ArbitrumOutbox
+    chain: DevChain
+    ends: dict[int, bytes]
+    """The send roots of the blocks that the rollup may confirm, by their numbers."""
+
+    def confirm(self, number: int) -> None:
+        self.outbox.confirm(self.ends[number], self.hash_of(number))
+
+    def hash_of(self, number: int) -> bytes:
+        return bytes.fromhex(self.chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
+
+
+@pytest.fixture(scope="module")
+def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
+    """A chain of 64 blocks, of which every tenth ends an assertion. The last two have the same send root."""
+    with DevChain(chain_id=THERE) as chain:
+        ends: dict[int, bytes] = {}
+        for _ in range(6):
+            grow(chain, 10)
+            # The root is another one when messages were sent.
+            ends[chain.head()] = keccak(bytes([min(len(ends), 4)]))
+            set_send_root(chain, ends[chain.head()])
+        grow(chain, 4)
+        yield chain, ends
+
+
+@pytest.fixture
+def rollup(chain, db, rollup_chain, settings, tmp_path) -> Rollup:
+    """With its Outbox `HERE`, and the service; nothing is confirmed."""
+    outbox = ArbitrumOutbox(chain)
+    connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address)
+    return Rollup(outbox, *rollup_chain)
+
+
+def newest_recorded(chain: DevChain) -> int:
+    address, data = call("ArbitrumBlockHashSource", registry(THERE).block_hash_source, "newest")
+    return int(chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest"), 16)
+
+
+def test_a_block_that_the_rollup_has_confirmed_is_proven(chain, rollup, key):
+    rollup.confirm(40)
+    assert work_until_done(submit(key, of_chains(there=[40])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 40) == balance_at(rollup.chain, CHARLIE, 40)
+
+
+def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
+    for number in (30, 40, 50):
+        rollup.confirm(number)
+    assert work_until_done(submit(key, of_chains(there=[36])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 36) == balance_at(rollup.chain, CHARLIE, 36)
+    # The nearest is recorded, in the transaction that hops.
+    (tx,) = extending()
+    assert tx.succeeded
+    assert newest_recorded(chain) == 40
+    # From there everything in one window is one hop away, and is not recorded again.
+    assert work_until_done(submit(key, of_chains(there=[33])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 33) == balance_at(rollup.chain, CHARLIE, 33)
+    assert newest_recorded(chain) == 40
+
+
+def test_an_old_block_is_proven_over_several_hops(chain, rollup, key):
+    rollup.confirm(60)
+    batch = submit(key, of_chains(there=[5]))
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 5) == balance_at(rollup.chain, CHARLIE, 5)
+
+
+def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
+    submit(key, of_chains(there=[42]))
+    work()
+    work()
+    assert waiting() == [
+        f"The Outbox {rollup.outbox.address} on chain {HERE} has confirmed no block of chain {THERE} lately."
+    ]
+    rollup.confirm(40)
+    batch = submit(key, of_chains(there=[43]))
+    for _ in range(3):
+        work()
+        chain.mine()
+    (sentence,) = (one for one in waiting() if one.startswith("Block 43 "))
+    assert sentence.startswith(
+        f"Block 43 of chain {THERE} is not confirmed on chain {HERE} yet; the newest confirmed block is 40, which was "
+        "confirmed "
+    )
+    assert sentence.endswith(" days after it was made.")
+    assert Transaction.objects.exclude(to="").count() == 0
+    rollup.confirm(50)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 43) == balance_at(rollup.chain, CHARLIE, 43)
+
+
+def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(chain, rollup, key):
+    rollup.confirm(50)
+    rollup.confirm(60)
+    assert work_until_done(submit(key, of_chains(there=[50])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 50) == balance_at(rollup.chain, CHARLIE, 50)
+    assert newest_recorded(chain) == 60
+
+
+def test_a_block_that_the_rollup_s_nodes_do_not_have_is_not_sent(chain, rollup, key):
+    rollup.outbox.confirm(b"\x13" * 32, b"\x66" * 32)
+    submit(key, of_chains(there=[30]))
+    for _ in range(3):
+        work()
+    assert f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed" in waiting()[0]
+    assert Transaction.objects.exclude(to="").count() == 0
+
+
+def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain, rollup, key):
+    """An event may say anything: what the Outbox holds for the header's own send root counts."""
+    rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
+    submit(key, of_chains(there=[40]))
+    for _ in range(3):
+        work()
+    assert f"holds another hash than that of block 40 of chain {THERE}, or none" in waiting()[0]
+    assert Transaction.objects.exclude(to="").count() == 0
+
+
+def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, key):
+    other = "0x" + "12" * 20
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace(rollup.outbox.address, other))
+    forget_chains()
+    submit(key, of_chains(there=[30]))
+    work()
+    work()
+    assert f"and chains.toml names {other}. The operator must" in waiting()[0]
 
 
 # --- Changing attesters -----------------------------------------------------------------------------------------------

@@ -1,0 +1,372 @@
+"""Blocks of an Arbitrum chain, by the code of Arbitrum's own Outbox: on its parent chain, and as a fact elsewhere."""
+
+import random
+from typing import Any
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.packed import AccountToProve, encode
+from devnet.arbitrum_outbox import ArbitrumOutbox
+from devnet.devchain import DevChain
+from tests.contracts import tries
+from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.worlds import Asked, World
+from tests.fixtures_folder import load_fixture, needs_fixtures, unhex
+
+ROLLUP_CHAIN_ID = 42161
+BLOCK = 1234
+SEND_ROOT, OTHER_SEND_ROOT = b"\x05" * 32, b"\x06" * 32
+ZERO = bytes(32)
+ROOTS_SLOT = 3
+
+ON_SEPOLIA = "rollups/sepolia_9567705_arbitrum_outbox_slot.json"
+ON_ARBITRUM_SEPOLIA = "rollups/arbitrum_sepolia_207673361_account_and_slot.json"
+
+
+def header_of(number: int = BLOCK, *, state_root: bytes = b"\x01" * 32, extra_data: bytes = SEND_ROOT) -> bytes:
+    return tries.header(number, state_root, extra_data=extra_data)
+
+
+HEADER = header_of()
+HASH = keccak(HEADER)
+
+
+def refusal(source: Deployed, *arguments: Any) -> tuple[Any, ...]:
+    with pytest.raises(Reverted) as reverted:
+        source.send("record", *arguments)
+    return reverted.value.error
+
+
+@pytest.fixture
+def outbox(chain: DevChain) -> ArbitrumOutbox:
+    return ArbitrumOutbox(chain)
+
+
+@pytest.fixture
+def arbitrum(chain: DevChain, outbox: ArbitrumOutbox) -> Deployed:
+    return Deployed(chain, "ArbitrumBlockHashSource", ROLLUP_CHAIN_ID, outbox.address)
+
+
+# --- Beside the Outbox ------------------------------------------------------------------------------------------------
+
+
+def test_a_block_is_known_once_it_is_confirmed_and_recorded(outbox, arbitrum):
+    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+    outbox.confirm(SEND_ROOT, HASH)
+    assert arbitrum.call("blockHash", BLOCK) == ZERO
+    assert arbitrum.call("record", HEADER) == BLOCK
+    assert arbitrum.logged(arbitrum.send("record", HEADER)) == [("BlockRecorded", BLOCK, HASH)]
+    assert [arbitrum.call("blockHash", number) for number in (BLOCK - 1, BLOCK, BLOCK + 1)] == [ZERO, HASH, ZERO]
+    assert arbitrum.call("newest") == BLOCK
+    assert arbitrum.call("sourceChainId") == ROLLUP_CHAIN_ID
+    assert arbitrum.call("outbox") == outbox.address.lower()
+
+
+def test_nothing_is_known_before(arbitrum):
+    assert [arbitrum.call("blockHash", number) for number in (0, 1, BLOCK, 2**256 - 1)] == [ZERO] * 4
+    assert arbitrum.call("newest") == 0
+
+
+def test_recording_again_changes_nothing(outbox, arbitrum):
+    outbox.confirm(SEND_ROOT, HASH)
+    arbitrum.send("record", HEADER)
+    assert arbitrum.logged(arbitrum.send("record", HEADER)) == []
+    assert arbitrum.call("blockHash", BLOCK) == HASH
+
+
+def test_a_header_is_not_confirmed_by_another_with_its_send_root(outbox, arbitrum):
+    forged = header_of(state_root=b"\x66" * 32)
+    outbox.confirm(SEND_ROOT, HASH)
+    assert refusal(arbitrum, forged) == ("NotConfirmed", BLOCK)
+    assert refusal(arbitrum, header_of(BLOCK + 1)) == ("NotConfirmed", BLOCK + 1)
+    assert [arbitrum.call("blockHash", number) for number in (BLOCK, BLOCK + 1)] == [ZERO] * 2
+
+
+def test_a_header_is_not_confirmed_under_another_send_root(outbox, arbitrum):
+    outbox.confirm(OTHER_SEND_ROOT, HASH)
+    outbox.confirm(ZERO, HASH)
+    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+
+
+@pytest.mark.parametrize("bit", [0, 63, 64, 127, 128, 160, 255])
+def test_the_whole_hash_is_compared(outbox, arbitrum, bit):
+    outbox.confirm(SEND_ROOT, (int.from_bytes(HASH) ^ 1 << bit).to_bytes(32))
+    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+
+
+def test_no_changed_byte_passes(outbox, arbitrum):
+    outbox.confirm(SEND_ROOT, HASH)
+    for place in range(len(HEADER)):
+        changed = bytearray(HEADER)
+        changed[place] ^= 1
+        with pytest.raises(Reverted) as reverted:
+            arbitrum.call("record", bytes(changed))
+        assert reverted.value.error[0] in {"NotConfirmed", "InvalidHeader"}
+
+
+def test_the_outbox_holds_the_last_of_the_blocks_with_a_send_root(outbox, arbitrum):
+    later = header_of(BLOCK + 7)
+    outbox.confirm(SEND_ROOT, HASH)
+    outbox.confirm(SEND_ROOT, keccak(later))
+    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+    arbitrum.send("record", later)
+    assert arbitrum.call("blockHash", BLOCK + 7) == keccak(later)
+
+
+def test_a_recorded_block_stays_known(chain, outbox, arbitrum):
+    outbox.confirm(SEND_ROOT, HASH)
+    arbitrum.send("record", HEADER)
+    outbox.confirm(SEND_ROOT, keccak(header_of(BLOCK + 7)))
+    assert arbitrum.call("blockHash", BLOCK) == HASH
+    outbox.confirm(SEND_ROOT, ZERO)
+    assert arbitrum.call("blockHash", BLOCK) == HASH
+    chain.rpc("anvil_setCode", outbox.address, "0x")
+    assert arbitrum.call("blockHash", BLOCK) == HASH
+
+
+def test_a_recorded_block_is_replaced_by_no_other_of_its_number(outbox, arbitrum):
+    other = header_of(state_root=b"\x66" * 32, extra_data=OTHER_SEND_ROOT)
+    outbox.confirm(SEND_ROOT, HASH)
+    arbitrum.send("record", HEADER)
+    outbox.confirm(OTHER_SEND_ROOT, keccak(other))
+    assert refusal(arbitrum, other) == ("Conflict", BLOCK)
+    assert arbitrum.call("blockHash", BLOCK) == HASH
+
+
+def test_the_newest_is_the_highest_that_was_recorded(outbox, arbitrum):
+    for number, send_root in ((BLOCK + 5, b"\x0a" * 32), (BLOCK + 3, b"\x0b" * 32)):
+        header = header_of(number, extra_data=send_root)
+        outbox.confirm(send_root, keccak(header))
+        arbitrum.send("record", header)
+        assert arbitrum.call("blockHash", number) == keccak(header)
+    assert arbitrum.call("newest") == BLOCK + 5
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**64 - 1])
+def test_the_number_is_the_header_s(outbox, arbitrum, number):
+    header = header_of(number)
+    outbox.confirm(SEND_ROOT, keccak(header))
+    arbitrum.send("record", header)
+    assert (arbitrum.call("blockHash", number), arbitrum.call("newest")) == (keccak(header), number)
+
+
+@pytest.mark.parametrize("extra_data", [b"", b"\x05", b"\x05" * 31, b"\x05" * 33, b"\x05" * 64, bytes(31)])
+def test_extra_data_of_another_size_is_no_send_root(outbox, arbitrum, extra_data):
+    header = header_of(extra_data=extra_data)
+    # Wherever it could be looked for.
+    for send_root in {
+        extra_data.rjust(32, b"\0")[:32],
+        extra_data.ljust(32, b"\0")[:32],
+        extra_data[-32:].rjust(32, b"\0"),
+    }:
+        outbox.confirm(send_root, keccak(header))
+    assert refusal(arbitrum, header) == ("InvalidHeader",)
+
+
+_FIELDS = rlp.decode(HEADER)
+NO_HEADERS = {
+    "nothing": b"",
+    "a byte": b"\xf9",
+    "a byte too many": HEADER + b"\0",
+    "a byte too few": HEADER[:-1],
+    "without what comes after the extra data, as its length says": HEADER[:-50],
+    "no extra data": tries.encode(_FIELDS[:12]),
+    "a number that begins with a zero": tries.encode([*_FIELDS[:8], b"\0\1", *_FIELDS[9:]]),
+    "a number of nine bytes": tries.encode([*_FIELDS[:8], b"\1" * 9, *_FIELDS[9:]]),
+    "a list for a field": tries.encode([*_FIELDS[:9], [b"\1"], *_FIELDS[10:]]),
+    "a state root of 31 bytes": tries.encode([*_FIELDS[:3], b"\1" * 31, *_FIELDS[4:]]),
+}
+
+
+@pytest.mark.parametrize("header", NO_HEADERS.values(), ids=NO_HEADERS)
+def test_what_is_no_header_is_refused_even_if_its_hash_is_confirmed(outbox, arbitrum, header):
+    outbox.confirm(SEND_ROOT, keccak(header))
+    assert refusal(arbitrum, header) == ("InvalidHeader",)
+
+
+# Code that puts the header's hash into memory, whatever was asked, and ends in different ways.
+_PLANT = "0x7f" + HASH.hex() + "5f52"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["0x", "0x00", "0xfe", _PLANT + "60205ffd", _PLANT + "601f5ff3", _PLANT + "60405ff3"],
+    ids=["none", "stops", "invalid", "reverts", "31 bytes", "64 bytes"],
+)
+def test_without_a_working_outbox_nothing_is_recorded(chain, outbox, arbitrum, code):
+    chain.rpc("anvil_setCode", outbox.address, code)
+    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+    assert arbitrum.call("blockHash", BLOCK) == ZERO
+
+
+def test_nobody_but_the_rollup_confirms(chain, outbox, arbitrum):
+    data = "0x" + (keccak(text="updateSendRoot(bytes32,bytes32)")[:4] + SEND_ROOT + HASH).hex()
+    stranger = {"from": "0x" + "12" * 20, "to": outbox.address, "data": data}
+    assert "error" in chain.ask("eth_call", stranger, "latest")
+    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+
+
+def test_a_reorg_of_the_parent_takes_the_record_with_the_confirmation(outbox, arbitrum, chain):
+    before = chain.rpc("evm_snapshot")
+    outbox.confirm(SEND_ROOT, HASH)
+    arbitrum.send("record", HEADER)
+    assert chain.rpc("evm_revert", before)
+    assert arbitrum.call("blockHash", BLOCK) == ZERO
+    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
+
+
+def test_a_registry_takes_headers_of_recorded_blocks(chain, outbox, arbitrum):
+    registry = Deployed(chain, "FactsRegistry", ROLLUP_CHAIN_ID, arbitrum.address, 393168)
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(encode(HEADER, b"\x01" * 32))
+    assert reverted.value.error == ("UnknownBlock", BLOCK)
+    outbox.confirm(SEND_ROOT, HASH)
+    arbitrum.send("record", HEADER)
+    assert registry.logged(registry.send_raw(encode(HEADER, b"\x01" * 32))) == [
+        ("HeaderAccumulated", BLOCK, b"\x01" * 32)
+    ]
+
+
+@needs_fixtures
+def test_what_it_costs_to_record_a_real_header(outbox, arbitrum):
+    fixture = load_fixture(ON_ARBITRUM_SEPOLIA)
+    header, block_hash = unhex(fixture["rlpBlockHeader"]), unhex(fixture["blockHash"])
+    number = int(fixture["blockNumber"], 16)
+    assert refusal(arbitrum, header) == ("NotConfirmed", number)
+    outbox.confirm(SEND_ROOT, keccak(header_of(number - 1)))
+    arbitrum.send("record", header_of(number - 1))
+    outbox.confirm(unhex(fixture["sendRoot"]), block_hash)
+    gas = int(arbitrum.send("record", header)["gasUsed"], 16)
+    assert arbitrum.call("blockHash", number) == block_hash
+    # The very first takes 17,100 more, because no block was the newest before.
+    assert 65_000 < gas < 68_000, gas
+
+
+# --- As a fact of the parent chain ------------------------------------------------------------------------------------
+
+OUTBOX = b"\x0b" * 20
+PARENT_BLOCK = 99
+
+
+def slot_of(send_root: bytes, mapping: int = ROOTS_SLOT) -> int:
+    return int.from_bytes(keccak(send_root + mapping.to_bytes(32)))
+
+
+def parent(slots: dict[int, int], *, number: int = PARENT_BLOCK, contract: bytes = OUTBOX) -> World:
+    """A block of the parent chain with this storage of a contract, and another account."""
+    world = World(random.Random(number), number)
+    world.accounts |= {contract: (1, 0, keccak(b"code")), b"\x77" * 20: (1, 5, keccak(b""))}
+    world.storages[contract] = slots
+    return world.close()
+
+
+def prove(source: Deployed, registry: Deployed, world: World, contract: bytes = OUTBOX, slots: Any = None) -> None:
+    source.send("set", world.number, world.block_hash)
+    registry.send_raw(world.prove([Asked(contract, 0, sorted(slots or world.storages[contract]))]))
+
+
+@pytest.fixture
+def elsewhere(chain: DevChain, registry: Deployed) -> Deployed:
+    """Of a chain that has a registry for the parent chain."""
+    return Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP_CHAIN_ID, OUTBOX, registry.address)
+
+
+def test_a_block_is_known_once_its_slot_of_the_outbox_is_proven(source, registry, elsewhere):
+    assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
+    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}))
+    assert elsewhere.call("blockHash", BLOCK) == ZERO
+    assert elsewhere.call("record", PARENT_BLOCK, HEADER) == BLOCK
+    receipt = elsewhere.send("record", PARENT_BLOCK, HEADER)
+    assert elsewhere.logged(receipt) == [("BlockRecorded", BLOCK, HASH)]
+    assert (elsewhere.call("blockHash", BLOCK), elsewhere.call("newest")) == (HASH, BLOCK)
+    assert elsewhere.call("registry") == registry.address.lower()
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}, number=PARENT_BLOCK + 1),
+        parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}, contract=b"\x0c" * 20),
+        parent({slot_of(OTHER_SEND_ROOT): int.from_bytes(HASH)}),
+        parent({slot_of(SEND_ROOT, mapping): int.from_bytes(HASH) for mapping in (0, 1, 2, 4, 5)}),
+        parent({int.from_bytes(SEND_ROOT): int.from_bytes(HASH), int.from_bytes(keccak(SEND_ROOT)): 1}),
+        parent({slot_of(SEND_ROOT): int.from_bytes(HASH) ^ 1}),
+        parent({slot_of(SEND_ROOT): int.from_bytes(keccak(header_of(BLOCK + 1)))}),
+    ],
+    ids=[
+        "another block",
+        "another contract",
+        "another send root",
+        "another mapping",
+        "no mapping",
+        "a bit",
+        "a header",
+    ],
+)
+def test_nothing_else_that_is_proven_confirms_a_block(source, registry, elsewhere, world):
+    (contract,) = world.storages
+    prove(source, registry, world, contract)
+    assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
+    assert elsewhere.call("blockHash", BLOCK) == ZERO
+
+
+def test_a_slot_that_is_proven_empty_confirms_nothing(source, registry, elsewhere):
+    prove(source, registry, parent({slot_of(OTHER_SEND_ROOT): 1}), slots=[slot_of(SEND_ROOT)])
+    assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
+
+
+def test_of_two_confirmed_blocks_of_a_number_the_first_stays(source, registry, elsewhere):
+    other = header_of(state_root=b"\x66" * 32)
+    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}))
+    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(keccak(other))}, number=PARENT_BLOCK + 1))
+    elsewhere.send("record", PARENT_BLOCK, HEADER)
+    assert refusal(elsewhere, PARENT_BLOCK + 1, other) == ("Conflict", BLOCK)
+    assert elsewhere.logged(elsewhere.send("record", PARENT_BLOCK, HEADER)) == []
+
+
+def test_a_block_that_the_outbox_has_forgotten_is_proven_from_a_state_that_knows_it(source, registry, elsewhere):
+    later = header_of(BLOCK + 7)
+    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}))
+    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(keccak(later))}, number=PARENT_BLOCK + 1))
+    elsewhere.send("record", PARENT_BLOCK + 1, later)
+    elsewhere.send("record", PARENT_BLOCK, HEADER)
+    assert [elsewhere.call("blockHash", number) for number in (BLOCK, BLOCK + 7)] == [HASH, keccak(later)]
+    assert elsewhere.call("newest") == BLOCK + 7
+
+
+@pytest.mark.parametrize("header", NO_HEADERS.values(), ids=NO_HEADERS)
+def test_what_is_no_header_is_refused_there_too(source, registry, elsewhere, header):
+    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(keccak(header))}))
+    assert refusal(elsewhere, PARENT_BLOCK, header) == ("InvalidHeader",)
+
+
+@needs_fixtures
+def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root_of_sepolia(chain):
+    """Nobody vouches for anything of the rollup: what was recorded on both chains suffices."""
+    above, below = load_fixture(ON_SEPOLIA), load_fixture(ON_ARBITRUM_SEPOLIA)
+    assert above["slotValue"] == below["blockHash"]
+    trusted = Deployed(chain, "test/SettableBlockHashSource", 11155111)
+    sepolia = Deployed(chain, "FactsRegistry", 11155111, trusted.address, 8191)
+    source = Deployed(chain, "ArbitrumSlotBlockHashSource", 421614, unhex(above["account"]), sepolia.address)
+    registry = Deployed(chain, "FactsRegistry", 421614, source.address, 393168)
+
+    l1_block, l2_block = int(above["blockNumber"], 16), int(below["blockNumber"], 16)
+    header = unhex(below["rlpBlockHeader"])
+    trusted.send("set", l1_block, unhex(above["blockHash"]))
+    assert refusal(source, l1_block, header) == ("NotConfirmed", l2_block)
+    sepolia.send_raw(recorded(above))
+    gas = int(source.send("record", l1_block, header)["gasUsed"], 16)
+    registry.send_raw(recorded(below))
+    assert source.call("blockHash", l2_block) == unhex(below["blockHash"])
+    value = registry.call("accountStorageSlotValues", below["account"], l2_block, unhex(below["slot"]))
+    assert int.from_bytes(value) == int(below["slotValue"], 16)
+    assert 80_000 < gas < 84_000, gas
+
+
+def recorded(fixture: dict[str, Any]) -> bytes:
+    """Packed calldata for the header, and the slot of its account."""
+    account, storage = (rlp.decode(unhex(fixture[name])) for name in ("rlpAccountProof", "rlpStorageProof"))
+    asked = AccountToProve(unhex(fixture["account"]), 0, account, {int(fixture["slot"], 16): storage})
+    return encode(unhex(fixture["rlpBlockHeader"]), unhex(fixture["stateRoot"]), [asked])
