@@ -22,6 +22,7 @@ from eth_utils.crypto import keccak
 from chains import packed
 from chains.encoding import hex_data
 from chains.packed import AccountToProve
+from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed
@@ -132,7 +133,7 @@ class Lab:
     def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
         for number, block_hash in ((case.number, case.block_hash), *case.others):
             chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", hex_data(block_hash))
-        return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW)
+        return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW, NO_CONTRACT)
 
     @staticmethod
     def _send(chain: DevChain, to: Deployed, data: bytes) -> int:

@@ -59,7 +59,7 @@ contract FactsRegistryProofs is Symbolic {
 
     // Operations.
     bytes1 private constant PARENT = 0x38;
-    bytes1 private constant PARENT_HASH_ALONE = 0x39;
+    bytes1 private constant HASH_ALONE = 0x39;
 
     struct Header {
         bytes encoded;
@@ -142,7 +142,7 @@ contract FactsRegistryProofs is Symbolic {
         assert(isRight);
         Answer memory answer = _answer(asked);
         assert(_isSameTime(before, answer));
-        bool isHashAlone = rest != 0 && operations[0] == PARENT_HASH_ALONE;
+        bool isHashAlone = rest != 0 && operations[0] == HASH_ALONE;
         if (isHashAlone) assert(answer.root == before.root);
         else _assertRoot(asked, before, answer, header);
         bool isNew = _both(_both(isHashAlone, asked.blockHash == header.parentHash), header.number != 0);
