@@ -14,7 +14,7 @@ contract BeaconBlockHashSource is IBlockHashSource {
     address public constant BEACON_ROOTS = 0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02;
 
     /// @notice Who proves what the roots bind.
-    BeaconHistory public immutable beaconHistory;
+    BeaconHistory public immutable beaconChainHistory;
 
     /// @inheritdoc IBlockHashSource
     mapping(uint256 blockNumber => bytes32) public blockHash;
@@ -25,8 +25,8 @@ contract BeaconBlockHashSource is IBlockHashSource {
     /// @notice No beacon root is held for this time. Times are those of this chain's blocks.
     error NoBeaconRoot(uint256 timestamp);
 
-    constructor(BeaconHistory beaconHistory_) {
-        beaconHistory = beaconHistory_;
+    constructor(BeaconHistory beaconChainHistory_) {
+        beaconChainHistory = beaconChainHistory_;
     }
 
     /// @notice Stores the hash of the execution block in the beacon block whose root is held. Once more changes nothing, at
@@ -39,7 +39,7 @@ contract BeaconBlockHashSource is IBlockHashSource {
         external
         returns (uint256 blockNumber)
     {
-        return _record(beaconHistory.ownBlockHash(_beaconRoot(timestamp), branch), header);
+        return _record(beaconChainHistory.ownBlockHash(_beaconRoot(timestamp), branch), header);
     }
 
     /// @notice As `record`, of a block whose period was over at the beacon block whose root is held.
@@ -48,12 +48,12 @@ contract BeaconBlockHashSource is IBlockHashSource {
         external
         returns (uint256 blockNumber)
     {
-        return _record(beaconHistory.oldBlockHash(_beaconRoot(timestamp), branch), header);
+        return _record(beaconChainHistory.oldBlockHash(_beaconRoot(timestamp), branch), header);
     }
 
     /// @inheritdoc IBlockHashSource
     function sourceChainId() external view returns (uint256) {
-        return beaconHistory.sourceChainId();
+        return beaconChainHistory.sourceChainId();
     }
 
     /// @param hash The one that is proven, not zero.

@@ -26,6 +26,35 @@ contract BeaconHistory {
     uint256 private constant EPOCHS_DEPTH = 17;
     uint256 private constant RECORDS_DEPTH = 13;
 
+    // Roots of trees of zeros, of heights from 0 on: each is the hash of the one before, twice.
+    bytes private constant ZEROS =
+        hex"0000000000000000000000000000000000000000000000000000000000000000"
+        hex"f5a5fd42d16a20302798ef6ed309979b43003d2320d9f0e8ea9831a92759fb4b"
+        hex"db56114e00fdd4c1f85c892bf35ac9a89289aaecb1ebd0a96cde606a748b5d71"
+        hex"c78009fdf07fc56a11f122370658a353aaa542ed63e44c4bc15ff4cd105ab33c"
+        hex"536d98837f2dd165a55d5eeae91485954472d56f246df256bf3cae19352a123c"
+        hex"9efde052aa15429fae05bad4d0b1d7c64da64d03d7a1854a588c2cb8430c0d30"
+        hex"d88ddfeed400a8755596b21942c1497e114c302e6118290f91e6772976041fa1"
+        hex"87eb0ddba57e35f6d286673802a4af5975e22506c7cf4c64bb6be5ee11527f2c"
+        hex"26846476fd5fc54a5d43385167c95144f2643f533cc85bb9d16b782f8d7db193"
+        hex"506d86582d252405b840018792cad2bf1259f1ef5aa5f887e13cb2f0094f51e1"
+        hex"ffff0ad7e659772f9534c195c815efc4014ef1e1daed4404c06385d11192e92b"
+        hex"6cf04127db05441cd833107a52be852868890e4317e6a02ab47683aa75964220"
+        hex"b7d05f875f140027ef5118a2247bbb84ce8f2f0f1123623085daf7960c329f5f"
+        hex"df6af5f5bbdb6be9ef8aa618e4bf8073960867171e29676f8b284dea6a08a85e"
+        hex"b58d900f5e182e3c50ef74969ea16c7726c549757cc23523c369587da7293784"
+        hex"d49a7502ffcfb0340b1d7885688500ca308161a7f96b62df9d083b71fcc8f2bb"
+        hex"8fe6b1689256c0d385f42f5bbe2027a22c1996e110ba97c171d3e5948de92beb"
+        hex"8d0d63c39ebade8509e0ae3c9c3876fb5fa112be18f905ecacfecb92057603ab"
+        hex"95eec8b2e541cad4e91de38385f2e046619f54496c2382cb6cacd5b98c26f5a4"
+        hex"f893e908917775b62bff23294dbbe3a1cd8e6cc1c35b4801887b646a6f81f17f"
+        hex"cddba7b592e3133393c16194fac7431abf2f5485ed711db282183c819e08ebaa"
+        hex"8a8d7fe3af8caa085a7639a832001457dfb9128a8061142ad0335629ff23ff9c"
+        hex"feb3c337d7a51a6fbf00b9e34c52e1c9195c969bd4e7a0bfd51d5c5bed9c1167"
+        hex"e71f0aa83cc32edfbefa9f4d3e0174ca85182eec9f3a09f6a6c0df6377a510d7";
+
+    bytes32 private constant ZEROS_OF_TWO = 0xf5a5fd42d16a20302798ef6ed309979b43003d2320d9f0e8ea9831a92759fb4b;
+
     /// @notice When the chain's forks were, what its constants are, and how long its periods are.
     struct Chain {
         // By its EIP-155 chain id.
@@ -180,7 +209,7 @@ contract BeaconHistory {
         bytes32 body = _climb(input, blockHash, BLOCK_HASH, slot < deneb ? 4 : 5);
         body = _climb(input, body, EXECUTION_PAYLOAD, BODY_DEPTH);
         // The body's root is the last of five fields.
-        root = _hash(root, _hash(_hash(body, 0), _hash(0, 0)));
+        root = _hash(root, _hash(_hash(body, 0), ZEROS_OF_TWO));
     }
 
     /// @dev From a block's root to the root of its period, whose first half is the roots of blocks, by slot.
@@ -213,25 +242,46 @@ contract BeaconHistory {
         returns (bytes32)
     {
         if (index >= count) revert InvalidProof();
-        // The root of a tree of zeros of this height.
-        bytes32 zeros;
-        for (uint256 height = 0; height != depth; ++height) {
-            uint256 place = index >> height;
-            if ((place ^ 1) << height >= count) node = _hash(node, zeros);
-            else if (place & 1 == 0) node = _hash(node, input.takeHash());
-            else node = _hash(input.takeHash(), node);
-            zeros = _hash(zeros, zeros);
+        bytes memory zeros = ZEROS;
+        uint256 place = input.cursor;
+        uint256 sent;
+        bool answered = true;
+        assembly ("memory-safe") {
+            for { let height := 0 } lt(height, depth) { height := add(height, 1) } {
+                let side := shr(height, index)
+                // The root of a tree of zeros of this height; or the sibling, if it isn't beyond the end.
+                let sibling := mload(add(zeros, shl(5, add(height, 1))))
+                if lt(shl(height, xor(side, 1)), count) {
+                    sibling := calldataload(add(place, sent))
+                    sent := add(sent, 32)
+                }
+                side := shl(5, and(side, 1))
+                mstore(side, node)
+                mstore(xor(side, 32), sibling)
+                answered := and(answered, and(eq(returndatasize(), 32), staticcall(gas(), 2, 0, 64, 0, 32)))
+                node := mload(0)
+            }
         }
+        if (!answered) revert InvalidProof();
+        input.skip(sent);
         return _hash(node, _leaf(count));
     }
 
     /// @dev From a leaf, or a node, up to the root of its tree of that depth.
     function _climb(Calldata memory input, bytes32 node, uint256 index, uint256 depth) private view returns (bytes32) {
         uint256 place = input.skip(32 * depth);
-        for (uint256 height = 0; height != depth; ++height) {
-            bytes32 sibling = bytes32(CalldataReader.read(place + 32 * height, 32));
-            node = index >> height & 1 == 0 ? _hash(node, sibling) : _hash(sibling, node);
+        bool answered = true;
+        assembly ("memory-safe") {
+            for { let height := 0 } lt(height, depth) { height := add(height, 1) } {
+                // Where the node stands of the two: first, or second.
+                let side := shl(5, and(shr(height, index), 1))
+                mstore(side, node)
+                mstore(xor(side, 32), calldataload(add(place, shl(5, height))))
+                answered := and(answered, and(eq(returndatasize(), 32), staticcall(gas(), 2, 0, 64, 0, 32)))
+                node := mload(0)
+            }
         }
+        if (!answered) revert InvalidProof();
         return node;
     }
 
@@ -249,17 +299,16 @@ contract BeaconHistory {
         return bytes32((value & 0xffffffff) << 224 | (value >> 32) << 192);
     }
 
-    /// @dev sha256 of two words.
+    /// @dev sha256 of two words, by the precompiled contract at 2. As in the loops above it works in scratch space, and
+    /// fails where gas runs out, or on a chain without it. (Arguments are evaluated from the right: the call comes first.)
     function _hash(bytes32 left, bytes32 right) private view returns (bytes32 digest) {
         bool answered;
         assembly ("memory-safe") {
             mstore(0, left)
             mstore(32, right)
-            // The precompiled contract. (Arguments are evaluated from the right: the call comes first.)
             answered := and(eq(returndatasize(), 32), staticcall(gas(), 2, 0, 64, 0, 32))
             digest := mload(0)
         }
-        // Out of gas, or a chain without it.
         if (!answered) revert InvalidProof();
     }
 }

@@ -34,7 +34,7 @@ contract FactsRegistry is StateProof {
     IBlockHashSource public immutable blockHashSource;
 
     /// @notice Who proves the hashes of older blocks by the source chain's beacon chain; zero where nobody does.
-    BeaconHistory public immutable beaconHistory;
+    BeaconHistory public immutable beaconChainHistory;
 
     /// @notice Neither does the block hash source vouch for this block, nor is the header's hash proven; or no header was
     /// sent, and none is accumulated.
@@ -51,18 +51,18 @@ contract FactsRegistry is StateProof {
 
     /// @dev Reverts with SourceOfAnotherChain.
     /// @param historyWindow_ How many slots the source chain's history contract (EIP-2935) writes to.
-    /// @param beaconHistory_ Zero, unless field 19 of the source chain's headers is the root of its own beacon chain.
+    /// @param beaconChainHistory_ Zero, unless field 19 of the source chain's headers is the root of its own beacon chain.
     constructor(
         uint256 sourceChainId_,
         IBlockHashSource blockHashSource_,
         uint256 historyWindow_,
-        BeaconHistory beaconHistory_
+        BeaconHistory beaconChainHistory_
     ) StateProof(historyWindow_) {
         _checkChain(blockHashSource_.sourceChainId(), sourceChainId_);
-        if (address(beaconHistory_) != address(0)) _checkChain(beaconHistory_.sourceChainId(), sourceChainId_);
+        if (address(beaconChainHistory_) != address(0)) _checkChain(beaconChainHistory_.sourceChainId(), sourceChainId_);
         sourceChainId = sourceChainId_;
         blockHashSource = blockHashSource_;
-        beaconHistory = beaconHistory_;
+        beaconChainHistory = beaconChainHistory_;
     }
 
     /// @notice Stores what the packed calldata proves of one block, all or nothing. Facts that are stored already stay
@@ -212,8 +212,9 @@ contract FactsRegistry is StateProof {
     /// @dev Field 19 of a header: the root of the beacon block before its own (EIP-4788).
     function _beaconRoot(uint256 start) private pure returns (bytes32 root) {
         (uint256 cursor, uint256 end) = PackedHeader.open(start);
-        (uint256 content, uint256 size,) =
-            PackedHeader.take(PackedHeader.skip(cursor, end, PackedHeader.PARENT_BEACON_BLOCK_ROOT), end);
+        (,,, cursor) = PackedHeader.takeFirst(cursor, end);
+        cursor = PackedHeader.skip(cursor, end, PackedHeader.PARENT_BEACON_BLOCK_ROOT - PackedHeader.NUMBER - 1);
+        (uint256 content, uint256 size,) = PackedHeader.take(cursor, end);
         root = PackedHeader.word(content, size);
         if (size != 32 || root == 0) revert InvalidHeader();
     }
@@ -234,7 +235,7 @@ contract FactsRegistry is StateProof {
         view
         returns (bytes32 blockHash)
     {
-        address history = address(beaconHistory);
+        address history = address(beaconChainHistory);
         uint256 size = input.take(2);
         uint256 place = input.skip(size);
         uint256 head = beaconRoot == 0 ? 32 : 64;

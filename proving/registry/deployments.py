@@ -108,7 +108,7 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
         sourceChainId=source,
         blockHashSource=int(row.block_hash_source, 16),
         historyWindow=row.history_window,
-        beaconHistory=0,
+        beaconChainHistory=0,
     )
     configured = get_chains().chain(source).history_window
     if not code:

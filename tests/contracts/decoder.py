@@ -123,11 +123,11 @@ def decode(
         if root is None or not any(root):
             raise InvalidPacked(f"The header of block {number} is not accumulated.")
     else:
-        read, proven = _read_headers(reader, block_hash, known_hashes, beacon)
+        read, hash_alone = _read_headers(reader, block_hash, known_hashes, beacon)
         headers = tuple(each.encoded for each in read)
-        if proven is not None:
+        if hash_alone is not None:
             number, root = (read[-1].number, read[-1].state_root) if read else (0, bytes(32))
-            return PackedFacts(number, root, headers, {}, {}, frozenset({proven}))
+            return PackedFacts(number, root, headers, {}, {}, frozenset({hash_alone}))
         header = read[-1]
         number, root = header.number, header.state_root
         if calldata[reader.cursor :] == bytes([HASH_ALONE]):

@@ -1,7 +1,7 @@
 """The beacon history on chains of random leaves, whose every block it must answer and nothing else; and the model."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ _UNKNOWN = keccak(text="UnknownFork(uint256)")[:4]
 
 # A function of the contract, and its arguments.
 Asked = tuple[str, tuple[Any, ...]]
-_MODEL = {
+_MODEL: dict[str, Callable[..., bytes | None]] = {
     "ownBlockHash": beacon_model.own,
     "oldBlockHash": beacon_model.old,
     "blockHashBeforeCapella": beacon_model.before_capella,

@@ -82,7 +82,7 @@ def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):
         "sourceChainId": 7,
         "blockHashSource": int(source, 16),
         "historyWindow": 393168,
-        "beaconHistory": int(history, 16),
+        "beaconChainHistory": int(history, 16),
     }
     assert code == "0x" + load_artifact("FactsRegistry").deployed(**expected).hex()
     for name in expected:

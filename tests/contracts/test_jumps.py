@@ -281,7 +281,7 @@ def test_a_beacon_history_of_another_chain_is_refused(chain, source, old):
 )
 def test_an_answer_is_a_word_and_not_zero(chain, registry, proofs, harness, code):
     """A beacon history can't be like that, but an empty one would be if it could be destroyed."""
-    beacon = registry.call("beaconHistory")
+    beacon = registry.call("beaconChainHistory")
     before = chain.rpc("eth_getCode", beacon, "latest")
     chain.rpc("anvil_setCode", beacon, code)
     answers = harness.accepted(registry, [proofs[0], proofs[2]])
