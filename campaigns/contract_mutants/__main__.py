@@ -33,6 +33,8 @@ def campaigns(*names: str, harness: bool = False) -> Command:
 # What may catch a mutant that changes a contract's code. First what catches most in a second, then the cheapest.
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
+    "BeaconBlockHashSource": (pytest("tests/contracts/test_beacon_block_hash_source.py"),),
+    "BeaconHistory": (campaigns("branches"), pytest("tests/contracts/test_beacon_history.py")),
     "FactsRegistry": (
         campaigns("transactions", "headers"),
         campaigns("boundaries", "steps", harness=True),
@@ -40,6 +42,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             *(f"tests/contracts/test_{each}.py" for each in ("one_nibble", "any_memory", "stack_zone")), harness=True
         ),
         pytest("tests/contracts/test_facts_registry.py"),
+        pytest("tests/contracts/test_jumps.py"),
         pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
         campaigns("sequences"),
         pytest("tests/contracts/test_packed_proofs.py"),

@@ -25,6 +25,7 @@ LAYERS = {
     "steps": "model",
     "boundaries": "model",
     "transactions": "model",
+    "branches": "model",
     "sequences": "walker",
     "headers": "walker",
     HALMOS: "halmos",

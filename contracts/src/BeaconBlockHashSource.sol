@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {BeaconHistory} from "./BeaconHistory.sol";
+import {IBeaconHistory} from "./IBeaconHistory.sol";
 import {IBlockHashSource} from "./IBlockHashSource.sol";
 import {InvalidHeader, PackedHeader} from "./PackedHeader.sol";
 
@@ -14,7 +14,7 @@ contract BeaconBlockHashSource is IBlockHashSource {
     address public constant BEACON_ROOTS = 0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02;
 
     /// @notice Who proves what the roots bind.
-    BeaconHistory public immutable beaconChainHistory;
+    IBeaconHistory public immutable beaconChainHistory;
 
     /// @inheritdoc IBlockHashSource
     mapping(uint256 blockNumber => bytes32) public blockHash;
@@ -25,14 +25,14 @@ contract BeaconBlockHashSource is IBlockHashSource {
     /// @notice No beacon root is held for this time. Times are those of this chain's blocks.
     error NoBeaconRoot(uint256 timestamp);
 
-    constructor(BeaconHistory beaconChainHistory_) {
+    constructor(IBeaconHistory beaconChainHistory_) {
         beaconChainHistory = beaconChainHistory_;
     }
 
     /// @notice Stores the hash of the execution block in the beacon block whose root is held. Once more changes nothing, at
     /// no error.
     /// @param timestamp Of the block of this chain to which that root was told, in seconds since 1970.
-    /// @param branch From the block's hash to the root, for `BeaconHistory.ownBlockHash`.
+    /// @param branch From the block's hash to the root, for `IBeaconHistory.ownBlockHash`.
     /// @param header The block's RLP.
     /// @return blockNumber Its number.
     function record(uint256 timestamp, bytes calldata branch, bytes calldata header)
@@ -43,7 +43,7 @@ contract BeaconBlockHashSource is IBlockHashSource {
     }
 
     /// @notice As `record`, of a block whose period was over at the beacon block whose root is held.
-    /// @param branch For `BeaconHistory.oldBlockHash`.
+    /// @param branch For `IBeaconHistory.oldBlockHash`.
     function recordOld(uint256 timestamp, bytes calldata branch, bytes calldata header)
         external
         returns (uint256 blockNumber)

@@ -2,16 +2,15 @@
 pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
+import {IBeaconHistory} from "./IBeaconHistory.sol";
 import {InvalidProof} from "./InvalidProof.sol";
 
 /// @title Hashes of a chain's old blocks, proven by what its beacon chain keeps of itself for ever.
-/// @notice Each function takes a branch, as docs/developing/proof-format.md specifies it, and answers the hash of an
-/// execution block, which is never zero, or reverts. Nothing is stored, and there is no owner: forks and constants are
-/// fixed when this is deployed.
+/// @notice Nothing is stored, and there is no owner: forks and constants are fixed when this is deployed.
 /// @dev Leaves and nodes of a tree are alike, and some leaves are anybody's to choose. So the caller chooses no index:
 /// they follow from slots, which are proven themselves, and from the table of forks. (Specifications: SSZ, "Merkleization";
 /// `BeaconState`, `BeaconBlockBody` and `ExecutionPayload` from Bellatrix to Fulu.)
-contract BeaconHistory {
+contract BeaconHistory is IBeaconHistory {
     using CalldataReader for Calldata;
 
     // Places of fields: in a block's body, in an execution payload, and in a state.
@@ -75,7 +74,7 @@ contract BeaconHistory {
         bytes32 accumulator;
     }
 
-    /// @notice The chain whose blocks are proven here, by its EIP-155 chain id.
+    /// @inheritdoc IBeaconHistory
     uint256 public immutable sourceChainId;
 
     uint256 public immutable periodDepth;
@@ -119,7 +118,7 @@ contract BeaconHistory {
         accumulator = chain.accumulator;
     }
 
-    /// @notice The hash of the execution block in the beacon block of this root.
+    /// @inheritdoc IBeaconHistory
     function ownBlockHash(bytes32 beaconRoot, bytes calldata branch) external view returns (bytes32 blockHash) {
         Calldata memory input = _begin(branch);
         bytes32 root;
@@ -127,7 +126,7 @@ contract BeaconHistory {
         _finish(input, branch, root, beaconRoot);
     }
 
-    /// @notice The hash of an older execution block, of a period from Capella on: below the beacon block of this root.
+    /// @inheritdoc IBeaconHistory
     function oldBlockHash(bytes32 beaconRoot, bytes calldata branch) external view returns (bytes32 blockHash) {
         Calldata memory input = _begin(branch);
         bytes32 node;
@@ -141,7 +140,7 @@ contract BeaconHistory {
         _finish(input, branch, _takeAnchor(input, node, HISTORICAL_SUMMARIES), beaconRoot);
     }
 
-    /// @notice The hash of an execution block of a period before Capella.
+    /// @inheritdoc IBeaconHistory
     function blockHashBeforeCapella(bytes calldata branch) external view returns (bytes32 blockHash) {
         Calldata memory input = _begin(branch);
         bytes32 node;
@@ -152,7 +151,7 @@ contract BeaconHistory {
         _finish(input, branch, node, historicalRoots);
     }
 
-    /// @notice The hash of a block before the Merge.
+    /// @inheritdoc IBeaconHistory
     function blockHashBeforeMerge(bytes calldata branch) external view returns (bytes32 blockHash) {
         Calldata memory input = _begin(branch);
         uint256 blockNumber = input.take(4);

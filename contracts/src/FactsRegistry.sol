@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {BeaconHistory} from "./BeaconHistory.sol";
 import {Calldata, CalldataReader} from "./Calldata.sol";
+import {IBeaconHistory} from "./IBeaconHistory.sol";
 import {IBlockHashSource} from "./IBlockHashSource.sol";
 import {InvalidProof} from "./InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
@@ -34,7 +34,7 @@ contract FactsRegistry is StateProof {
     IBlockHashSource public immutable blockHashSource;
 
     /// @notice Who proves the hashes of older blocks by the source chain's beacon chain; zero where nobody does.
-    BeaconHistory public immutable beaconChainHistory;
+    IBeaconHistory public immutable beaconChainHistory;
 
     /// @notice Neither does the block hash source vouch for this block, nor is the header's hash proven; or no header was
     /// sent, and none is accumulated.
@@ -56,7 +56,7 @@ contract FactsRegistry is StateProof {
         uint256 sourceChainId_,
         IBlockHashSource blockHashSource_,
         uint256 historyWindow_,
-        BeaconHistory beaconChainHistory_
+        IBeaconHistory beaconChainHistory_
     ) StateProof(historyWindow_) {
         _checkChain(blockHashSource_.sourceChainId(), sourceChainId_);
         if (address(beaconChainHistory_) != address(0)) _checkChain(beaconChainHistory_.sourceChainId(), sourceChainId_);
@@ -95,7 +95,7 @@ contract FactsRegistry is StateProof {
                 uint256 child = blockNumber;
                 expected = parentHash;
                 if (op == OLD_BLOCK) {
-                    expected = _provenHash(input, BeaconHistory.oldBlockHash.selector, _beaconRoot(start));
+                    expected = _provenHash(input, IBeaconHistory.oldBlockHash.selector, _beaconRoot(start));
                     if (_storeAlone(input, expected)) return;
                 }
                 start = input.cursor;
@@ -222,8 +222,8 @@ contract FactsRegistry is StateProof {
     /// @dev The hash of a block that needs no header to start from: constants prove it.
     function _takeConstantsBlock(Calldata memory input) private view returns (bytes32) {
         uint256 op = input.take(1);
-        if (op == BLOCK_BEFORE_CAPELLA) return _provenHash(input, BeaconHistory.blockHashBeforeCapella.selector, 0);
-        if (op == BLOCK_BEFORE_MERGE) return _provenHash(input, BeaconHistory.blockHashBeforeMerge.selector, 0);
+        if (op == BLOCK_BEFORE_CAPELLA) return _provenHash(input, IBeaconHistory.blockHashBeforeCapella.selector, 0);
+        if (op == BLOCK_BEFORE_MERGE) return _provenHash(input, IBeaconHistory.blockHashBeforeMerge.selector, 0);
         revert InvalidProof();
     }
 

@@ -1,18 +1,19 @@
 """The beacon history on chains of random leaves, whose every block it must answer and nothing else; and the model."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from eth_utils.crypto import keccak
 
+from campaigns.fuzzing import branches
+from campaigns.fuzzing.branches import MODEL, REFUSALS
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, ExecutionBranch
-from chains.beacon.jumps import HISTORICAL_ROOTS, HISTORICAL_SUMMARIES, BeaconChain
+from chains.beacon.jumps import BeaconChain
 from devnet.devchain import DevChain
-from tests.contracts import beacon_model, beacon_worlds
+from tests.contracts import beacon_worlds
 from tests.contracts.beacon_model import InvalidBranch
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.deployed import Deployed, Reverted
@@ -21,18 +22,9 @@ from tests.contracts.simulator import Call, Simulator
 # The second slot of a period, the one before a fork, its first, one in the middle, and the last of a period.
 MISSED = frozenset({9, 41, 58, 68, 79})
 EMPTY = frozenset({14, 15, 20})
-_INVALID = keccak(text="InvalidProof()")[:4]
-_UNKNOWN = keccak(text="UnknownFork(uint256)")[:4]
 
 # A function of the contract, and its arguments.
 Asked = tuple[str, tuple[Any, ...]]
-_MODEL: dict[str, Callable[..., bytes | None]] = {
-    "ownBlockHash": beacon_model.own,
-    "oldBlockHash": beacon_model.old,
-    "blockHashBeforeCapella": beacon_model.before_capella,
-    "blockHashBeforeMerge": beacon_model.before_merge,
-    "provesHistoricalRoots": beacon_model.proves_historical_roots,
-}
 
 
 class History:
@@ -50,9 +42,10 @@ class History:
         for (name, arguments), outcome in zip(asked, self._simulator.run(calls), strict=True):
             assert not outcome.halted
             try:
-                expected = _MODEL[name](self.beacon, *arguments)
+                expected = MODEL[name](self.beacon, *arguments)
             except InvalidBranch:
-                assert (outcome.succeeded, outcome.data[:4] in (_INVALID, _UNKNOWN)) == (False, True)
+                assert not outcome.succeeded
+                assert outcome.data[:4] in REFUSALS
                 found.append(None)
             else:
                 assert outcome.succeeded
@@ -264,87 +257,10 @@ def test_a_place_beyond_the_end_of_a_list_is_refused(history, world):
     assert not any(history.answers(tried))
 
 
-# --- Whatever a branch leads to ---------------------------------------------------------------------------------------
-
-
-def leading(chance: random.Random, beacon: BeaconChain) -> Asked:
-    """Make a branch of random nodes, with slots and a count near the bounds, and ask for the root that it leads to.
-
-    So nothing but a bound is a reason to refuse it.
-    """
-    near = [0, beacon.bellatrix, beacon.capella, beacon.deneb, beacon.electra, beacon.end]
-    slot, anchor = (max(0, chance.choice(near) + chance.randint(-9, 9)) for _ in range(2))
-    hashes = iter(lambda: chance.randbytes(32), b"")
-
-    def some(count: int) -> bytes:
-        return b"".join(next(hashes) for _ in range(count))
-
-    count = chance.choice([0, 1, 2, 3, 8, 2**24 - 1, chance.randrange(2**24)])
-    place = beacon.period(slot) - beacon.periods_before_capella
-    block_hash = bytes(32) if chance.random() < 0.1 else some(1)
-    block = slot.to_bytes(8) + chance.randbytes(8) + some(1) + block_hash
-    block += some(4 + beacon.payload_depth(slot))
-    kind = chance.choice(["ownBlockHash", "oldBlockHash", "provesHistoricalRoots"])
-    state = anchor.to_bytes(8) + chance.randbytes(8) + some(2 + beacon.state_depth(anchor))
-    if kind == "ownBlockHash":
-        branch = block
-    elif kind == "oldBlockHash":
-        sent = sum((max(place, 0) >> height ^ 1) << height < count for height in range(24))
-        branch = block + some(beacon.period_depth + 1) + count.to_bytes(3) + some(sent) + state
-    else:
-        branch = state
-    return kind, (lenient_root(beacon, kind, branch), branch)
-
-
-def lenient_root(beacon: BeaconChain, kind: str, branch: bytes) -> bytes:
-    """Return the root that a branch leads to by a contract that checks nothing."""
-    at = 0
-
-    def take(size: int) -> bytes:
-        nonlocal at
-        at += size
-        return branch[at - size : at]
-
-    def many(count: int) -> list[bytes]:
-        return [take(32) for _ in range(count)]
-
-    def first() -> tuple[int, bytes]:
-        slot, proposer = (int.from_bytes(take(8)) for _ in range(2))
-        return slot, ssz.merge(ssz.integer_leaf(slot), ssz.integer_leaf(proposer))
-
-    node = beacon.historical_roots
-    if kind != "provesHistoricalRoots":
-        slot, left = first()
-        left = ssz.merge(left, take(32))
-        node = ssz.climb(take(32), many(beacon.payload_depth(slot)), BLOCK_HASH)
-        node = ssz.climb(node, many(4), EXECUTION_PAYLOAD)
-        node = ssz.merge(left, ssz.merge(ssz.merge(node, bytes(32)), ssz.zeros(1)))
-    if kind == "ownBlockHash":
-        return node
-    if kind == "oldBlockHash":
-        node = ssz.climb(node, many(beacon.period_depth), slot)
-        node = ssz.merge(node, take(32))
-        count = int.from_bytes(take(3))
-        place = max(beacon.period(slot) - beacon.periods_before_capella, 0)
-        siblings = [take(32) if (place >> height ^ 1) << height < count else ssz.zeros(height) for height in range(24)]
-        node = ssz.merge(ssz.climb(node, siblings, place), ssz.integer_leaf(count))
-    field = HISTORICAL_ROOTS if kind == "provesHistoricalRoots" else HISTORICAL_SUMMARIES
-    slot, left = first()
-    parent = take(32)
-    state = ssz.climb(node, many(beacon.state_depth(slot)), field)
-    return ssz.merge(ssz.merge(left, ssz.merge(parent, state)), take(32))
-
-
-@pytest.mark.parametrize("capella", [32, 35])
-def test_only_bounds_refuse_what_leads_to_the_root(chain, simulator, capella):
-    chance = random.Random(capella)
-    beacon = replace(SMALL, capella=capella, historical_roots=chance.randbytes(32))
-    history = History(chain, simulator, beacon)
-    asked = [leading(chance, beacon) for _ in range(1500)]
-    answers = history.answers(asked)
-    for kind in ("ownBlockHash", "oldBlockHash", "provesHistoricalRoots"):
-        found = [answer is not None for (name, _), answer in zip(asked, answers, strict=True) if name == kind]
-        assert 20 < sum(found) < len(found) - 20
+def test_only_bounds_refuse_what_leads_to_the_root(chain):
+    tally = branches.run(chain, 1, 5000)
+    assert tally.accepted.keys() == MODEL.keys()
+    assert min(tally.accepted.values()) > 3
 
 
 # --- Forks ------------------------------------------------------------------------------------------------------------
