@@ -2,6 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {FactsRegistry} from "../src/FactsRegistry.sol";
+import {IBeaconHistory} from "../src/IBeaconHistory.sol";
 import {IBlockHashSource} from "../src/IBlockHashSource.sol";
 import {Rlp} from "./Rlp.sol";
 import {Symbolic} from "./Symbolic.sol";
@@ -34,7 +35,7 @@ contract AnySource is IBlockHashSource, Symbolic {
 /// @title The registry, which also tells what it knows of a hash alone.
 contract AskedRegistry is FactsRegistry {
     constructor(IBlockHashSource source, uint256 historyWindow)
-        FactsRegistry(source.sourceChainId(), source, historyWindow)
+        FactsRegistry(source.sourceChainId(), source, historyWindow, IBeaconHistory(address(0)))
     {}
 
     function isBlockHash(bytes32 hash) external view returns (bool) {

@@ -41,11 +41,34 @@ def is_before_capella(number: int) -> bool:
 @cache
 def branch(number: int) -> bytes:
     """Return the branch from `anchor()`, or from the constant, to an execution block since the Merge."""
-    roots = _hashes(_roots_path(number).name)
     if is_before_capella(number):
-        historical = _hashes("historical_roots.ssz")
-        return jumps.before_capella(MAINNET, block(number), roots[:_PERIOD], roots[_PERIOD:], historical)
-    return jumps.old(MAINNET, block(number), roots, anchor())
+        first, second = roots(number)[:_PERIOD], roots(number)[_PERIOD:]
+        return jumps.before_capella(MAINNET, block(number), first, second, historical_roots())
+    return jumps.old(MAINNET, block(number), roots(number), anchor())
+
+
+def roots(number: int) -> list[bytes]:
+    """Return the block roots of a block's period; before Capella its state roots follow."""
+    return _hashes(_roots_path(number).name)
+
+
+def historical_roots() -> list[bytes]:
+    return _hashes("historical_roots.ssz")
+
+
+def epochs() -> list[bytes]:
+    """Return the roots of all epochs before the Merge."""
+    accumulator = (_BEACON / "historical_hashes_accumulator.ssz").read_bytes()
+    return _split(accumulator[int.from_bytes(accumulator[:4], "little") :])
+
+
+def records() -> list[tuple[bytes, int]]:
+    """Return the blocks of epoch 122: hash and total difficulty."""
+    hashes = _hashes("epoch_record_00122.ssz")
+    return [
+        (digest, int.from_bytes(difficulty, "little"))
+        for digest, difficulty in zip(hashes[::2], hashes[1::2], strict=True)
+    ]
 
 
 @cache
@@ -68,15 +91,7 @@ def anchor() -> Anchor:
 @cache
 def branch_before_merge(number: int) -> bytes:
     """Return the branch to a block of the recorded epoch."""
-    hashes = _hashes("epoch_record_00122.ssz")
-    records = [
-        (digest, int.from_bytes(difficulty, "little"))
-        for digest, difficulty in zip(hashes[::2], hashes[1::2], strict=True)
-    ]
-    accumulator = (_BEACON / "historical_hashes_accumulator.ssz").read_bytes()
-    return jumps.before_merge(
-        MAINNET, number, records, _split(accumulator[int.from_bytes(accumulator[:4], "little") :])
-    )
+    return jumps.before_merge(MAINNET, number, records(), epochs())
 
 
 @cache
