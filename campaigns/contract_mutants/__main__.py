@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "BeaconBlockHashSource": (pytest("tests/contracts/test_beacon_block_hash_source.py"),),
     "BeaconHistory": (campaigns("branches"), pytest("tests/contracts/test_beacon_history.py")),
     "FactsRegistry": (
-        campaigns("transactions", "headers"),
+        campaigns("transactions", "headers", "jumps"),
         campaigns("boundaries", "steps", harness=True),
         pytest(
             *(f"tests/contracts/test_{each}.py" for each in ("one_nibble", "any_memory", "stack_zone")), harness=True

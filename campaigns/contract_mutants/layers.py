@@ -26,6 +26,7 @@ LAYERS = {
     "boundaries": "model",
     "transactions": "model",
     "branches": "model",
+    "jumps": "model",
     "sequences": "walker",
     "headers": "walker",
     HALMOS: "halmos",

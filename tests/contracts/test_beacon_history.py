@@ -244,6 +244,25 @@ def test_no_leaf_that_somebody_chose_poses_as_a_tree(chain, simulator):
             assert history.answer("ownBlockHash", header.root, jumps.own(forged)) is None
 
 
+def test_a_block_of_the_fork_after_proves_nothing(chain, simulator):
+    """Gloas has no slot yet, so mainnet's table has no end. Its bodies are progressive containers (EIP-7688): index 25
+    leads into the leaf that says which fields there are. A bid's hash is a promise, at another index (22857)."""
+    chance = random.Random(11)
+    world = BeaconWorld(chance)
+    history = History(chain, simulator, replace(world.chain, end=2**64 - 1))
+    fields_in_use = b"\xff\x1f" + bytes(30)
+    for bid in (22857, 2856):
+        promised = chance.randbytes(32)
+        siblings = [chance.randbytes(32) for _ in range(bid.bit_length() - 2)] + [fields_in_use]
+        header = replace(world.blocks[85].header, body_root=ssz.climb(promised, siblings, bid))
+        for size in range(len(siblings) - 3):
+            payload, body = siblings[size : size + 5], siblings[-4:]
+            branch = jumps.own(ExecutionBranch(header, promised, payload, body))
+            assert history.answer("ownBlockHash", header.root, branch) is None
+        whole = jumps.own(ExecutionBranch(header, promised, siblings, []))
+        assert history.answer("ownBlockHash", header.root, whole) is None
+
+
 def test_a_place_beyond_the_end_of_a_list_is_refused(history, world):
     """Zeros follow a list's elements, and the length says how many there are. Every other length is another root."""
     genuine = world.old(47, 89)
