@@ -13,6 +13,8 @@ from eth_typing import ABI
 from eth_utils.crypto import keccak
 
 ARTIFACTS_DIR = Path(__file__).parent / "artifacts"
+# The address that stands for no contract.
+NO_CONTRACT = "0x" + "00" * 20
 
 
 @dataclass(frozen=True)

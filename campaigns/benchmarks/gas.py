@@ -3,7 +3,8 @@
 `python -m campaigns.benchmarks.gas [--json PATH] [--fixtures 'GLOB']`; without a glob, the recorded cases beside the
 project and generated ones of the same shape. Two chains run each transaction: one of today's rules tells `tx`, what the
 sender pays; one from before EIP-7623, whose floor hides the rest, tells `exec`: gas used, less 21,000 and the
-calldata's.
+calldata's. `next` is what the sender would pay by the prices that are scheduled for the next fork, Glamsterdam
+(EIP-7773); no node here has them, so they are computed.
 """
 
 import argparse
@@ -13,15 +14,19 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from eth_utils.crypto import keccak
 
 from chains import packed
+from chains.beacon import jumps, ssz
+from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
+from chains.beacon.jumps import Anchor, BeaconChain
 from chains.encoding import hex_data
-from chains.packed import AccountToProve
+from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
+from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed
@@ -35,6 +40,11 @@ _BLOCK = 17_463_226
 _SEED = 17
 
 _BALANCE = packed.NONCE_AND_BALANCE
+
+# Of Glamsterdam, as scheduled in August 2026: a call (EIP-2780), each byte at the floor (EIP-7976), writing a slot
+# (EIP-8038, beside reading it) and making one (EIP-8037: 64 bytes of state at 1,530 each). Today's price of both.
+_NEXT_CALL, _NEXT_FLOOR, _NEXT_WRITE, _NEXT_SLOT = 15_000, 64, 10_000, 64 * 1_530
+_NEW_SLOT = 20_000
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,8 @@ class Result:
     floor: int
     heads: int = 1
     peers: str = ""
+    next: int = 0
+    """Gas of the transaction by the next fork's prices; zero for a read."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,8 @@ class Case:
     header: bytes = b""
     accounts: Sequence[AccountToProve] = ()
     """The accounts to prove, if all are of one block."""
+    beacon: BeaconChain | None = None
+    """What the registry's beacon history is deployed with, but for the chain's id."""
 
 
 class Lab:
@@ -97,13 +111,23 @@ class Lab:
         self._stack.close()
 
     def run(self, case: Case) -> Result:
-        (today, _), (before_prague, data) = (self._gas(chain, source, case) for chain, source in self._chains)
+        (today, _, slots), (before_prague, data, _) = (self._gas(chain, source, case) for chain, source in self._chains)
         size, zeros = len(data), data.count(0)
-        execution = before_prague - 21_000 - 4 * zeros - 16 * (size - zeros)
+        bytes_gas = 4 * zeros + 16 * (size - zeros)
+        execution = before_prague - 21_000 - bytes_gas
         floor = 21_000 + 10 * zeros + 40 * (size - zeros)
+        writing = slots * (_NEXT_WRITE + _NEXT_SLOT - _NEW_SLOT)
+        next_fork = _NEXT_CALL + max(bytes_gas + execution + writing, _NEXT_FLOOR * size)
         heads = case.heads
         return Result(
-            case.name, execution // heads, today // heads, size // heads, floor // heads, heads=heads, peers=case.peers
+            case.name,
+            execution // heads,
+            today // heads,
+            size // heads,
+            floor // heads,
+            heads=heads,
+            peers=case.peers,
+            next=next_fork // heads,
         )
 
     def read(self, case: Case, name: str, function: str, *arguments: object, peers: str = "") -> Result:
@@ -114,33 +138,44 @@ class Lab:
         self._send(chain, registry, case.calldata)
         data = registry.calldata(function, *arguments)
         zeros = data.count(0)
-        used = self._send(chain, registry, data)
+        used, _ = self._send(chain, registry, data)
         return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0, peers=peers)
 
-    def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes]:
-        """Gas used, and the transaction's calldata."""
+    def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes, int]:
+        """Gas used, the transaction's calldata, and how many slots it made."""
         registry = self._registry(chain, source, case)
         for earlier in case.before:
             self._send(chain, registry, earlier)
-        if isinstance(case.calldata, bytes):
-            return self._send(chain, registry, case.calldata), case.calldata
-        multicall = Deployed(chain, "Multicall")
-        data = multicall.calldata("run", [(registry.address, each) for each in case.calldata])
-        return self._send(chain, multicall, data), data
+        to, data = registry, case.calldata
+        if not isinstance(data, bytes):
+            to = Deployed(chain, "Multicall")
+            data = to.calldata("run", [(registry.address, each) for each in data])
+        used, slots = self._send(chain, to, data)
+        return used, data, slots
 
     @staticmethod
     def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
         for number, block_hash in ((case.number, case.block_hash), *case.others):
             chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", hex_data(block_hash))
-        return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW)
+        beacon = NO_CONTRACT
+        if case.beacon:
+            beacon = Deployed(chain, "BeaconHistory", replace(case.beacon, id=chain.chain_id).arguments).address
+        return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW, beacon)
 
     @staticmethod
-    def _send(chain: DevChain, to: Deployed, data: bytes) -> int:
+    def _send(chain: DevChain, to: Deployed, data: bytes) -> tuple[int, int]:
+        """Gas used, and how many slots were made."""
         transaction = {"from": SENDER, "to": to.address, "data": hex_data(data), "gas": _GAS}
         receipt = chain.rpc("eth_sendTransactionSync", transaction)
         if receipt["status"] != "0x1":
             raise SystemExit("The registry refused a proof.")
-        return int(receipt["gasUsed"], 16)
+        how = {"tracer": "prestateTracer", "tracerConfig": {"diffMode": True}}
+        trace = chain.rpc("debug_traceTransaction", receipt["transactionHash"], how)
+        before, after = (
+            {(account, slot) for account, state in trace[when].items() for slot in state.get("storage", ())}
+            for when in ("pre", "post")
+        )
+        return int(receipt["gasUsed"], 16), len(after - before)
 
 
 # --- Recorded cases ---------------------------------------------------------------------------------------------------
@@ -305,12 +340,14 @@ class Block:
         return keccak(self.header)
 
 
-def prague_header(number: int, state_root: bytes, parent_hash: bytes, chance: random.Random) -> bytes:
+def prague_header(
+    number: int, state_root: bytes, parent_hash: bytes, chance: random.Random, *, beacon_root: bytes = b""
+) -> bytes:
     """Make a header of the size that mainnet's have: 649 bytes."""
     word = chance.randbytes
     fields: list[bytes | int] = [parent_hash, word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
     fields += [60_000_000, 30_000_000, 1_780_000_000, word(24), word(32), bytes(8), 500_000_000, word(32)]
-    return tries.encode([*fields, 0x060000, 0x0B000000, word(32), word(32)])
+    return tries.encode([*fields, 0x060000, 0x0B000000, beacon_root or word(32), word(32)])
 
 
 def hops(count: int) -> list[Block]:
@@ -362,6 +399,88 @@ def hop_cases() -> Iterator[Case]:
     yield Case("100 headers walked", _BLOCK, keccak(headers[0]), packed.encode_parent_hash(headers))
 
 
+# --- Jumps to older blocks --------------------------------------------------------------------------------------------
+
+# Of mainnet in October 2026: how many periods since Capella are over, and a slot after them.
+_SUMMARIES, _ANCHOR_SLOT = 1113, 15_330_000
+_TARGET_SLOT = 9_000_000
+
+
+def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
+    """Make what leads to a block by the beacon chain, that block's header and state root, and the chain.
+
+    Paths have mainnet's lengths, and their siblings are hashes of nothing. Nothing leads to a block before Capella but
+    a constant.
+    """
+    chance = random.Random(_SEED)
+
+    def some(count: int) -> list[bytes]:
+        return [chance.randbytes(32) for _ in range(count)]
+
+    root = chance.randbytes(32)
+    header = prague_header(_BLOCK - 5_000_000, root, chance.randbytes(32), chance)
+    beacon = jumps.MAINNET
+    payload, body = some(beacon.payload_depth(slot)), some(4)
+    body_root = ssz.climb(ssz.climb(keccak(header), payload, BLOCK_HASH), body, EXECUTION_PAYLOAD)
+    block = ExecutionBranch(
+        BeaconHeader(slot, 400_000, chance.randbytes(32), chance.randbytes(32), body_root),
+        keccak(header),
+        payload,
+        body,
+    )
+    roots = some(1 << beacon.period_depth)
+    roots[beacon.place(slot)] = block.header.root
+    roots_root = ssz.tree_root(roots, beacon.period_depth)
+    if slot < beacon.capella:
+        states = some(1 << beacon.period_depth)
+        periods = some(beacon.periods_before_capella)
+        periods[beacon.period(slot)] = ssz.merge(roots_root, ssz.tree_root(states, beacon.period_depth))
+        beacon = replace(beacon, historical_roots=ssz.list_root(periods, jumps.HISTORY_DEPTH))
+        branch = BlockBranch(BLOCK_BEFORE_CAPELLA, jumps.before_capella(beacon, block, roots, states, periods))
+        return [branch], header, root, beacon
+    summaries = [(chance.randbytes(32), chance.randbytes(32)) for _ in range(_SUMMARIES)]
+    index = beacon.period(slot) - beacon.periods_before_capella
+    summaries[index] = roots_root, summaries[index][1]
+    siblings = some(beacon.state_depth(_ANCHOR_SLOT))
+    summaries_root = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
+    state_root = ssz.climb(summaries_root, siblings, jumps.HISTORICAL_SUMMARIES)
+    anchor = BeaconHeader(_ANCHOR_SLOT, 1_500_000, chance.randbytes(32), state_root, chance.randbytes(32))
+    branch = BlockBranch(OLD_BLOCK, jumps.old(beacon, block, roots, Anchor(anchor, summaries, siblings)))
+    newest = prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance, beacon_root=anchor.root)
+    return [newest, branch], header, root, beacon
+
+
+def jump_before_merge() -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
+    """Make what `jump` makes, for a block before the Merge."""
+    chance = random.Random(_SEED)
+    root, number = chance.randbytes(32), 10_000_000
+    header = tries.header(number, root, chance.randbytes(32), chance.randbytes(20))
+    records = [(chance.randbytes(32), chance.randrange(2**76)) for _ in range(8192)]
+    records[number % 8192] = keccak(header), records[0][1]
+    epochs = [chance.randbytes(32) for _ in range(1897)]
+    epochs[number // 8192] = ssz.list_root(jumps.record_leaves(records), jumps.RECORDS_DEPTH)
+    beacon = replace(jumps.MAINNET, accumulator=ssz.list_root(epochs, jumps.EPOCHS_DEPTH))
+    branch = BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(beacon, number, records, epochs))
+    return [branch], header, root, beacon
+
+
+def jump_cases() -> Iterator[Case]:
+    for name, (start, header, root, beacon) in (
+        ("since Capella", jump(_TARGET_SLOT)),
+        ("Merge to Capella", jump(6_000_000)),
+        ("before the Merge", jump_before_merge()),
+    ):
+        above = start[0] if isinstance(start[0], bytes) else b""
+        for what, data in (
+            ("hash", packed.encode_block_hash(start)),
+            ("header, no hash kept", packed.encode([*start, header], root)),
+        ):
+            yield Case(f"jump {name}: {what}", _BLOCK, keccak(above), data, beacon=beacon)
+        if above:
+            calls = [packed.encode_block_hash(start), packed.encode(header, root)]
+            yield Case(f"jump {name}: hash, then header", _BLOCK, keccak(above), calls, beacon=beacon)
+
+
 # --- Report -----------------------------------------------------------------------------------------------------------
 
 
@@ -383,10 +502,11 @@ def measure_reads() -> Iterator[Result]:
 
 
 def show(results: Sequence[Result]) -> None:
-    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'floor':>9} {'bytes':>6}  peers (exec / tx)")
+    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'next':>9} {'floor':>9} {'bytes':>6}  peers (exec / tx)")
     for result in results:
         floor = f"{result.floor:,}" if result.floor else "-"
-        gas = f"{result.exec:>9,} {result.tx:>9,} {floor:>9}"
+        later = f"{result.next:,}" if result.next else "-"
+        gas = f"{result.exec:>9,} {result.tx:>9,} {later:>9} {floor:>9}"
         print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}  {result.peers}")
 
 
@@ -408,7 +528,7 @@ def main() -> int:
         cases = list(recorded_cases())
         if not cases:
             print("The recorded proofs are not on this machine: generated cases only.")
-        results = list(measure([*cases, *generated_cases(), *hop_cases()])) + list(measure_reads())
+        results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases()])) + list(measure_reads())
     show(results)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")

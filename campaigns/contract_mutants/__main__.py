@@ -35,13 +35,16 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "ArbitrumBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
     "ArbitrumSlotBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
+    "BeaconBlockHashSource": (pytest("tests/contracts/test_beacon_block_hash_source.py"),),
+    "BeaconHistory": (campaigns("branches"), pytest("tests/contracts/test_beacon_history.py")),
     "FactsRegistry": (
-        campaigns("transactions", "headers"),
+        campaigns("transactions", "headers", "jumps"),
         campaigns("boundaries", "steps", harness=True),
         pytest(
             *(f"tests/contracts/test_{each}.py" for each in ("one_nibble", "any_memory", "stack_zone")), harness=True
         ),
         pytest("tests/contracts/test_facts_registry.py"),
+        pytest("tests/contracts/test_jumps.py"),
         pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
         campaigns("sequences"),
         pytest("tests/contracts/test_packed_proofs.py"),

@@ -25,6 +25,8 @@ LAYERS = {
     "steps": "model",
     "boundaries": "model",
     "transactions": "model",
+    "branches": "model",
+    "jumps": "model",
     "sequences": "walker",
     "headers": "walker",
     HALMOS: "halmos",

@@ -212,6 +212,63 @@ CHANGES = (
         "six bits of a mask of header fields don't count for its parity",
         (Removal("FactsRegistry", "_isEven(fields);", "_isEven(fields & 0xc0ffffff);"),),
     ),
+    # --- Jumps --------------------------------------------------------------------------------------------------------
+    Change(
+        "a jump starts at another field of the header",
+        (Removal("PackedHeader", "PARENT_BEACON_BLOCK_ROOT = 19", "PARENT_BEACON_BLOCK_ROOT = 20"),),
+    ),
+    Change(
+        "after a jump any header is taken",
+        (
+            Removal(
+                "FactsRegistry",
+                "if (headerHash != expected || (op == PARENT && blockNumber + 1 != child)) {",
+                "if (op == PARENT && (headerHash != expected || blockNumber + 1 != child)) {",
+            ),
+        ),
+    ),
+    Change(
+        "after a constant any header is taken",
+        (Removal("FactsRegistry", "else if (headerHash != expected) revert", "else if (expected == 0) revert"),),
+    ),
+    Change(
+        "a jump may start at a header that nobody vouches for",
+        (Removal("FactsRegistry", "if (expected == 0) _checkHash(blockNumber, headerHash);", "if (expected == 0) {}"),),
+    ),
+    Change(
+        "something may follow a hash alone",
+        (
+            Removal(
+                "FactsRegistry",
+                "if (!input.atEnd()) revert InvalidProof();\n        _storeBlockHash(blockHash);",
+                "_storeBlockHash(blockHash);",
+            ),
+        ),
+    ),
+    *(
+        Change(name, (Removal("BeaconHistory", check, by),))
+        for name, check, by in (
+            ("an execution payload is elsewhere in a body", "EXECUTION_PAYLOAD = 9", "EXECUTION_PAYLOAD = 8"),
+            ("a block's hash is elsewhere in a payload", "BLOCK_HASH = 12", "BLOCK_HASH = 10"),
+            ("summaries are elsewhere in a state", "HISTORICAL_SUMMARIES = 27", "HISTORICAL_SUMMARIES = 26"),
+            ("historical roots are elsewhere in a state", "HISTORICAL_ROOTS = 7", "HISTORICAL_ROOTS = 6"),
+            ("blocks of Deneb are laid out as before", "slot < deneb ? 4 : 5", "slot <= deneb ? 4 : 5"),
+            ("states of Electra are laid out as before", "slot < electra ? 5 : 6", "slot <= electra ? 5 : 6"),
+            ("a fork that is not known is taken", "if (slot >= end)", "if (slot > end)"),
+            ("an anchor may be from before Capella", "if (slot < capella) revert InvalidProof();", "{}"),
+            ("a block may be from before Bellatrix", "if (slot < bellatrix) revert InvalidProof();", "{}"),
+            (
+                "an empty payload has a hash",
+                "// A block before the Merge has an empty payload.\n        if (blockHash == 0) revert InvalidProof();",
+                "{}",
+            ),
+            ("an element may be beyond the end", "if (index >= count) revert InvalidProof();", "{}"),
+            ("a period's places are shifted", "slot & ((1 << periodDepth) - 1)", "slot & ((2 << periodDepth) - 1)"),
+            ("a branch may be longer than what is read", "input.cursor != place || root != trusted", "root != trusted"),
+            ("a branch may lead to any root", "input.cursor != place || root != trusted", "input.cursor != place"),
+            ("a block's number may be that of the Merge", "if (blockNumber >= count)", "if (blockNumber > count)"),
+        )
+    ),
     # --- Attesters ----------------------------------------------------------------------------------------------------
     Change(
         "signatures of one change of attesters are good for the next",

@@ -7,7 +7,7 @@ something was found.
 import sys
 from collections.abc import Callable, Mapping
 
-from campaigns.fuzzing import boundaries, headers, sequences, steps, transactions
+from campaigns.fuzzing import boundaries, branches, headers, jumps, sequences, steps, transactions
 from campaigns.fuzzing.tally import Divergence, Tally
 from devnet.devchain import DevChain
 
@@ -17,6 +17,9 @@ _CAMPAIGNS: Mapping[str, tuple[Callable[[DevChain, int, int], Tally], int]] = {
     "transactions": (transactions.run, 4_000),
     "headers": (headers.run, 4_000),
     "sequences": (sequences.run, 4_000),
+    "jumps": (jumps.run, 4_000),
+    # Of the beacon history.
+    "branches": (branches.run, 4_000),
     # Of the harness that runs single operations.
     "boundaries": (boundaries.run, 10_000),
     "steps": (steps.run, 40_000),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from campaigns.fuzzing import boundaries, headers, mutations, sequences, steps, transactions, undefined
+from campaigns.fuzzing import boundaries, branches, headers, jumps, mutations, sequences, steps, transactions, undefined
 from campaigns.fuzzing.tally import Divergence, Tally
 from contracts import code_digest
 from devnet.devchain import DevChain
@@ -37,6 +37,8 @@ CAMPAIGNS = (
     Campaign("transactions", transactions.run, 1_000_000, 10_000),
     Campaign("sequences", sequences.run, 1_000_000, 10_000),
     Campaign("headers", headers.run, 200_000, 20_000),
+    Campaign("branches", branches.run, 100_000, 10_000),
+    Campaign("jumps", jumps.run, 100_000, 10_000),
     Campaign("mutations", mutations.run, 100_000, 10_000),
     Campaign("undefined-steps", undefined.run_steps, 1_000_000, 50_000),
     Campaign("undefined-transactions", undefined.run_transactions, 200_000, 10_000),

@@ -14,6 +14,7 @@ from trie.exceptions import BadTrieProof, ValidationError
 from campaigns.fuzzing.tally import Divergence, Tally
 from chains import history
 from chains.packed import AccountToProve, CannotPack, encode, encode_parent_hash
+from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, PackedFacts, decode
 from tests.contracts.deployed import Deployed
@@ -37,7 +38,7 @@ class Bench:
 
     def __init__(self, chain: DevChain) -> None:
         self.source = Deployed(chain, "test/SettableBlockHashSource", 1)
-        self.registry = Deployed(chain, "FactsRegistry", 1, self.source.address, history.WINDOW)
+        self.registry = Deployed(chain, "FactsRegistry", 1, self.source.address, history.WINDOW, NO_CONTRACT)
         self.harness = Harness(chain)
 
     def trust(self, world: World) -> None:

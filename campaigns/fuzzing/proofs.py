@@ -14,10 +14,10 @@ from campaigns.fuzzing.transactions import split
 from chains.packed.layout import (
     BRANCH,
     END_OF_BRANCHES,
+    HASH_ALONE,
     HEADER_ALONE,
     OPEN_STORAGE,
     PARENT,
-    PARENT_HASH_ALONE,
     shortest,
 )
 from tests.contracts.worlds import NEAR_SLOTS, Asked, World, random_world, slot_key
@@ -98,7 +98,7 @@ class Setting:
         answer, known, how = self._trust(walked)
         forms = [how, "walked"] if walked else [how]
         if chance.happens(0.05):
-            return self._spoil(headers, [bytes([PARENT_HASH_ALONE])], [*forms, "parent hash"], answer, known)
+            return self._spoil(headers, [bytes([HASH_ALONE])], [*forms, "parent hash"], answer, known)
         if chance.happens(0.3):
             headers += hostile.fields_to_prove(chance, self._headers[0])
             forms.append("header fields")
@@ -117,7 +117,7 @@ class Setting:
         if chance.happens(0.2):
             return unknown, Known(), "trusted by nobody"
         child = self._headers[walked + 1].encoded
-        return unknown, self._knowing(child + bytes([PARENT_HASH_ALONE]), hashes=frozenset({digest})), "known"
+        return unknown, self._knowing(child + bytes([HASH_ALONE]), hashes=frozenset({digest})), "known"
 
     def _knowing(
         self, calldata: bytes, state_roots: Mapping[int, bytes] | None = None, hashes: frozenset[bytes] = frozenset()

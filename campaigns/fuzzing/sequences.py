@@ -38,8 +38,8 @@ from campaigns.fuzzing.judge import (
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from chains import history
 from chains.encoding import hex_data
-from chains.packed.layout import HEADER_ALONE, PARENT, PARENT_HASH_ALONE, shortest
-from contracts import Artifact
+from chains.packed.layout import HASH_ALONE, HEADER_ALONE, PARENT, shortest
+from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder
 from tests.contracts.decoder import InvalidPacked, PackedFacts
@@ -283,7 +283,7 @@ class Forge:
             if kind == "walk":
                 attack.send(child + bytes([PARENT]) + begin, proof)
             else:
-                attack.send(child + bytes([PARENT_HASH_ALONE]))
+                attack.send(child + bytes([HASH_ALONE]))
                 attack.send(begin, proof)
         return attack
 
@@ -310,7 +310,9 @@ class Bench:
 
     def __init__(self, chain: DevChain, artifact: Artifact | None = None) -> None:
         self._source = Deployed(chain, "test/SettableBlockHashSource", 1).address
-        self._registry = Deployed(chain, "FactsRegistry", 1, self._source, history.WINDOW, artifact=artifact).address
+        self._registry = Deployed(
+            chain, "FactsRegistry", 1, self._source, history.WINDOW, NO_CONTRACT, artifact=artifact
+        ).address
         self._multicall = Deployed(chain, "test/Multicall").address
         self._simulator = Simulator(chain)
 

@@ -28,16 +28,16 @@ from chains.packed.layout import (
     BRANCH,
     CLOSES_STORAGE,
     END_OF_BRANCHES,
+    HASH_ALONE,
     HASH_BYTES,
     HEADER_ALONE,
     HEADER_FACTS,
     HEADER_PARITY,
     OPEN_STORAGE,
     PARENT,
-    PARENT_HASH_ALONE,
     shortest,
 )
-from contracts import Artifact
+from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, PackedFacts, _Decoder, decode
 from tests.contracts.deployed import Deployed
@@ -219,9 +219,9 @@ class Composer:
                 mask |= HEADER_PARITY
             facts = bytes([HEADER_FACTS]) + mask.to_bytes(4)
         if chance.happens(0.15):
-            operations = bytes([chance.pick((HEADER_ALONE, PARENT_HASH_ALONE))])
+            operations = bytes([chance.pick((HEADER_ALONE, HASH_ALONE))])
             if chance.happens(0.7):
-                facts = b"" if operations == bytes([PARENT_HASH_ALONE]) else facts
+                facts = b"" if operations == bytes([HASH_ALONE]) else facts
         return facts + operations
 
     def _change(self, operations: list[bytes]) -> list[bytes]:
@@ -355,7 +355,9 @@ class Bench:
         """`name` is what a divergence says it comes from."""
         self.name = name
         self.source = Deployed(chain, "test/SettableBlockHashSource", 1)
-        self.registry = Deployed(chain, "FactsRegistry", 1, self.source.address, history.WINDOW, artifact=artifact)
+        self.registry = Deployed(
+            chain, "FactsRegistry", 1, self.source.address, history.WINDOW, NO_CONTRACT, artifact=artifact
+        )
         self.simulator = Simulator(chain)
         self.tally = Tally()
 

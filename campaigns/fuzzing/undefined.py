@@ -18,7 +18,7 @@ from campaigns.fuzzing.steps import HARNESS, Trial, feed_operations
 from campaigns.fuzzing.tally import Divergence, Tally
 from chains import history
 from chains.packed.layout import HASH_BYTES, NIBBLES
-from contracts import Artifact
+from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, _Subtree, decode
 from tests.contracts.deployed import Deployed
@@ -137,7 +137,7 @@ def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifa
     Deterministic in `seed`. Raises Divergence.
     """
     source = Deployed(chain, "test/SettableBlockHashSource", 1).address
-    code = Deployed(chain, "FactsRegistry", 1, source, history.WINDOW, artifact=artifact).code
+    code = Deployed(chain, "FactsRegistry", 1, source, history.WINDOW, NO_CONTRACT, artifact=artifact).code
     bench = Bench(chain, code, f"undefined.run_transactions, seed {seed}, count {count}")
     chance, tally = Chance(seed), bench.tally
     while tally.done < count:

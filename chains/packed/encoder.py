@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import rlp
 from eth_utils.crypto import keccak
 
 from chains import history
 from chains.encoding import Item, decode_rlp
-from chains.header import InvalidHeader, read_beginning
+from chains.header import Beginning, InvalidHeader, read_beginning
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -27,6 +26,7 @@ from chains.packed.layout import (
     CODE_HASH_FOLLOWS,
     EXTENSION,
     FULL_BRANCH,
+    HASH_ALONE,
     HASH_BYTES,
     HASH_CHILD,
     HEADER_ALONE,
@@ -38,10 +38,10 @@ from chains.packed.layout import (
     MAX_DEPTH,
     NODE_CHILD,
     NONCE_AND_BALANCE,
+    OLD_BLOCK,
     OPEN_STORAGE,
     OWN_CHILD,
     PARENT,
-    PARENT_HASH_ALONE,
     SLOT,
     STORAGE_ROOT,
     STORAGE_ROOT_FOLLOWS,
@@ -50,6 +50,7 @@ from chains.packed.layout import (
     STORE_STORAGE_ROOT,
     ZERO_SLOT,
     AccountToProve,
+    BlockBranch,
     CannotPack,
     shortest,
 )
@@ -57,7 +58,7 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 
 
 def encode(
-    block: bytes | int | Sequence[bytes],
+    block: bytes | int | Sequence[bytes | BlockBranch],
     state_root: bytes,
     accounts: Iterable[AccountToProve] = (),
     *,
@@ -67,9 +68,10 @@ def encode(
     """Return the packed calldata that proves the accounts, in any order, at one block.
 
     `block` is the RLP of its header; or headers, from one whose hash is trusted down to the block's own, each that of
-    the parent of the one before; or its number where the registry has accumulated its header before, and then there
-    must be an account. `state_root` (32 bytes) is the block's. `header_fields` are places in the header's RLP.
-    `history_window` is the registry's: block hashes are in slots below it.
+    the parent of the one before, or of the block that a branch before it proves; or its number where the
+    registry has accumulated its header before, and then there must be an account. `state_root` (32 bytes) is the
+    block's. `header_fields` are places in the header's RLP. `history_window` is the registry's: block hashes are in
+    slots below it.
 
     Raises `CannotPack`. It refuses what is inconsistent, but does not replace verification before.
     """
@@ -91,25 +93,52 @@ def encode(
     return headers + _header_operation(header_fields) + (operations or bytes([HEADER_ALONE]))
 
 
-def encode_parent_hash(headers: Sequence[bytes]) -> bytes:
+def encode_parent_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
     """Return the packed calldata that makes the hash of the last header's parent a known one, and accumulates nothing.
 
     `headers` are as in `encode`. Raises `CannotPack`.
     """
-    return _headers(headers) + bytes([PARENT_HASH_ALONE])
+    return _headers(headers) + bytes([HASH_ALONE])
 
 
-def _headers(headers: Sequence[bytes]) -> bytes:
-    if not headers:
+def encode_block_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
+    """Return the packed calldata that makes the hash that the last branch proves a known one, and accumulates nothing.
+
+    `headers` are as in `encode`, but for the header that would follow the last branch. Raises `CannotPack`.
+    """
+    *before, last = headers
+    if not isinstance(last, BlockBranch):
+        raise CannotPack("The last one is no branch.")
+    return (_headers(before) if before else b"") + _branch(last, is_first=not before) + bytes([HASH_ALONE])
+
+
+def _headers(parts: Sequence[bytes | BlockBranch]) -> bytes:
+    packed = b""
+    before: Beginning | BlockBranch | None = None
+    for part in parts:
+        if isinstance(part, BlockBranch):
+            packed += _branch(part, is_first=before is None)
+            before = part
+            continue
+        try:
+            header = read_beginning(part)
+        except InvalidHeader as invalid:
+            raise CannotPack(f"A header can't be packed. {invalid}") from None
+        if isinstance(before, Beginning):
+            if before.parent_hash != keccak(part) or before.number != header.number + 1:
+                raise CannotPack("A header is not that of the parent of the one before.")
+            packed += bytes([PARENT])
+        packed += part
+        before = header
+    if not isinstance(before, Beginning):
         raise CannotPack("There is no header.")
-    try:
-        read = [read_beginning(header) for header in headers]
-    except InvalidHeader as invalid:
-        raise CannotPack(f"A header can't be packed. {invalid}") from None
-    for child, header in pairwise(read):
-        if child.parent_hash != keccak(header.encoded) or child.number != header.number + 1:
-            raise CannotPack("A header is not that of the parent of the one before.")
-    return bytes([PARENT]).join(headers)
+    return packed
+
+
+def _branch(part: BlockBranch, *, is_first: bool) -> bytes:
+    if is_first is (part.operation == OLD_BLOCK):
+        raise CannotPack("A branch to an old block comes after a header, and others come first.")
+    return bytes([part.operation]) + len(part.branch).to_bytes(2) + part.branch
 
 
 def _number(block: int) -> bytes:

@@ -15,6 +15,8 @@ HASHED_HEADER_FIELDS = frozenset({6, 12})
 # STATE_ROOT and BLOCK_NUMBER can be read of every accumulated header, so they are never asked for.
 IMPLIED_HEADER_FIELDS = frozenset({3, 8})
 HEADER_FIELDS = 31
+# The place of the root of the beacon block before (EIP-4788).
+BEACON_ROOT = 19
 
 NIBBLES = 64
 # A node at depth 63 needs two keys that agree in 62 nibbles of their hashes: 2^124 steps of search.
@@ -29,7 +31,9 @@ FULL_BRANCH, BRANCH, END_OF_BRANCHES = 0x00, 0x10, 0x20
 # What comes with a child of a branch, in the high half of the byte whose low half is its place.
 HASH_CHILD, NODE_CHILD, OWN_CHILD = 0, 1, 2
 OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
-PARENT, PARENT_HASH_ALONE = 0x38, 0x39
+PARENT, HASH_ALONE = 0x38, 0x39
+# Older blocks, by branches in the beacon chain; the last two need no header.
+OLD_BLOCK, BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE = 0x3A, 0x3B, 0x3C
 SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x43, 0x70, 0x80
 # How a key is absent.
 AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
@@ -43,6 +47,17 @@ HEADER_PARITY = 1 << 31
 
 class CannotPack(ValueError):
     """The nodes don't prove what is to be packed, or the facts make no sense; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class BlockBranch:
+    """What proves an older block's hash: OLD_BLOCK below a header, or an operation that needs none.
+
+    `branch` is as `chains.beacon.jumps` makes it.
+    """
+
+    operation: int
+    branch: bytes
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {FactsRegistry} from "../src/FactsRegistry.sol";
+import {IBeaconHistory} from "../src/IBeaconHistory.sol";
 import {IBlockHashSource} from "../src/IBlockHashSource.sol";
 import {Rlp} from "./Rlp.sol";
 import {Symbolic} from "./Symbolic.sol";
@@ -34,7 +35,7 @@ contract AnySource is IBlockHashSource, Symbolic {
 /// @title The registry, which also tells what it knows of a hash alone.
 contract AskedRegistry is FactsRegistry {
     constructor(IBlockHashSource source, uint256 historyWindow)
-        FactsRegistry(source.sourceChainId(), source, historyWindow)
+        FactsRegistry(source.sourceChainId(), source, historyWindow, IBeaconHistory(address(0)))
     {}
 
     function isBlockHash(bytes32 hash) external view returns (bool) {
@@ -59,7 +60,7 @@ contract FactsRegistryProofs is Symbolic {
 
     // Operations.
     bytes1 private constant PARENT = 0x38;
-    bytes1 private constant PARENT_HASH_ALONE = 0x39;
+    bytes1 private constant HASH_ALONE = 0x39;
 
     struct Header {
         bytes encoded;
@@ -142,7 +143,7 @@ contract FactsRegistryProofs is Symbolic {
         assert(isRight);
         Answer memory answer = _answer(asked);
         assert(_isSameTime(before, answer));
-        bool isHashAlone = rest != 0 && operations[0] == PARENT_HASH_ALONE;
+        bool isHashAlone = rest != 0 && operations[0] == HASH_ALONE;
         if (isHashAlone) assert(answer.root == before.root);
         else _assertRoot(asked, before, answer, header);
         bool isNew = _both(_both(isHashAlone, asked.blockHash == header.parentHash), header.number != 0);

@@ -2,8 +2,10 @@
 pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
+import {IBeaconHistory} from "./IBeaconHistory.sol";
 import {IBlockHashSource} from "./IBlockHashSource.sol";
 import {InvalidProof} from "./InvalidProof.sol";
+import {MemoryZones} from "./MemoryZones.sol";
 import {InvalidHeader, PackedHeader} from "./PackedHeader.sol";
 import {StateProof} from "./StateProof.sol";
 
@@ -19,13 +21,20 @@ contract FactsRegistry is StateProof {
     uint256 private constant HEADER_FACTS = 0x31;
     uint256 private constant HEADER_ALONE = 0x37;
     uint256 private constant PARENT = 0x38;
-    uint256 private constant PARENT_HASH_ALONE = 0x39;
+    uint256 private constant HASH_ALONE = 0x39;
+    // Operations that make the hash of an older block known, by a branch.
+    uint256 private constant OLD_BLOCK = 0x3a;
+    uint256 private constant BLOCK_BEFORE_CAPELLA = 0x3b;
+    uint256 private constant BLOCK_BEFORE_MERGE = 0x3c;
 
     /// @notice The chain whose accounts are proven here, by its EIP-155 chain id.
     uint256 public immutable sourceChainId;
 
     /// @notice Who vouches for the block hashes of the source chain.
     IBlockHashSource public immutable blockHashSource;
+
+    /// @notice Who proves the hashes of older blocks by the source chain's beacon chain; zero where nobody does.
+    IBeaconHistory public immutable beaconChainHistory;
 
     /// @notice Neither does the block hash source vouch for this block, nor is the header's hash proven; or no header was
     /// sent, and none is accumulated.
@@ -37,45 +46,66 @@ contract FactsRegistry is StateProof {
     /// @notice These two aren't the headers of the blocks before and after that time.
     error TimestampMismatch(uint256 timestamp);
 
-    /// @notice The block hash source vouches for blocks of another chain.
+    /// @notice The block hash source, or the beacon history, is one of another chain.
     error SourceOfAnotherChain(uint256 itsSourceChainId);
 
     /// @dev Reverts with SourceOfAnotherChain.
     /// @param historyWindow_ How many slots the source chain's history contract (EIP-2935) writes to.
-    constructor(uint256 sourceChainId_, IBlockHashSource blockHashSource_, uint256 historyWindow_)
-        StateProof(historyWindow_)
-    {
-        uint256 itsSourceChainId = blockHashSource_.sourceChainId();
-        if (itsSourceChainId != sourceChainId_) revert SourceOfAnotherChain(itsSourceChainId);
+    /// @param beaconChainHistory_ Zero, unless field 19 of the source chain's headers is the root of its own beacon chain.
+    constructor(
+        uint256 sourceChainId_,
+        IBlockHashSource blockHashSource_,
+        uint256 historyWindow_,
+        IBeaconHistory beaconChainHistory_
+    ) StateProof(historyWindow_) {
+        _checkChain(blockHashSource_.sourceChainId(), sourceChainId_);
+        if (address(beaconChainHistory_) != address(0)) _checkChain(beaconChainHistory_.sourceChainId(), sourceChainId_);
         sourceChainId = sourceChainId_;
         blockHashSource = blockHashSource_;
+        beaconChainHistory = beaconChainHistory_;
     }
 
     /// @notice Stores what the packed calldata proves of one block, all or nothing. Facts that are stored already stay
     /// as they are, at no error; their proofs must be valid all the same.
-    /// @dev No selector of a function here begins as packed calldata does, by 0x01 to 0x08 or 0xf9.
+    /// @dev No selector of a function here begins as packed calldata does, by 0x01 to 0x08, 0x3b, 0x3c or 0xf9.
     fallback() external {
         Calldata memory input;
         uint256 blockNumber;
         bytes32 root;
-        if (input.peek() < 0x80) {
+        uint256 first = input.peek();
+        if (first < OLD_BLOCK) {
             blockNumber = _takeBlockNumber(input);
             root = stateRoot[blockNumber];
             if (root == 0) revert UnknownBlock(blockNumber);
         } else {
-            bytes32 parentHash;
+            bytes32 expected;
+            if (first < 0x80) {
+                expected = _takeConstantsBlock(input);
+                if (_storeAlone(input, expected)) return;
+            }
             uint256 start = input.cursor;
+            bytes32 parentHash;
             bytes32 headerHash;
             (blockNumber, parentHash, root, headerHash) = _takeHeader(input);
-            _checkHash(blockNumber, headerHash);
-            while (input.peek() == PARENT) {
+            if (expected == 0) _checkHash(blockNumber, headerHash);
+            else if (headerHash != expected) revert HeaderMismatch(blockNumber);
+            uint256 op = input.peek();
+            while (op == PARENT || op == OLD_BLOCK) {
                 input.skip(1);
-                (uint256 child, bytes32 expected) = (blockNumber, parentHash);
+                uint256 child = blockNumber;
+                expected = parentHash;
+                if (op == OLD_BLOCK) {
+                    expected = _provenHash(input, IBeaconHistory.oldBlockHash.selector, _beaconRoot(start));
+                    if (_storeAlone(input, expected)) return;
+                }
                 start = input.cursor;
                 (blockNumber, parentHash, root, headerHash) = _takeHeader(input);
-                if (headerHash != expected || blockNumber + 1 != child) revert HeaderMismatch(blockNumber);
+                if (headerHash != expected || (op == PARENT && blockNumber + 1 != child)) {
+                    revert HeaderMismatch(blockNumber);
+                }
+                op = input.peek();
             }
-            if (input.peek() == PARENT_HASH_ALONE) {
+            if (input.peek() == HASH_ALONE) {
                 input.skip(1);
                 // The first block of a chain has no parent there, whatever its header says.
                 if (!input.atEnd() || parentHash == 0 || blockNumber == 0) revert InvalidProof();
@@ -117,6 +147,11 @@ contract FactsRegistry is StateProof {
     /// @dev A proven hash is accepted whatever the number: it is the header's own number that counts, which its hash binds.
     function vouches(uint256 blockNumber, bytes32 blockHash) external view returns (bool) {
         return blockHash != 0 && (_vouchedHash(blockNumber) == blockHash || _isBlockHash(blockHash));
+    }
+
+    /// @dev Who vouches for blocks, or proves their hashes, does so for those of this chain.
+    function _checkChain(uint256 itsSourceChainId, uint256 sourceChainId_) private pure {
+        if (itsSourceChainId != sourceChainId_) revert SourceOfAnotherChain(itsSourceChainId);
     }
 
     // --- Blocks -----------------------------------------------------------------------------------------------------
@@ -172,6 +207,65 @@ contract FactsRegistry is StateProof {
         if (end - start != header.length) revert InvalidHeader();
         // Past gas limit and gas used.
         (time,) = PackedHeader.takeInteger(PackedHeader.skip(rest, end, 2), end);
+    }
+
+    /// @dev Field 19 of a header: the root of the beacon block before its own (EIP-4788).
+    function _beaconRoot(uint256 start) private pure returns (bytes32 root) {
+        (uint256 cursor, uint256 end) = PackedHeader.open(start);
+        (,,, cursor) = PackedHeader.takeFirst(cursor, end);
+        cursor = PackedHeader.skip(cursor, end, PackedHeader.PARENT_BEACON_BLOCK_ROOT - PackedHeader.NUMBER - 1);
+        (uint256 content, uint256 size,) = PackedHeader.take(cursor, end);
+        root = PackedHeader.word(content, size);
+        if (size != 32 || root == 0) revert InvalidHeader();
+    }
+
+    /// @dev The hash of a block that needs no header to start from: constants prove it.
+    function _takeConstantsBlock(Calldata memory input) private view returns (bytes32) {
+        uint256 op = input.take(1);
+        if (op == BLOCK_BEFORE_CAPELLA) return _provenHash(input, IBeaconHistory.blockHashBeforeCapella.selector, 0);
+        if (op == BLOCK_BEFORE_MERGE) return _provenHash(input, IBeaconHistory.blockHashBeforeMerge.selector, 0);
+        revert InvalidProof();
+    }
+
+    /// @dev What a function of the beacon history answers to the branch that comes next: its size, then its bytes. It isn't
+    /// zero. Memory beyond the compiler's is as it was before: clear.
+    /// @param beaconRoot The function's first argument; zero where the branch is the only one.
+    function _provenHash(Calldata memory input, bytes4 selector, bytes32 beaconRoot)
+        private
+        view
+        returns (bytes32 blockHash)
+    {
+        address history = address(beaconChainHistory);
+        uint256 size = input.take(2);
+        uint256 place = input.skip(size);
+        uint256 head = beaconRoot == 0 ? 32 : 64;
+        uint256 zone = MemoryZones.NODE;
+        bool answered;
+        assembly ("memory-safe") {
+            mstore(zone, selector)
+            mstore(add(zone, 4), beaconRoot)
+            // Where the branch begins, counted from the first argument; then its size.
+            mstore(add(zone, sub(head, 28)), head)
+            mstore(add(zone, add(head, 4)), size)
+            calldatacopy(add(zone, add(head, 36)), place, size)
+            let whole := add(size, add(head, 36))
+            // An address without code succeeds with an empty answer. (Arguments are evaluated from the right: the call
+            // comes first.)
+            answered := and(eq(returndatasize(), 32), staticcall(gas(), history, zone, whole, 0, 32))
+            blockHash := mload(0)
+            // Behind the end of calldata are zeros.
+            calldatacopy(zone, calldatasize(), whole)
+        }
+        if (!answered || blockHash == 0) revert InvalidProof();
+    }
+
+    /// @dev Whether the hash that a branch proves is all that is wanted. Else a header follows, and it isn't kept.
+    function _storeAlone(Calldata memory input, bytes32 blockHash) private returns (bool) {
+        if (input.peek() != HASH_ALONE) return false;
+        input.skip(1);
+        if (!input.atEnd()) revert InvalidProof();
+        _storeBlockHash(blockHash);
+        return true;
     }
 
     function _checkHash(uint256 blockNumber, bytes32 headerHash) private view {

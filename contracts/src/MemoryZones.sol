@@ -7,7 +7,8 @@ pragma solidity ^0.8.28;
 ///     NODE to NODE_END        `NodeWriter`, `BranchWriter`: one node's RLP. The longest, a branch of 16 hashes, has 532 bytes
 ///     STACK to STACK_END      `SubtreeStack`: subtrees of the state trie, then those of the storage that is open
 ///
-/// Before a proof begins, `PackedHeader` hashes bytes of headers from NODE on, and clears what it wrote.
+/// Before a proof begins, `PackedHeader` hashes bytes of headers from NODE on, and `FactsRegistry` writes what it asks the
+/// beacon history. Both clear what they wrote.
 library MemoryZones {
     uint256 internal constant NODE = 0x400;
     uint256 internal constant NODE_END = 0x640;

@@ -15,6 +15,7 @@ library PackedHeader {
     uint256 internal constant LOGS_BLOOM = 6;
     uint256 internal constant NUMBER = 8;
     uint256 internal constant EXTRA_DATA = 12;
+    uint256 internal constant PARENT_BEACON_BLOCK_ROOT = 19;
 
     // Where fields begin, counted from the first: their sizes are fixed up to the bloom of logs, which has 256 bytes.
     uint256 private constant UNCLES_HASH_PLACE = 33;

@@ -14,6 +14,7 @@ from rlp import encode
 from chains.chains_file import Chain, Connection
 from chains.rpc import Reverted
 from config.configured_chains import get_chains, get_rpc
+from contracts import NO_CONTRACT
 from database import row_locks
 from proving import sources
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction, TransactionState
@@ -152,7 +153,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
 
 def _create_registry(chain: Chain, row: FactsRegistry) -> None:
     """Create the registry itself. Its constructor asks its block hash source, which must be there before."""
-    code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window)
+    code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window, NO_CONTRACT)
 
     def store(nonce: int) -> None:
         row.address = contract_address(signing.senders(chain)[0], nonce)

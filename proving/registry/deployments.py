@@ -120,7 +120,10 @@ def check(row: FactsRegistry) -> None:
 def _why_refused(row: FactsRegistry, code: bytes) -> str:
     destination, source = row.destination_chain_id, row.source_chain_id
     expected = load_artifact("FactsRegistry").deployed(
-        sourceChainId=source, blockHashSource=int(row.block_hash_source, 16), historyWindow=row.history_window
+        sourceChainId=source,
+        blockHashSource=int(row.block_hash_source, 16),
+        historyWindow=row.history_window,
+        beaconChainHistory=0,
     )
     configured = get_chains().chain(source).history_window
     if not code:

@@ -9,6 +9,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains import history
+from chains.beacon.jumps import BeaconChain
 from chains.encoding import Item
 from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
 from chains.packed.layout import (
@@ -20,6 +21,9 @@ from chains.packed.layout import (
     AT_EXTENSION,
     AT_LEAF,
     AT_SAME,
+    BEACON_ROOT,
+    BLOCK_BEFORE_CAPELLA,
+    BLOCK_BEFORE_MERGE,
     BLOCK_HASH,
     BRANCH,
     CLOSES_STORAGE,
@@ -28,6 +32,7 @@ from chains.packed.layout import (
     END_OF_BRANCHES,
     EXTENSION,
     FULL_BRANCH,
+    HASH_ALONE,
     HASH_BYTES,
     HASH_CHILD,
     HASHED_HEADER_FIELDS,
@@ -40,10 +45,10 @@ from chains.packed.layout import (
     NIBBLES,
     NODE_CHILD,
     NONCE_AND_BALANCE,
+    OLD_BLOCK,
     OPEN_STORAGE,
     OWN_CHILD,
     PARENT,
-    PARENT_HASH_ALONE,
     SLOT,
     STORAGE_ROOT,
     STORAGE_ROOT_FOLLOWS,
@@ -54,6 +59,7 @@ from chains.packed.layout import (
     shortest,
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from tests.contracts import beacon_model
 
 
 class InvalidPacked(ValueError):
@@ -78,7 +84,8 @@ class AccountFacts:
 class PackedFacts:
     """The facts that packed calldata proves of one block, and the block hashes that become known by it.
 
-    Those are in accounts' `history`; or it is the parent's hash alone, and then the block is not accumulated.
+    Those are in accounts' `history`; or it is the hash of the parent, or of an older block, alone, and then the block
+    is not accumulated. Where there is no header either, number and root are zero.
     """
 
     block_number: int
@@ -98,30 +105,32 @@ def decode(
     state_root: Callable[[int], bytes | None],
     known_hashes: Container[bytes] = frozenset(),
     history_window: int = history.WINDOW,
+    beacon: BeaconChain | None = None,
 ) -> PackedFacts:
     """Return what the calldata proves, if the registry would take it.
 
     `block_hash` answers what the block hash source vouches for, `state_root` what the registry holds, both by block
     number, and None (or zero bytes) where there is nothing. `known_hashes` are those of blocks that the registry was
-    proven, `history_window` is how many slots of the history contract it takes for them. Raises `InvalidPacked`.
+    proven, `history_window` is how many slots of the history contract it takes for them, `beacon` the chain of its
+    beacon history. Raises `InvalidPacked`.
     """
     reader = _Reader(calldata)
     headers: tuple[bytes, ...] = ()
     fields: dict[int, bytes] = {}
-    if calldata[:1] < b"\x80":
+    if calldata[:1] < bytes([OLD_BLOCK]):
         number = _read_number(reader)
         root = state_root(number)
         if root is None or not any(root):
             raise InvalidPacked(f"The header of block {number} is not accumulated.")
     else:
-        header = _read_header(reader)
-        _check_hash(header, block_hash(header.number), known_hashes)
-        headers = (header.encoded,)
-        while reader.peek() == PARENT:
-            header = _read_parent(reader, header)
-            headers += (header.encoded,)
+        read, hash_alone = _read_headers(reader, block_hash, known_hashes, beacon)
+        headers = tuple(each.encoded for each in read)
+        if hash_alone is not None:
+            number, root = (read[-1].number, read[-1].state_root) if read else (0, bytes(32))
+            return PackedFacts(number, root, headers, {}, {}, frozenset({hash_alone}))
+        header = read[-1]
         number, root = header.number, header.state_root
-        if calldata[reader.cursor :] == bytes([PARENT_HASH_ALONE]):
+        if calldata[reader.cursor :] == bytes([HASH_ALONE]):
             if not any(header.parent_hash) or not header.number:
                 raise InvalidPacked("The first block of a chain has no parent there.")
             return PackedFacts(number, root, headers, {}, {}, frozenset({header.parent_hash}))
@@ -192,6 +201,67 @@ def _check_hash(header: Beginning, expected: bytes | None, known_hashes: Contain
     if expected is None or not any(expected):
         raise InvalidPacked(f"Nobody vouches for block {header.number}.")
     raise InvalidPacked(f"The header is not that of block {header.number}.")
+
+
+def _read_headers(
+    reader: _Reader,
+    block_hash: Callable[[int], bytes | None],
+    known_hashes: Container[bytes],
+    beacon: BeaconChain | None,
+) -> tuple[list[Beginning], bytes | None]:
+    """Read headers down to the block's. Returns them, and a hash that was proven where nothing follows it."""
+    headers: list[Beginning] = []
+    while True:
+        first, proven = reader.peek(), None
+        if headers and first == PARENT:
+            headers.append(_read_parent(reader, headers[-1]))
+            continue
+        if headers and first != OLD_BLOCK:
+            return headers, None
+        if headers or (first is not None and first < 0x80):
+            proven = _read_block_hash(reader, headers, beacon)
+            if reader.peek() == HASH_ALONE:
+                reader.byte()
+                if not reader.at_end():
+                    raise InvalidPacked("Something follows a hash alone.")
+                return headers, proven
+        header = _read_header(reader)
+        if proven is None:
+            _check_hash(header, block_hash(header.number), known_hashes)
+        elif keccak(header.encoded) != proven:
+            raise InvalidPacked("The header is not that of the proven hash.")
+        headers.append(header)
+
+
+def _read_block_hash(reader: _Reader, headers: Sequence[Beginning], beacon: BeaconChain | None) -> bytes:
+    """Read a branch to the hash of a block, below the last header or without one."""
+    operation = reader.byte()
+    allowed = {OLD_BLOCK} if headers else {BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE}
+    if operation not in allowed:
+        raise InvalidPacked("The calldata begins neither with a header nor with a block.")
+    root = _read_beacon_root(headers[-1]) if headers else b""
+    branch = reader.take(reader.integer(2))
+    if beacon is None:
+        raise InvalidPacked("The registry has no beacon history.")
+    try:
+        if operation == OLD_BLOCK:
+            return beacon_model.old(beacon, root, branch)
+        if operation == BLOCK_BEFORE_CAPELLA:
+            return beacon_model.before_capella(beacon, branch)
+        return beacon_model.before_merge(beacon, branch)
+    except beacon_model.InvalidBranch as invalid:
+        raise InvalidPacked(str(invalid)) from None
+
+
+def _read_beacon_root(header: Beginning) -> bytes:
+    try:
+        fields = list(islice(read_fields(header.encoded, 3), BEACON_ROOT + 1))
+    except InvalidHeader as invalid:
+        raise InvalidPacked(str(invalid)) from None
+    root = fields[BEACON_ROOT] if len(fields) > BEACON_ROOT else b""
+    if len(root) != HASH_BYTES or not any(root):
+        raise InvalidPacked(f"The header of block {header.number} has no beacon root.")
+    return root
 
 
 def _read_parent(reader: _Reader, child: Beginning) -> Beginning:

@@ -269,7 +269,7 @@ def prove(source: Deployed, registry: Deployed, world: World, contract: bytes = 
 
 @pytest.fixture
 def elsewhere(chain: DevChain, registry: Deployed) -> Deployed:
-    """Of a chain that has a registry for the parent chain."""
+    """Deploy on a chain that has a registry for the parent chain."""
     return Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP_CHAIN_ID, OUTBOX, registry.address)
 
 

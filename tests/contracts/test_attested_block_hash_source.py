@@ -10,6 +10,7 @@ from eth_utils.address import to_checksum_address
 
 from chains.header import Header
 from chains.packed import encode
+from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
 
@@ -472,7 +473,7 @@ def _header(chain: DevChain, number: int) -> Header:
 
 
 def test_a_registry_takes_headers_that_are_attested_and_no_others(chain, elsewhere, attested):
-    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, attested.address, 8191)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, attested.address, 8191, NO_CONTRACT)
     header, own = _header(elsewhere, 2), _header(chain, 2)
     proof = encode(header.encode(), header.state_root)
     with pytest.raises(Reverted) as reverted:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from chains.beacon.jumps import MAINNET
 from contracts import ARTIFACTS_DIR, build, code_digest, load_artifact
 from contracts.known_bad import why_bad
 from tests.contracts.deployed import Deployed
@@ -79,8 +80,14 @@ def test_an_artifact_tells_the_code_that_is_deployed(chain, name, immutables):
 
 def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):
     source = Deployed(chain, "test/SettableBlockHashSource", 7).address
-    code = chain.rpc("eth_getCode", Deployed(chain, "FactsRegistry", 7, source, 393168).address, "latest")
-    expected = {"sourceChainId": 7, "blockHashSource": int(source, 16), "historyWindow": 393168}
+    history = Deployed(chain, "BeaconHistory", replace(MAINNET, id=7).arguments).address
+    code = chain.rpc("eth_getCode", Deployed(chain, "FactsRegistry", 7, source, 393168, history).address, "latest")
+    expected = {
+        "sourceChainId": 7,
+        "blockHashSource": int(source, 16),
+        "historyWindow": 393168,
+        "beaconChainHistory": int(history, 16),
+    }
     assert code == "0x" + load_artifact("FactsRegistry").deployed(**expected).hex()
     for name in expected:
         assert code != "0x" + load_artifact("FactsRegistry").deployed(**{**expected, name: 8}).hex()

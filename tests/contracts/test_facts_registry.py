@@ -10,6 +10,7 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
 from chains.trie import verify_account
+from contracts import NO_CONTRACT
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.contracts import decoder, tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
@@ -869,9 +870,9 @@ def test_a_registry_has_no_source_of_another_chain(chain, name, arguments, its_c
     assert source.call("sourceChainId") == its_chain
     for other in (its_chain - 1, *(its_chain ^ 1 << bit for bit in (0, 8, 16, 32, 63, 64, 128, 160, 255))):
         with pytest.raises(Reverted) as reverted:
-            Deployed(chain, "FactsRegistry", other, source.address, 8191)
+            Deployed(chain, "FactsRegistry", other, source.address, 8191, NO_CONTRACT)
         assert reverted.value.error == ("SourceOfAnotherChain", its_chain)
-    registry = Deployed(chain, "FactsRegistry", its_chain, source.address, 8191)
+    registry = Deployed(chain, "FactsRegistry", its_chain, source.address, 8191, NO_CONTRACT)
     assert registry.call("sourceChainId") == its_chain
 
 
@@ -879,7 +880,7 @@ def test_a_registry_has_no_source_of_another_chain(chain, name, arguments, its_c
 def test_a_registry_has_no_source_that_does_not_tell_its_chain(chain, kind):
     address = ALICE if kind == "no contract" else Deployed(chain, "Multicall").address
     with pytest.raises(Reverted) as reverted:
-        Deployed(chain, "FactsRegistry", 1, address, 8191)
+        Deployed(chain, "FactsRegistry", 1, address, 8191, NO_CONTRACT)
     assert reverted.value.error == ("",)
 
 
@@ -897,7 +898,7 @@ def native(chain) -> Deployed:
     chain.rpc("anvil_setBalance", NEARLY_RICHEST, hex(2**256 - 2))
     chain.rpc("anvil_setNonce", BUSIEST, hex(2**64 - 1))
     source = Deployed(chain, "NativeBlockHashSource", 8191)
-    registry = Deployed(chain, "FactsRegistry", chain.chain_id, source.address, 8191)
+    registry = Deployed(chain, "FactsRegistry", chain.chain_id, source.address, 8191, NO_CONTRACT)
     # So that the registry has storage of its own by the block that is proven.
     number = chain.head()
     own = _own_header(chain, number)

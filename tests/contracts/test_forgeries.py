@@ -10,6 +10,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains import history
+from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from tests.contracts import decoder
 from tests.contracts.conftest import SOURCE_CHAIN_ID
@@ -48,13 +49,13 @@ def trusted(chain: DevChain) -> Deployed:
 @pytest.fixture(scope="module")
 def whole(chain: DevChain, trusted: Deployed) -> Deployed:
     """A registry that lacks nothing."""
-    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, trusted.address, history.WINDOW)
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, trusted.address, history.WINDOW, NO_CONTRACT)
 
 
 @pytest.fixture(scope="module")
 def lacking(chain: DevChain, trusted: Deployed) -> Mapping[frozenset[str], Deployed]:
     """Registries by the checks that they lack."""
-    arguments = (SOURCE_CHAIN_ID, trusted.address, history.WINDOW)
+    arguments = (SOURCE_CHAIN_ID, trusted.address, history.WINDOW, NO_CONTRACT)
     compiled = compile_without(CHECKS, LACKING)
     return {
         checks: Deployed(chain, "FactsRegistry", *arguments, artifact=artifact)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from campaigns.benchmarks.gas import Lab, generated, generated_cases, measure_reads, recorded
+from campaigns.benchmarks.gas import Lab, generated, generated_cases, jump_cases, measure_reads, recorded
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
 
 MAINNET_BLOCK = 17_463_226
@@ -14,6 +14,15 @@ MAINNET = fixture_names(f"mainnet_{MAINNET_BLOCK}_*.json")
 ONE_ACCOUNT, FOUR_ACCOUNTS, SIXTEEN_ACCOUNTS, THIRTY_TWO_ACCOUNTS = 176_000, 120_000, 107_000, 101_000
 # A tenth above what it was in the first format.
 FOUR_SLOTS = 272_629 * 11 // 10
+# Jumps to older blocks. A hop of EIP-2935 takes 211,220 for a hash, and 241,950 for that and the header.
+JUMPS = {
+    "jump since Capella: hash": 126_000,
+    "jump since Capella: header, no hash kept": 140_000,
+    "jump Merge to Capella: hash": 90_000,
+    "jump Merge to Capella: header, no hash kept": 103_000,
+    "jump before the Merge: hash": 80_000,
+    "jump before the Merge: header, no hash kept": 87_000,
+}
 # Of a call's execution.
 ACCOUNT_FIELD = 2_900
 
@@ -56,3 +65,9 @@ def test_four_slots_come_with_their_account(lab):
 def test_a_fact_is_read_for_little_more_than_a_cold_read():
     reads = {result.case: result.exec for result in measure_reads()}
     assert reads["read accountField"] <= ACCOUNT_FIELD
+
+
+@pytest.mark.parametrize("name", JUMPS)
+def test_a_jump_costs_about_half_a_hop(lab, name):
+    cases = {case.name: case for case in jump_cases()}
+    assert lab.run(cases[name]).tx <= JUMPS[name]

@@ -4,6 +4,7 @@ import pytest
 from eth_utils.crypto import keccak
 
 from chains.packed import encode
+from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from tests.contracts import l1_block, tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
@@ -171,7 +172,7 @@ def test_asking_for_a_recorded_hash_costs_one_cold_read(l1, source):
 
 
 def test_a_registry_takes_headers_of_recorded_blocks_and_of_no_other_chain(op_chain, l1, source):
-    registry = Deployed(op_chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, 8191)
+    registry = Deployed(op_chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, 8191, NO_CONTRACT)
     header, other = (tries.header(BLOCK, root) for root in (HASH, OTHER_HASH))
     l1.tell(BLOCK, keccak(header))
     source.send("record")

@@ -15,7 +15,7 @@ from chains import packed
 from chains.encoding import hex_data
 from chains.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode, encode_parent_hash
 from chains.packed.layout import BLOCK_HASH, SLOT
-from contracts import load_artifact
+from contracts import NO_CONTRACT, load_artifact
 from tests.contracts import decoder, tries
 from tests.contracts.conftest import BLOCK, SOURCE_CHAIN_ID
 from tests.contracts.decoder import InvalidPacked, PackedFacts
@@ -89,8 +89,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
 def test_no_function_begins_as_a_proof_does():
     functions = [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "function"]
     first_bytes = {function_abi_to_4byte_selector(entry)[0] for entry in functions}
-    assert len(functions) == 14
-    assert not first_bytes & {*range(1, 9), *range(0xF8, 0xFB)}
+    assert len(functions) == 15
+    assert not first_bytes & {*range(1, 9), 0x3B, 0x3C, *range(0xF8, 0xFB)}
 
 
 # --- Random states ----------------------------------------------------------------------------------------------------
@@ -357,7 +357,9 @@ def test_slots_and_accounts_keep_to_their_own_tries(accepts, world, recorded):
 def test_a_proof_is_one_for_its_registry_and_its_block_only(chain, registry, source, world):
     source.send("set", BLOCK, world.block_hash)
     proof = world.prove([(ALICE, 3, [1])])
-    stranger = Deployed(chain, "FactsRegistry", 1, Deployed(chain, "test/SettableBlockHashSource", 1).address, 8191)
+    stranger = Deployed(
+        chain, "FactsRegistry", 1, Deployed(chain, "test/SettableBlockHashSource", 1).address, 8191, NO_CONTRACT
+    )
     with pytest.raises(Reverted) as reverted:
         stranger.call_raw(proof)
     assert reverted.value.error == ("UnknownBlock", BLOCK)
@@ -634,7 +636,7 @@ def test_only_the_history_contracts_slots_make_hashes_known(accepts):
 @pytest.mark.parametrize("window", [8191, 393168])
 def test_only_slots_that_the_protocol_writes_make_hashes_known(chain, source, window):
     """Other slots name no blocks, whatever a genesis has put into them."""
-    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, window)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, window, NO_CONTRACT)
     assert registry.call("historyWindow") == window
     slots = [window - 1, window, 2**255 + 5]
     world = World(random.Random(1), BLOCK)

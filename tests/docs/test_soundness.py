@@ -9,7 +9,7 @@ from eth_utils.crypto import keccak
 
 from chains import history
 from chains.packed import HISTORY_ADDRESS, encode
-from contracts import Artifact, code_digest, load_artifact
+from contracts import NO_CONTRACT, Artifact, code_digest, load_artifact
 from contracts.build import run_compiler
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.contracts.deployed import SENDER, Deployed, Reverted
@@ -68,7 +68,7 @@ def source(chain: DevChain) -> Deployed:
 
 @pytest.fixture
 def registry(chain: DevChain, source: Deployed) -> Deployed:
-    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN, source.address, history.WINDOW)
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN, source.address, history.WINDOW, NO_CONTRACT)
 
 
 def slot_of(account: str) -> int:

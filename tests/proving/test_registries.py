@@ -17,6 +17,7 @@ from eth_utils.crypto import keccak
 from chains.encoding import hex_data
 from chains.rpc import RpcClient
 from config.configured_chains import forget_chains
+from contracts import NO_CONTRACT
 from database import leases
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
@@ -133,7 +134,7 @@ def test_a_registry_that_was_deployed_with_something_else_is_refused(service, wh
     row = registry()
     source = Deployed(service, "NativeBlockHashSource", 8191).address if what == "source" else row.block_hash_source
     window = 393168 if what == "history" else 8191
-    row.address = Deployed(service, "FactsRegistry", 31337, source, window).address
+    row.address = Deployed(service, "FactsRegistry", 31337, source, window, NO_CONTRACT).address
     row.save()
     with pytest.raises(deployments.Unusable, match=OTHER):
         deployments.find(31337, 31337)

@@ -1,0 +1,206 @@
+"""Branches of the beacon history, with slots, counts and depths near every bound: contract and model must agree.
+
+Each is asked for under the root that it leads to by a contract that checks nothing. So nothing but a bound, or the size
+of a branch, is a reason to refuse it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from eth_utils.crypto import keccak
+
+from campaigns.fuzzing.chance import Chance
+from campaigns.fuzzing.tally import Divergence, Tally, sentence
+from chains.beacon import ssz
+from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD
+from chains.beacon.jumps import HISTORICAL_ROOTS, HISTORICAL_SUMMARIES, HISTORY_DEPTH, BeaconChain
+from contracts import Artifact
+from devnet.devchain import DevChain
+from tests.contracts import beacon_model
+from tests.contracts.beacon_model import InvalidBranch
+from tests.contracts.deployed import Deployed
+from tests.contracts.simulator import Call, Simulator
+
+REFUSALS = frozenset(keccak(text=error)[:4] for error in ("InvalidProof()", "UnknownFork(uint256)"))
+MODEL: Mapping[str, Callable[..., bytes | None]] = {
+    "ownBlockHash": beacon_model.own,
+    "oldBlockHash": beacon_model.old,
+    "blockHashBeforeCapella": beacon_model.before_capella,
+    "blockHashBeforeMerge": beacon_model.before_merge,
+    "provesHistoricalRoots": beacon_model.proves_historical_roots,
+}
+_OWN, _OLD, _BEFORE_CAPELLA, _BEFORE_MERGE, _ROOTS = MODEL
+# How many branches are asked of one chain. A constant is fixed when the contract is deployed, so there is a branch to
+# one only, and of those kinds there are more rounds.
+_SHARE = 250
+_ROUNDS = (_OWN, _ROOTS, *4 * (_OLD,), *50 * (_BEFORE_CAPELLA, _BEFORE_MERGE))
+
+
+class _Lenient:
+    """Makes a branch, and the root that it leads to by a contract that checks nothing."""
+
+    def __init__(self, chance: Chance, beacon: BeaconChain) -> None:
+        self._chance = chance
+        self._beacon = beacon
+        self.branch = b""
+        self.node = bytes(32)
+
+    def make(self, kind: str) -> None:
+        beacon = self._beacon
+        if kind == _BEFORE_MERGE:
+            self._before_merge()
+            return
+        if kind == _ROOTS:
+            self.node = beacon.historical_roots
+            self._anchor(HISTORICAL_ROOTS)
+            return
+        slot = self._block()
+        if kind == _OWN:
+            return
+        self._climb(slot, beacon.period_depth)
+        self.node = ssz.merge(self.node, self._hash())
+        place = beacon.period(slot)
+        if kind == _BEFORE_CAPELLA:
+            self._list(place, beacon.periods_before_capella, HISTORY_DEPTH)
+            return
+        place -= beacon.periods_before_capella
+        near = (max(0, min(place + self._chance.between(-1, 2), 2**24 - 1)), 0, 1, 2**24 - 1)
+        count = self._chance.pick((*near[:1] * 4, *near, self._chance.getrandbits(24)))
+        self._integer(count, 3)
+        self._list(place, count, HISTORY_DEPTH)
+        self._anchor(HISTORICAL_SUMMARIES)
+
+    def _before_merge(self) -> None:
+        count = self._beacon.blocks_before_merge
+        near = (0, 1, 8191, 8192, count - 1, count, count + 1, count + 8192, count // 2)
+        number = max(0, self._chance.pick(near)) & 0xFFFFFFFF
+        self._integer(number, 4)
+        self.node = ssz.merge(self._block_hash(), self._hash())
+        epoch = number >> 13
+        self._list(number - (epoch << 13), max(0, min(8192, count - (epoch << 13))), 13)
+        self._list(epoch, (count + 8191) >> 13, 17)
+
+    def _block(self) -> int:
+        slot, first = self._slot()
+        left = ssz.merge(first, self._hash())
+        self.node = self._block_hash()
+        self._climb(BLOCK_HASH, self._beacon.payload_depth(slot))
+        self._climb(EXECUTION_PAYLOAD, 4)
+        self.node = ssz.merge(left, ssz.merge(ssz.merge(self.node, bytes(32)), ssz.zeros(1)))
+        return slot
+
+    def _anchor(self, field: int) -> None:
+        slot, first = self._slot()
+        parent = self._hash()
+        self._climb(field, self._beacon.state_depth(slot))
+        self.node = ssz.merge(ssz.merge(first, ssz.merge(parent, self.node)), self._hash())
+
+    def _slot(self) -> tuple[int, bytes]:
+        beacon, chance = self._beacon, self._chance
+        near = (0, beacon.bellatrix, beacon.capella, beacon.deneb, beacon.electra, beacon.end)
+        size = 1 << beacon.period_depth
+        by = chance.pick((-1, 0, 1, chance.between(-size, size), chance.between(-4 * size, 4 * size)))
+        slot = max(0, min(chance.pick(near) + by, 2**64 - 1))
+        if chance.happens(0.4):
+            # Anywhere in a fork.
+            fork = chance.below(len(near) - 1)
+            slot = chance.between(near[fork], near[fork + 1])
+        elif chance.happens(0.01):
+            slot = chance.number(8)
+        proposer = chance.number(8)
+        self._integer(slot, 8)
+        self._integer(proposer, 8)
+        return slot, ssz.merge(ssz.integer_leaf(slot), ssz.integer_leaf(proposer))
+
+    def _list(self, place: int, count: int, depth: int) -> None:
+        place &= (1 << depth) - 1
+        for height in range(depth):
+            is_sent = (place >> height ^ 1) << height < count
+            sibling = self._hash() if is_sent else ssz.zeros(height)
+            self.node = ssz.climb(self.node, [sibling], place >> height)
+        self.node = ssz.merge(self.node, ssz.integer_leaf(count))
+
+    def _climb(self, index: int, depth: int) -> None:
+        self.node = ssz.climb(self.node, [self._hash() for _ in range(depth)], index)
+
+    def _block_hash(self) -> bytes:
+        digest = self._hash()
+        if self._chance.happens(0.08):
+            # Zero, or all but zero.
+            digest = bytes(32) if self._chance.happens(0.6) else (1 << self._chance.below(256)).to_bytes(32)
+            self.branch = self.branch[:-32] + digest
+        return digest
+
+    def _hash(self) -> bytes:
+        digest = self._chance.randbytes(32)
+        self.branch += digest
+        return digest
+
+    def _integer(self, value: int, size: int) -> None:
+        self.branch += value.to_bytes(size)
+
+
+def some_chain(chance: Chance) -> BeaconChain:
+    """Make forks near each other, or far."""
+    depth = chance.pick((1, 3, 6, 13, 24))
+    size = 1 << depth
+    far = chance.pick((2, 2, 40, 1 << 20))
+    slots = [chance.below(far * size)]
+    for _ in range(4):
+        slots.append(slots[-1] + chance.pick((0, 1, chance.below(far * size), chance.below(far * size))))
+    slots[1] = min(slots[1], size << HISTORY_DEPTH)
+    slots.sort()
+    blocks = chance.pick((0, 1, 8191, 8192, 8193, chance.below(2**30), 2**30, 15_537_394))
+    bellatrix, capella, deneb, electra, end = slots
+    return BeaconChain(1, depth, bellatrix, capella, deneb, electra, end, bytes(32), blocks, bytes(32))
+
+
+def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
+    """Try `count` branches, on another BeaconHistory if one is given. Deterministic in `seed`. Raises Divergence."""
+    chance, tally = Chance(seed), Tally()
+    simulator = Simulator(chain)
+    while tally.done < count:
+        kind = chance.pick(_ROUNDS)
+        beacon = some_chain(chance)
+        asked: list[tuple[BeaconChain, tuple[bytes, ...]]] = []
+        share = 1 if kind in {_BEFORE_CAPELLA, _BEFORE_MERGE} else min(_SHARE, count - tally.done)
+        for _ in range(share):
+            made = _Lenient(chance, beacon)
+            made.make(kind)
+            if kind == _BEFORE_CAPELLA:
+                beacon = replace(beacon, historical_roots=made.node)
+            elif kind == _BEFORE_MERGE:
+                beacon = replace(beacon, accumulator=made.node)
+            arguments: tuple[bytes, ...] = (made.branch,) if share == 1 else (made.node, made.branch)
+            asked.append((beacon, arguments))
+            if chance.happens(0.1) or share == 1:
+                asked += [(beacon, (*arguments[:-1], each)) for each in _spoilt(chance, made.branch)]
+        contract = Deployed(chain, "BeaconHistory", beacon.arguments, artifact=artifact)
+        calls = [Call(contract.address, contract.calldata(kind, *arguments)) for _, arguments in asked]
+        for (_, arguments), outcome in zip(asked, simulator.run(calls), strict=True):
+            tally.done += 1
+            try:
+                told = MODEL[kind](beacon, *arguments)
+                expected, why = True.to_bytes(32) if told is None else told, ""
+            except InvalidBranch as invalid:
+                expected, why = None, sentence(str(invalid))
+            if expected is None:
+                tally.refused[why] += 1
+                agrees = not outcome.succeeded and outcome.data[:4] in REFUSALS
+            else:
+                tally.accepted[kind] += 1
+                agrees = outcome.succeeded and outcome.data == expected
+            if not agrees:
+                shown = ", ".join("0x" + each.hex() for each in arguments)
+                raise Divergence(
+                    f"branches.run, seed {seed}, count {count}: {kind}({shown}) of {beacon}: the model says "
+                    f"{why or 'yes'}, the contract {outcome.succeeded} 0x{outcome.data.hex()}"
+                )
+    return tally
+
+
+def _spoilt(chance: Chance, branch: bytes) -> list[bytes]:
+    """Return it longer, cut, and with a bit changed."""
+    place = chance.below(len(branch))
+    changed = branch[:place] + bytes([branch[place] ^ 1 << chance.below(8)]) + branch[place + 1 :]
+    return [branch + bytes(1), branch + chance.randbytes(32), branch[:-32], branch[:-1], changed]

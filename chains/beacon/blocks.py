@@ -1,0 +1,207 @@
+"""Beacon blocks as clients send them (SSZ, mainnet's preset), and the branch from one's root to its execution block.
+
+Layouts of Bellatrix to Fulu: Ethereum consensus specifications, `specs/*/beacon-chain.md`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from chains.beacon import ssz
+from chains.beacon.ssz import BitList, ByteList, Bytes, Container, List, Roots, Type
+
+# Places in a tree whose parts are anybody's to read: the contract has them too.
+EXECUTION_PAYLOAD, BLOCK_HASH = 9, 12
+BODY_DEPTH = 4
+
+
+class Layout(IntEnum):
+    """How blocks are laid out from a fork on; Fulu's are like Electra's."""
+
+    BELLATRIX = 0
+    CAPELLA = 1
+    DENEB = 2
+    ELECTRA = 3
+
+
+@dataclass(frozen=True)
+class BeaconHeader:
+    """What a beacon block's root is made of."""
+
+    slot: int
+    proposer: int
+    parent_root: bytes
+    state_root: bytes
+    body_root: bytes
+
+    @property
+    def leaves(self) -> Sequence[bytes]:
+        integers = (ssz.integer_leaf(self.slot), ssz.integer_leaf(self.proposer))
+        return *integers, self.parent_root, self.state_root, self.body_root
+
+    @property
+    def root(self) -> bytes:
+        return ssz.tree_root(self.leaves, 3)
+
+
+@dataclass(frozen=True)
+class ExecutionBranch:
+    """A beacon block, the hash of its execution block, and what leads from that to the root of its body."""
+
+    header: BeaconHeader
+    block_hash: bytes
+    payload_branch: Sequence[bytes]
+    body_branch: Sequence[bytes]
+
+
+def execution_branch(encoded: bytes, layout: Layout, *, signed: bool = True) -> ExecutionBranch:
+    """Return the branch in an encoded `SignedBeaconBlock`, or in a `BeaconBlock`. Raises `InvalidSsz`."""
+    if signed:
+        encoded = Container({"message": ByteList(2**32), "signature": Bytes(96)}).parts(encoded)["message"]
+    parts = _HEADER.parts(encoded)
+    body = body_of(layout)
+    leaves = body.leaves(parts["body"])
+    payload_type = body.fields["execution_payload"]
+    assert isinstance(payload_type, Container)
+    payload = payload_type.leaves(body.parts(parts["body"])["execution_payload"])
+    slot, proposer = (int.from_bytes(parts[name], "little") for name in ("slot", "proposer_index"))
+    header = BeaconHeader(slot, proposer, parts["parent_root"], parts["state_root"], ssz.tree_root(leaves, BODY_DEPTH))
+    return ExecutionBranch(
+        header,
+        payload[BLOCK_HASH],
+        ssz.siblings(payload, payload_type.depth, BLOCK_HASH),
+        ssz.siblings(leaves, BODY_DEPTH, EXECUTION_PAYLOAD),
+    )
+
+
+_UINT64, _ROOT, _ADDRESS, _PUBLIC_KEY, _SIGNATURE = Bytes(8), Bytes(32), Bytes(20), Bytes(48), Bytes(96)
+
+_HEADER = Container(
+    {
+        "slot": _UINT64,
+        "proposer_index": _UINT64,
+        "parent_root": _ROOT,
+        "state_root": _ROOT,
+        "body": ByteList(2**32),
+    }
+)
+
+
+def _signed(**message: Type) -> Container:
+    return Container({"message": Container(message), "signature": _SIGNATURE})
+
+
+_BLOCK_HEADER = _signed(slot=_UINT64, proposer_index=_UINT64, parent_root=_ROOT, state_root=_ROOT, body_root=_ROOT)
+_CHECKPOINT = Container({"epoch": _UINT64, "root": _ROOT})
+_ATTESTATION_DATA = Container(
+    {
+        "slot": _UINT64,
+        "index": _UINT64,
+        "beacon_block_root": _ROOT,
+        "source": _CHECKPOINT,
+        "target": _CHECKPOINT,
+    }
+)
+_DEPOSIT = Container(
+    {
+        "proof": Roots(33),
+        "data": Container(
+            {
+                "pubkey": _PUBLIC_KEY,
+                "withdrawal_credentials": _ROOT,
+                "amount": _UINT64,
+                "signature": _SIGNATURE,
+            }
+        ),
+    }
+)
+_WITHDRAWAL = Container({"index": _UINT64, "validator_index": _UINT64, "address": _ADDRESS, "amount": _UINT64})
+_EXECUTION_REQUESTS = Container(
+    {
+        "deposits": List(
+            Container(
+                {
+                    "pubkey": _PUBLIC_KEY,
+                    "withdrawal_credentials": _ROOT,
+                    "amount": _UINT64,
+                    "signature": _SIGNATURE,
+                    "index": _UINT64,
+                }
+            ),
+            8192,
+        ),
+        "withdrawals": List(
+            Container({"source_address": _ADDRESS, "validator_pubkey": _PUBLIC_KEY, "amount": _UINT64}), 16
+        ),
+        "consolidations": List(
+            Container({"source_address": _ADDRESS, "source_pubkey": _PUBLIC_KEY, "target_pubkey": _PUBLIC_KEY}), 2
+        ),
+    }
+)
+
+
+def _payload_of(layout: Layout) -> Container:
+    fields: dict[str, Type] = {
+        "parent_hash": _ROOT,
+        "fee_recipient": _ADDRESS,
+        "state_root": _ROOT,
+        "receipts_root": _ROOT,
+        "logs_bloom": Bytes(256),
+        "prev_randao": _ROOT,
+        "block_number": _UINT64,
+        "gas_limit": _UINT64,
+        "gas_used": _UINT64,
+        "timestamp": _UINT64,
+        "extra_data": ByteList(32),
+        "base_fee_per_gas": Bytes(32),
+        "block_hash": _ROOT,
+        "transactions": List(ByteList(2**30), 2**20),
+    }
+    if layout >= Layout.CAPELLA:
+        fields["withdrawals"] = List(_WITHDRAWAL, 16)
+    if layout >= Layout.DENEB:
+        fields |= {"blob_gas_used": _UINT64, "excess_blob_gas": _UINT64}
+    return Container(fields)
+
+
+def body_of(layout: Layout) -> Container:
+    """Return the type of a block's body."""
+    electra = layout >= Layout.ELECTRA
+    # Of one committee; since Electra of all 64 of a slot.
+    attesters = 2048 * 64 if electra else 2048
+    attestation: dict[str, Type] = {
+        "aggregation_bits": BitList(attesters),
+        "data": _ATTESTATION_DATA,
+        "signature": _SIGNATURE,
+    }
+    if electra:
+        attestation["committee_bits"] = Bytes(8)
+    indexed = Container(
+        {
+            "attesting_indices": List(_UINT64, attesters, packed=True),
+            "data": _ATTESTATION_DATA,
+            "signature": _SIGNATURE,
+        }
+    )
+    fields: Mapping[str, Type] = {
+        "randao_reveal": _SIGNATURE,
+        "eth1_data": Container({"deposit_root": _ROOT, "deposit_count": _UINT64, "block_hash": _ROOT}),
+        "graffiti": _ROOT,
+        "proposer_slashings": List(Container({"header_1": _BLOCK_HEADER, "header_2": _BLOCK_HEADER}), 16),
+        "attester_slashings": List(
+            Container({"attestation_1": indexed, "attestation_2": indexed}), 1 if electra else 2
+        ),
+        "attestations": List(Container(attestation), 8 if electra else 128),
+        "deposits": List(_DEPOSIT, 16),
+        "voluntary_exits": List(_signed(epoch=_UINT64, validator_index=_UINT64), 16),
+        "sync_aggregate": Container({"bits": Bytes(64), "signature": _SIGNATURE}),
+        "execution_payload": _payload_of(layout),
+    }
+    if layout >= Layout.CAPELLA:
+        change = _signed(validator_index=_UINT64, from_pubkey=_PUBLIC_KEY, to_address=_ADDRESS)
+        fields = {**fields, "bls_to_execution_changes": List(change, 16)}
+    if layout >= Layout.DENEB:
+        fields = {**fields, "blob_kzg_commitments": List(_PUBLIC_KEY, 4096)}
+    if electra:
+        fields = {**fields, "execution_requests": _EXECUTION_REQUESTS}
+    return Container(fields)

@@ -1,0 +1,215 @@
+"""Branches from what a chain has of its beacon chain to the hash of an old block, as contracts/src/BeaconHistory.sol
+takes them (docs/developing/proof-format.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chains.beacon import ssz
+from chains.beacon.blocks import BeaconHeader, ExecutionBranch
+
+# Depths of lists: in a state, of the epochs before the Merge, and of the blocks in one of them.
+HISTORY_DEPTH, EPOCHS_DEPTH, RECORDS_DEPTH = 24, 17, 13
+HISTORICAL_ROOTS, HISTORICAL_SUMMARIES = 7, 27
+_SLOTS_PER_EPOCH = 32
+_UINT64_MOST = 2**64 - 1
+
+
+class CannotProve(ValueError):
+    """The parts don't belong together, or the block is none that can be proven; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class BeaconChain:
+    """What `BeaconHistory` is deployed with, in the order of its constructor."""
+
+    id: int
+    period_depth: int
+    bellatrix: int
+    capella: int
+    deneb: int
+    electra: int
+    end: int
+    historical_roots: bytes
+    blocks_before_merge: int
+    accumulator: bytes
+
+    @property
+    def arguments(self) -> tuple[int | bytes, ...]:
+        return (
+            *(self.id, self.period_depth, self.bellatrix, self.capella, self.deneb, self.electra, self.end),
+            *(self.historical_roots, self.blocks_before_merge, self.accumulator),
+        )
+
+    @property
+    def periods_before_capella(self) -> int:
+        return self.capella >> self.period_depth
+
+    def period(self, slot: int) -> int:
+        return slot >> self.period_depth
+
+    def place(self, slot: int) -> int:
+        """Return a slot's place in its period."""
+        return slot & (1 << self.period_depth) - 1
+
+    def payload_depth(self, slot: int) -> int:
+        return 4 if slot < self.deneb else 5
+
+    def state_depth(self, slot: int) -> int:
+        return 5 if slot < self.electra else 6
+
+
+# Ethereum consensus specifications, `configs/mainnet.yaml`. The slot of the fork after Fulu is not set.
+MAINNET = BeaconChain(
+    id=1,
+    period_depth=13,
+    bellatrix=144_896 * _SLOTS_PER_EPOCH,
+    capella=194_048 * _SLOTS_PER_EPOCH,
+    deneb=269_568 * _SLOTS_PER_EPOCH,
+    electra=364_032 * _SLOTS_PER_EPOCH,
+    end=_UINT64_MOST,
+    historical_roots=bytes.fromhex("4df6b89755125d4f6c5575039a04e22301a5a49ee893c1d27e559e3eeab73da7"),
+    blocks_before_merge=15_537_394,
+    accumulator=bytes.fromhex("8eac399e24480dce3cfe06f4bdecba51c6e5d0c46200e3e8611a0b44a3a69ff9"),
+)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A beacon block, and what its state summarises: of each period the roots of its block roots and state roots.
+
+    `branch` leads from the root of that list to the root of the state.
+    """
+
+    header: BeaconHeader
+    summaries: Sequence[tuple[bytes, bytes]]
+    branch: Sequence[bytes]
+
+
+def own(block: ExecutionBranch) -> bytes:
+    """Return the branch to a beacon block's own execution block."""
+    header = block.header
+    return b"".join(
+        [
+            header.slot.to_bytes(8),
+            header.proposer.to_bytes(8),
+            ssz.merge(header.parent_root, header.state_root),
+            block.block_hash,
+            *block.payload_branch,
+            *block.body_branch,
+        ]
+    )
+
+
+def old(chain: BeaconChain, block: ExecutionBranch, block_roots: Sequence[bytes], anchor: Anchor) -> bytes:
+    """Return the branch to a block of a period from Capella on, which the state of `anchor` has summarised.
+
+    `block_roots` are those of the block's period. Raises `CannotProve`.
+    """
+    summaries = anchor.summaries
+    index = chain.period(block.header.slot) - chain.periods_before_capella
+    if not 0 <= index < len(summaries):
+        raise CannotProve(f"The period of slot {block.header.slot} is none of the {len(summaries)} summaries.")
+    leaves = [ssz.merge(*summary) for summary in summaries]
+    root = ssz.list_root(leaves, HISTORY_DEPTH)
+    if ssz.climb(root, anchor.branch, HISTORICAL_SUMMARIES) != anchor.header.state_root:
+        raise CannotProve("The summaries are not those of the state.")
+    return b"".join(
+        [
+            own(block),
+            _period(chain, block, block_roots, *summaries[index]),
+            len(summaries).to_bytes(3),
+            *_list(leaves, HISTORY_DEPTH, index),
+            _anchor(chain, anchor.header, anchor.branch),
+        ]
+    )
+
+
+def before_capella(
+    chain: BeaconChain,
+    block: ExecutionBranch,
+    block_roots: Sequence[bytes],
+    state_roots: Sequence[bytes],
+    historical_roots: Sequence[bytes],
+) -> bytes:
+    """Return the branch to a block of a period before Capella, whose roots these are. Raises `CannotProve`."""
+    index = chain.period(block.header.slot)
+    if index >= chain.periods_before_capella:
+        raise CannotProve(f"The period of slot {block.header.slot} is not before Capella.")
+    if ssz.list_root(historical_roots, HISTORY_DEPTH) != chain.historical_roots:
+        raise CannotProve("These are not the chain's historical roots.")
+    roots = (ssz.tree_root(each, chain.period_depth) for each in (block_roots, state_roots))
+    first, second = roots
+    if ssz.merge(first, second) != historical_roots[index]:
+        raise CannotProve(f"These are not the roots of period {index}.")
+    return b"".join(
+        [
+            own(block),
+            _period(chain, block, block_roots, first, second),
+            *_list(historical_roots, HISTORY_DEPTH, index),
+        ]
+    )
+
+
+def before_merge(
+    chain: BeaconChain, number: int, records: Sequence[tuple[bytes, int]], epochs: Sequence[bytes]
+) -> bytes:
+    """Return the branch to a block before the Merge.
+
+    `records` are hash and total difficulty of each block of its epoch of 8,192 blocks; `epochs` the roots of
+    all epochs. Raises `CannotProve`.
+    """
+    if not 0 <= number < chain.blocks_before_merge:
+        raise CannotProve(f"Block {number} is not before the Merge.")
+    epoch, place = divmod(number, 1 << RECORDS_DEPTH)
+    leaves = record_leaves(records)
+    if ssz.list_root(epochs, EPOCHS_DEPTH) != chain.accumulator:
+        raise CannotProve("These are not the epochs of the chain's accumulator.")
+    if ssz.list_root(leaves, RECORDS_DEPTH) != epochs[epoch]:
+        raise CannotProve(f"These are not the records of epoch {epoch}.")
+    block_hash, difficulty = records[place]
+    return b"".join(
+        [
+            number.to_bytes(4),
+            block_hash,
+            ssz.integer_leaf(difficulty),
+            *_list(leaves, RECORDS_DEPTH, place),
+            *_list(epochs, EPOCHS_DEPTH, epoch),
+        ]
+    )
+
+
+def historical_roots(chain: BeaconChain, anchor: BeaconHeader, state_branch: Sequence[bytes]) -> bytes:
+    """Return the branch that shows the chain's historical roots in the state of `anchor`. Raises `CannotProve`."""
+    if ssz.climb(chain.historical_roots, state_branch, HISTORICAL_ROOTS) != anchor.state_root:
+        raise CannotProve("The historical roots are not those of the state.")
+    return _anchor(chain, anchor, state_branch)
+
+
+def record_leaves(records: Sequence[tuple[bytes, int]]) -> list[bytes]:
+    """Return the leaves of an epoch before the Merge."""
+    return [ssz.merge(block_hash, ssz.integer_leaf(difficulty)) for block_hash, difficulty in records]
+
+
+def _period(
+    chain: BeaconChain, block: ExecutionBranch, block_roots: Sequence[bytes], first: bytes, second: bytes
+) -> bytes:
+    place = chain.place(block.header.slot)
+    if len(block_roots) != 1 << chain.period_depth or block_roots[place] != block.header.root:
+        raise CannotProve("The block is not among the roots of its period.")
+    if ssz.tree_root(block_roots, chain.period_depth) != first:
+        raise CannotProve("The roots of blocks are not those of the period.")
+    return b"".join([*ssz.siblings(block_roots, chain.period_depth, place), second])
+
+
+def _list(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
+    """Return the siblings that are not beyond the last element."""
+    found = ssz.siblings(leaves, depth, index)
+    return [each for height, each in enumerate(found) if (index >> height ^ 1) << height < len(leaves)]
+
+
+def _anchor(chain: BeaconChain, anchor: BeaconHeader, state_branch: Sequence[bytes]) -> bytes:
+    if anchor.slot < chain.capella or len(state_branch) != chain.state_depth(anchor.slot):
+        raise CannotProve(f"A state of slot {anchor.slot} has no such branch.")
+    rest = ssz.merge(ssz.merge(anchor.body_root, ssz.zeros(0)), ssz.zeros(1))
+    return b"".join([anchor.slot.to_bytes(8), anchor.proposer.to_bytes(8), anchor.parent_root, *state_branch, rest])

@@ -1,0 +1,240 @@
+"""Hash tree roots of encoded SSZ objects, and branches to their parts (Ethereum consensus specifications, `ssz/`).
+
+Only what beacon blocks are made of. What is read is not kept: a type turns bytes into a root.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Protocol
+
+_CHUNK = 32
+_OFFSET = 4
+
+
+class InvalidSsz(ValueError):
+    """The bytes are no encoding of an object of that type; the message is one sentence."""
+
+
+class Type(Protocol):
+    @property
+    def size(self) -> int | None:
+        """Return how many bytes each object takes; None where that differs."""
+
+    def root(self, data: bytes) -> bytes:
+        """Return the hash tree root of an encoded object. Raises `InvalidSsz`."""
+
+
+# --- Trees ------------------------------------------------------------------------------------------------------------
+
+
+def merge(left: bytes, right: bytes) -> bytes:
+    return sha256(left + right).digest()
+
+
+@cache
+def zeros(height: int) -> bytes:
+    """Return the root of a tree of zeros."""
+    return merge(zeros(height - 1), zeros(height - 1)) if height else bytes(_CHUNK)
+
+
+def tree_root(leaves: Sequence[bytes], depth: int) -> bytes:
+    """Return the root over leaves and, after them, zeros."""
+    return _layers(leaves, depth)[depth][0]
+
+
+def siblings(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
+    """Return what leads from a leaf to the root, from the leaf on. Trees of zeros are among it."""
+    layers = _layers(leaves, depth)
+    places = [index >> height ^ 1 for height in range(depth)]
+    return [
+        layers[height][place] if place < len(layers[height]) else zeros(height) for height, place in enumerate(places)
+    ]
+
+
+def climb(node: bytes, branch: Sequence[bytes], index: int) -> bytes:
+    """Return the root to which siblings lead."""
+    for height, sibling in enumerate(branch):
+        node = merge(sibling, node) if index >> height & 1 else merge(node, sibling)
+    return node
+
+
+def integer_leaf(value: int) -> bytes:
+    return value.to_bytes(_CHUNK, "little")
+
+
+def list_root(leaves: Sequence[bytes], depth: int) -> bytes:
+    """Return the root of a list of at most 2 ** depth leaves."""
+    return merge(tree_root(leaves, depth), integer_leaf(len(leaves)))
+
+
+def _layers(leaves: Sequence[bytes], depth: int) -> list[Sequence[bytes]]:
+    if len(leaves) > 1 << depth:
+        raise InvalidSsz(f"There are {len(leaves)} leaves in a tree of depth {depth}.")
+    layers: list[Sequence[bytes]] = [leaves or [zeros(0)]]
+    for height in range(depth):
+        below = layers[height]
+        padded = [*below, zeros(height)] if len(below) % 2 else below
+        layers.append([merge(*padded[at : at + 2]) for at in range(0, len(padded), 2)])
+    return layers
+
+
+def _depth(count: int) -> int:
+    """Return the depth of the smallest tree with as many leaves."""
+    return (count - 1).bit_length() if count else 0
+
+
+def _chunks(data: bytes) -> list[bytes]:
+    return [data[at : at + _CHUNK].ljust(_CHUNK, b"\0") for at in range(0, len(data), _CHUNK)]
+
+
+# --- Types ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes of a fixed number; also an integer, which is little-endian, and a vector of bits."""
+
+    size: int
+
+    def root(self, data: bytes) -> bytes:
+        _check_size(self.size, data)
+        return tree_root(_chunks(data), _depth(-(-self.size // _CHUNK)))
+
+
+@dataclass(frozen=True)
+class ByteList:
+    limit: int
+    size: None = None
+
+    def root(self, data: bytes) -> bytes:
+        if len(data) > self.limit:
+            raise InvalidSsz(f"{len(data)} bytes are more than {self.limit}.")
+        return merge(tree_root(_chunks(data), _depth(-(-self.limit // _CHUNK))), integer_leaf(len(data)))
+
+
+@dataclass(frozen=True)
+class BitList:
+    limit: int
+    size: None = None
+
+    def root(self, data: bytes) -> bytes:
+        if not data or not data[-1]:
+            raise InvalidSsz("A list of bits doesn't tell its length.")
+        # The highest bit stands behind the last one.
+        number = int.from_bytes(data, "little")
+        count = number.bit_length() - 1
+        if count > self.limit:
+            raise InvalidSsz(f"{count} bits are more than {self.limit}.")
+        bits = (number ^ 1 << count).to_bytes(-(-count // 8), "little")
+        return merge(tree_root(_chunks(bits), _depth(-(-self.limit // 256))), integer_leaf(count))
+
+
+@dataclass(frozen=True)
+class List:
+    """A list of composite objects, or of integers."""
+
+    element: Type
+    limit: int
+    packed: bool = False
+    """Elements are integers, several to a leaf."""
+    size: None = None
+
+    def root(self, data: bytes) -> bytes:
+        parts = _elements(self.element, data)
+        if len(parts) > self.limit:
+            raise InvalidSsz(f"{len(parts)} elements are more than {self.limit}.")
+        if self.packed:
+            size = self.element.size or 0
+            leaves, depth = _chunks(data), _depth(-(-self.limit * size // _CHUNK))
+        else:
+            leaves, depth = [self.element.root(part) for part in parts], _depth(self.limit)
+        return merge(tree_root(leaves, depth), integer_leaf(len(parts)))
+
+
+@dataclass(frozen=True)
+class Roots:
+    """A vector of so many roots."""
+
+    count: int
+
+    @property
+    def size(self) -> int:
+        return self.count * _CHUNK
+
+    def root(self, data: bytes) -> bytes:
+        _check_size(self.size, data)
+        return tree_root(_chunks(data), _depth(self.count))
+
+
+@dataclass(frozen=True)
+class Container:
+    fields: Mapping[str, Type]
+
+    @property
+    def size(self) -> int | None:
+        sizes = [each.size for each in self.fields.values()]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    @property
+    def depth(self) -> int:
+        return _depth(len(self.fields))
+
+    def parts(self, data: bytes) -> dict[str, bytes]:
+        """Return each field's encoding. Raises `InvalidSsz`."""
+        fixed = sum(_OFFSET if each.size is None else each.size for each in self.fields.values())
+        if len(data) < fixed:
+            raise InvalidSsz(f"{len(data)} bytes are fewer than a container's {fixed}.")
+        found: dict[str, bytes] = {}
+        places: dict[str, int] = {}
+        at = 0
+        for name, each in self.fields.items():
+            if each.size is None:
+                places[name] = int.from_bytes(data[at : at + _OFFSET], "little")
+                at += _OFFSET
+            else:
+                found[name] = data[at : at + each.size]
+                at += each.size
+        found |= zip(places, _split(data, list(places.values()), fixed), strict=True)
+        return {name: found[name] for name in self.fields}
+
+    def leaves(self, data: bytes) -> list[bytes]:
+        """Return the root of each field. Raises `InvalidSsz`."""
+        parts = self.parts(data)
+        return [each.root(parts[name]) for name, each in self.fields.items()]
+
+    def place(self, name: str) -> int:
+        return list(self.fields).index(name)
+
+    def root(self, data: bytes) -> bytes:
+        return tree_root(self.leaves(data), self.depth)
+
+
+def _check_size(size: int, data: bytes) -> None:
+    if len(data) != size:
+        raise InvalidSsz(f"{len(data)} bytes are not {size}.")
+
+
+def _elements(element: Type, data: bytes) -> list[bytes]:
+    if element.size is not None:
+        if len(data) % element.size:
+            raise InvalidSsz(f"{len(data)} bytes are no multiple of {element.size}.")
+        return [data[at : at + element.size] for at in range(0, len(data), element.size)]
+    if not data:
+        return []
+    first = int.from_bytes(data[:_OFFSET], "little")
+    places = [int.from_bytes(data[at : at + _OFFSET], "little") for at in range(0, min(first, len(data)), _OFFSET)]
+    return _split(data, places, len(places) * _OFFSET)
+
+
+def _split(data: bytes, places: Sequence[int], first: int) -> list[bytes]:
+    """Split at offsets, of which the first must be `first`."""
+    if (
+        (places[0] if places else len(data)) != first
+        or list(places) != sorted(places)
+        or max(places, default=0) > len(data)
+    ):
+        raise InvalidSsz("Offsets don't follow each other from where the fixed part ends.")
+    ends = [*places[1:], len(data)] if places else []
+    return [data[start:stop] for start, stop in zip(places, ends, strict=True)]

@@ -1,0 +1,175 @@
+"""Beacon branches in Python: encodings, recorded blocks, and the constants."""
+
+import random
+from pathlib import Path
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains.beacon import before_merge, blocks, jumps, ssz
+from chains.beacon.before_merge import InvalidEra
+from chains.beacon.jumps import MAINNET, CannotProve
+from chains.beacon.ssz import BitList, ByteList, Bytes, Container, InvalidSsz, List
+from chains.encoding import decode_rlp
+from tests.contracts import recorded_beacon, tries
+from tests.fixtures_folder import FOLDER, needs_fixtures
+
+
+def _hex(text: str) -> bytes:
+    return bytes.fromhex(text)
+
+
+def test_roots_are_those_that_the_specification_says():
+    """Compute small ones by hand (SSZ, "Merkleization")."""
+    chunk, other = b"\x01" + bytes(31), b"\x02" + bytes(31)
+    assert Bytes(8).root(_hex("0100000000000000")) == chunk
+    assert ByteList(32).root(b"\x01") == ssz.merge(chunk, chunk)
+    assert ByteList(64).root(b"") == ssz.merge(ssz.zeros(1), bytes(32))
+    assert BitList(256).root(b"\x05") == ssz.merge(b"\x01" + bytes(31), other)
+    assert BitList(256).root(b"\x01") == ssz.merge(bytes(32), bytes(32))
+    numbers = List(Bytes(8), 8, packed=True)
+    assert numbers.root(_hex("0100000000000000")) == ssz.merge(ssz.merge(chunk, bytes(32)), chunk)
+    pair = Container({"a": ByteList(32), "b": Bytes(1)})
+    assert pair.root(_hex("05000000020101")) == ssz.merge(ssz.merge(b"\x01\x01" + bytes(30), other), other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        (Bytes(4), "010203"),
+        (ByteList(2), "010203"),
+        (BitList(8), ""),
+        (BitList(8), "0100"),
+        (BitList(8), "ff03"),
+        (List(Bytes(2), 2), "010203"),
+        (List(Bytes(1), 2), "010203"),
+        (List(ByteList(4), 4), "0500000001"),
+        (List(ByteList(4), 4), "08000000070000000101"),
+        (List(ByteList(4), 4), "08000000ff0000000101"),
+        (Container({"a": Bytes(1)}), "0102"),
+        (Container({"a": Bytes(1)}), ""),
+        (Container({"a": ByteList(4), "b": Bytes(1)}), "0600000001aa"),
+        (ssz.Roots(2), "00" * 63),
+    ],
+)
+def test_what_is_no_encoding_is_refused(kind, data):
+    with pytest.raises(InvalidSsz):
+        kind.root(_hex(data))
+
+
+def test_no_tree_has_more_leaves_than_it_holds():
+    with pytest.raises(InvalidSsz):
+        ssz.tree_root([bytes(32)] * 3, 1)
+
+
+@needs_fixtures
+@pytest.mark.parametrize("number", recorded_beacon.numbers())
+def test_recorded_blocks_have_the_recorded_branches(number):
+    block = recorded_beacon.block(number)
+    recorded = FOLDER / "beacon" / f"beacon_block_proof_{number}.yaml"
+    if recorded.exists():
+        text = recorded.read_text()
+        nodes = [block.header.root, block.block_hash, *block.payload_branch, *block.body_branch]
+        assert all(node.hex() in text for node in nodes)
+    payload = ssz.climb(block.block_hash, block.payload_branch, blocks.BLOCK_HASH)
+    assert ssz.climb(payload, block.body_branch, blocks.EXECUTION_PAYLOAD) == block.header.body_root
+
+
+@needs_fixtures
+def test_mainnets_constants_are_the_roots_of_the_recorded_lists():
+    hashes = recorded_beacon.historical_roots()
+    assert len(hashes) == MAINNET.periods_before_capella == 758
+    assert ssz.list_root(hashes, jumps.HISTORY_DEPTH) == MAINNET.historical_roots
+    epochs = recorded_beacon.epochs()
+    assert len(epochs) == -(-MAINNET.blocks_before_merge // 8192) == 1897
+    assert ssz.list_root(epochs, jumps.EPOCHS_DEPTH) == MAINNET.accumulator
+
+
+@needs_fixtures
+def test_parts_that_do_not_belong_together_are_refused():
+    anchor, records, epochs = recorded_beacon.anchor(), recorded_beacon.records(), recorded_beacon.epochs()
+    block = recorded_beacon.block(19426587)
+    roots = recorded_beacon.roots(19426587)
+    others = recorded_beacon.roots(17034870)
+    less = jumps.Anchor(anchor.header, anchor.summaries[:-1], anchor.branch)
+    for arguments in ((block, others, anchor), (block, roots[:-1], anchor), (block, roots, less)):
+        with pytest.raises(CannotProve):
+            jumps.old(MAINNET, *arguments)
+    with pytest.raises(CannotProve):
+        jumps.before_capella(MAINNET, block, roots, roots, recorded_beacon.historical_roots())
+    for number, these in ((MAINNET.blocks_before_merge, epochs), (-1, epochs), (8192, epochs), (999_424, epochs[:-1])):
+        with pytest.raises(CannotProve):
+            jumps.before_merge(MAINNET, number, records, these)
+    with pytest.raises(CannotProve):
+        jumps.historical_roots(MAINNET, anchor.header, anchor.branch)
+
+
+# --- Before the Merge -------------------------------------------------------------------------------------------------
+
+
+def _era(path: Path, headers: list[bytes]) -> Path:
+    """Write an era1 file, whose first header is compressed and the others are not."""
+    entries = [(0x3265, b"")]
+    for place, header in enumerate(headers):
+        plain = b"\1" + (len(header) + 4).to_bytes(3, "little") + bytes(4) + header
+        literal = b"\xf4" + (len(header) - 1).to_bytes(2, "little") + header
+        packed = bytes([len(header) & 0x7F | 0x80, len(header) >> 7]) + literal
+        frame = b"\0" + (len(packed) + 4).to_bytes(3, "little") + bytes(4) + packed
+        entries += [(3, b"\xff\x06\0\0sNaPpY" + (plain if place else frame)), (4, b"?"), (5, b""), (6, bytes(32))]
+    path.write_bytes(
+        b"".join(
+            kind.to_bytes(2, "little") + len(data).to_bytes(4, "little") + bytes(2) + data for kind, data in entries
+        )
+    )
+    return path
+
+
+def _headers(count: int) -> list[bytes]:
+    chance, parent, headers = random.Random(1), bytes(32), []
+    for number in range(count):
+        headers.append(tries.header(number, chance.randbytes(32), parent))
+        parent = keccak(headers[-1])
+    return headers
+
+
+def test_the_accumulator_is_computed_from_era_files(tmp_path, capsys):
+    headers = _headers(8195)
+    files = [_era(tmp_path / "0", headers[:8192]), _era(tmp_path / "1", headers[8192:])]
+    count, epochs = before_merge.accumulate(before_merge.read_headers(files))
+    records = [(keccak(header), 0) for header in headers]
+    assert count == 8195
+    assert epochs == [
+        ssz.list_root(jumps.record_leaves(each), jumps.RECORDS_DEPTH) for each in (records[:8192], records[8192:])
+    ]
+    assert before_merge.main([str(path) for path in files]) == 1
+    assert capsys.readouterr().out.startswith("8,195 blocks, root 0x")
+
+
+def test_files_whose_blocks_are_not_one_after_the_other_are_refused(tmp_path):
+    headers = _headers(5)
+    for wrong in (headers[1:], [*headers[:2], *headers[3:]], [headers[1], headers[0]]):
+        with pytest.raises(InvalidEra):
+            before_merge.accumulate(wrong)
+    path = _era(tmp_path / "0", headers)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert before_merge.main([str(path)]) == 1
+
+
+def test_copies_are_unpacked():
+    """Repeat "abc" by copies with distances of one, two and four bytes (google/snappy, `format_description.txt`)."""
+    block = b"\x0c" + b"\x08abc" + b"\x01\x03" + b"\x06\x03\0" + b"\x07\x03\0\0\0" + b"\x00x"
+    frame = b"\0" + (len(block) + 4).to_bytes(3, "little") + bytes(4) + block
+    assert before_merge.unpack(frame) == b"abcabcabcabx"
+
+
+@needs_fixtures
+def test_recorded_records_are_made_as_ours_are():
+    """A record's difficulty is the sum down to genesis, the block's own included."""
+    records = recorded_beacon.records()
+    for number in range(1_000_002, 1_000_011):
+        header = recorded_beacon.header(number)
+        digest, total = records[number % 8192]
+        difficulty = decode_rlp(header)[7]
+        assert isinstance(difficulty, bytes)
+        assert digest == keccak(header)
+        assert total - records[number % 8192 - 1][1] == int.from_bytes(difficulty)

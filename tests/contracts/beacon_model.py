@@ -1,0 +1,165 @@
+"""Verifies branches as `BeaconHistory` does, by generalized indices: a model to compare it with.
+
+Indices are those that the consensus specifications print, or others publish (`sync-protocol.md`, Portal network).
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from chains.beacon.jumps import BeaconChain
+
+# From a block to parts of it.
+_STATE_ROOT = 11
+_BLOCK_HASH_UNTIL_CAPELLA, _BLOCK_HASH_SINCE_DENEB = 3228, 6444
+# From a state.
+_SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA = 59, 91
+_ROOTS_UNTIL_DENEB, _ROOTS_SINCE_ELECTRA = 39, 71
+
+_ZEROS = [bytes(32)]
+for _ in range(24):
+    _ZEROS.append(sha256(_ZEROS[-1] * 2).digest())
+
+
+class InvalidBranch(ValueError):
+    """The branch doesn't prove the hash of a block; the message is one sentence."""
+
+
+def own(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
+    """Return the hash that the branch proves. So do the functions below. Raises `InvalidBranch`."""
+    reader = _Reader(branch)
+    block_hash, siblings, index, _ = _block(chain, reader)
+    _check(reader, block_hash, siblings, index, root)
+    return block_hash
+
+
+def old(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
+    reader = _Reader(branch)
+    block_hash, siblings, index, slot = _block(chain, reader)
+    siblings += reader.hashes(chain.period_depth + 1)
+    place = chain.period(slot) - chain.periods_before_capella
+    siblings += _elements(reader, place, reader.integer(3), 24)
+    anchor, state, field = _anchor(chain, reader, _SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA)
+    roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
+    # The list, its elements, the first of two, the roots, the block.
+    path = _join(_STATE_ROOT, field, 2, 1 << 24 | place, 2, roots, index)
+    _check(reader, block_hash, siblings + state + anchor, path, root)
+    return block_hash
+
+
+def before_capella(chain: BeaconChain, branch: bytes) -> bytes:
+    reader = _Reader(branch)
+    block_hash, siblings, index, slot = _block(chain, reader)
+    siblings += reader.hashes(chain.period_depth + 1)
+    place = chain.period(slot)
+    siblings += _elements(reader, place, chain.periods_before_capella, 24)
+    roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
+    _check(reader, block_hash, siblings, _join(2, 1 << 24 | place, 2, roots, index), chain.historical_roots)
+    return block_hash
+
+
+def before_merge(chain: BeaconChain, branch: bytes) -> bytes:
+    reader = _Reader(branch)
+    epoch, place = divmod(reader.integer(4), 8192)
+    full, rest = divmod(chain.blocks_before_merge, 8192)
+    if epoch > full:
+        raise InvalidBranch("There is no such epoch.")
+    [block_hash] = reader.hashes(1)
+    if not any(block_hash):
+        raise InvalidBranch("The hash is zero.")
+    siblings = reader.hashes(1)
+    siblings += _elements(reader, place, rest if epoch == full else 8192, 13)
+    siblings += _elements(reader, epoch, full + bool(rest), 17)
+    path = _join(2, 1 << 17 | epoch, 2, 1 << 13 | place, 2)
+    _check(reader, block_hash, siblings, path, chain.accumulator)
+    return block_hash
+
+
+def proves_historical_roots(chain: BeaconChain, root: bytes, branch: bytes) -> None:
+    reader = _Reader(branch)
+    anchor, state, field = _anchor(chain, reader, _ROOTS_UNTIL_DENEB, _ROOTS_SINCE_ELECTRA)
+    _check(reader, chain.historical_roots, state + anchor, _join(_STATE_ROOT, field), root)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.left = data
+
+    def integer(self, size: int) -> int:
+        return int.from_bytes(self._take(size))
+
+    def hashes(self, count: int) -> list[bytes]:
+        return [self._take(32) for _ in range(count)]
+
+    def _take(self, size: int) -> bytes:
+        taken, self.left = self.left[:size], self.left[size:]
+        if len(taken) != size:
+            raise InvalidBranch("The branch ends too early.")
+        return taken
+
+
+def _slot(chain: BeaconChain, reader: _Reader) -> tuple[int, bytes]:
+    """Read a slot and a proposer. Returns the first, and the node above both."""
+    slot = reader.integer(8)
+    if slot >= chain.end:
+        raise InvalidBranch(f"The fork of slot {slot} is not known.")
+    return slot, sha256(_little(slot) + _little(reader.integer(8))).digest()
+
+
+def _block(chain: BeaconChain, reader: _Reader) -> tuple[bytes, list[bytes], int, int]:
+    """Return a block's hash, the siblings up to the beacon block's root, the index, and the slot."""
+    slot, first = _slot(chain, reader)
+    if slot < chain.bellatrix:
+        raise InvalidBranch(f"Slot {slot} is before Bellatrix.")
+    second, block_hash = reader.hashes(2)
+    if not any(block_hash):
+        raise InvalidBranch("The payload is empty.")
+    index = _BLOCK_HASH_UNTIL_CAPELLA if slot < chain.deneb else _BLOCK_HASH_SINCE_DENEB
+    siblings = reader.hashes(index.bit_length() - 1 - 3)
+    return block_hash, [*siblings, _ZEROS[0], _ZEROS[1], sha256(first + second).digest()], index, slot
+
+
+def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tuple[list[bytes], list[bytes], int]:
+    """Return siblings of the state's root, those within the state, and the index there."""
+    slot, first = _slot(chain, reader)
+    if slot < chain.capella:
+        raise InvalidBranch(f"The state of slot {slot} is from before Capella.")
+    index = until if slot < chain.electra else since
+    [parent] = reader.hashes(1)
+    state = reader.hashes(index.bit_length() - 1)
+    [rest] = reader.hashes(1)
+    return [parent, first, rest], state, index
+
+
+def _elements(reader: _Reader, place: int, count: int, depth: int) -> list[bytes]:
+    """Return all siblings of an element of a list, with those that aren't sent, and the list's length."""
+    if not 0 <= place < count <= 1 << depth:
+        raise InvalidBranch("The list has no such element.")
+    siblings = []
+    for height in range(depth):
+        first = (place >> height ^ 1) << height
+        siblings += reader.hashes(1) if first < count else [_ZEROS[height]]
+    return [*siblings, _little(count)]
+
+
+def _check(reader: _Reader, leaf: bytes, siblings: Sequence[bytes], index: int, root: bytes) -> None:
+    if reader.left:
+        raise InvalidBranch("Something is left of the branch.")
+    assert index.bit_length() == len(siblings) + 1
+    for sibling in siblings:
+        leaf = sha256(sibling + leaf if index % 2 else leaf + sibling).digest()
+        index //= 2
+    if leaf != root:
+        raise InvalidBranch("The branch leads to another root.")
+
+
+def _join(*indices: int) -> int:
+    """Return the generalized index of a path of several, from the top down."""
+    joined = 1
+    for index in indices:
+        depth = index.bit_length() - 1
+        joined = joined << depth | index ^ 1 << depth
+    return joined
+
+
+def _little(value: int) -> bytes:
+    return value.to_bytes(32, "little")

@@ -1,0 +1,323 @@
+"""The beacon history on chains of random leaves, whose every block it must answer and nothing else; and the model."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from campaigns.fuzzing import branches
+from campaigns.fuzzing.branches import MODEL, REFUSALS
+from chains.beacon import jumps, ssz
+from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, ExecutionBranch
+from chains.beacon.jumps import BeaconChain
+from devnet.devchain import DevChain
+from tests.contracts import beacon_worlds
+from tests.contracts.beacon_model import InvalidBranch
+from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.simulator import Call, Simulator
+
+# The second slot of a period, the one before a fork, its first, one in the middle, and the last of a period.
+MISSED = frozenset({9, 41, 58, 68, 79})
+EMPTY = frozenset({14, 15, 20})
+
+# A function of the contract, and its arguments.
+Asked = tuple[str, tuple[Any, ...]]
+
+
+class History:
+    """A deployed contract beside the model: whatever is asked, they must agree."""
+
+    def __init__(self, chain: DevChain, simulator: Simulator, beacon: BeaconChain) -> None:
+        self.beacon = beacon
+        self.contract = Deployed(chain, "BeaconHistory", beacon.arguments)
+        self._simulator = simulator
+
+    def answers(self, asked: Sequence[Asked]) -> list[bytes | None]:
+        """Return each answer; None where it is refused."""
+        calls = [Call(self.contract.address, self.contract.calldata(name, *arguments)) for name, arguments in asked]
+        found: list[bytes | None] = []
+        for (name, arguments), outcome in zip(asked, self._simulator.run(calls), strict=True):
+            assert not outcome.halted
+            try:
+                expected = MODEL[name](self.beacon, *arguments)
+            except InvalidBranch:
+                assert not outcome.succeeded
+                assert outcome.data[:4] in REFUSALS
+                found.append(None)
+            else:
+                assert outcome.succeeded
+                assert outcome.data == (True.to_bytes(32) if expected is None else expected)
+                found.append(outcome.data)
+        return found
+
+    def answer(self, name: str, *arguments: Any) -> bytes | None:
+        return self.answers([(name, arguments)])[0]
+
+
+@pytest.fixture(scope="module")
+def world() -> BeaconWorld:
+    return BeaconWorld(random.Random(1), missed=MISSED, empty=EMPTY)
+
+
+@pytest.fixture(scope="module")
+def history(chain, simulator, world) -> History:
+    return History(chain, simulator, world.chain)
+
+
+# --- Blocks that are there --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capella", [32, 35], ids=["Capella begins with a period", "Capella begins within one"])
+def test_every_old_block_is_proven_from_every_later_one(chain, simulator, capella):
+    world = BeaconWorld(random.Random(2), replace(SMALL, capella=capella), missed=MISSED, empty=EMPTY)
+    history = History(chain, simulator, world.chain)
+    asked, expected = [], []
+    for anchor in sorted(world.blocks):
+        first, end = (world.chain.period(slot) * 8 for slot in (capella, anchor))
+        for slot in range(first, min(end, SMALL.end)) if capella <= anchor < SMALL.end else ():
+            if slot in world.blocks:
+                asked.append(("oldBlockHash", (world.root(anchor), world.old(slot, anchor))))
+                expected.append(world.blocks[slot].block_hash)
+    assert len(asked) > 500
+    assert history.answers(asked) == expected
+
+
+def test_every_block_before_capella_is_proven_but_those_without_a_payload(world, history):
+    slots = [slot for slot in sorted(world.blocks) if slot < SMALL.capella]
+    answers = history.answers([("blockHashBeforeCapella", (world.before_capella(slot),)) for slot in slots])
+    proven = {slot: world.blocks[slot].block_hash for slot in slots if slot >= SMALL.bellatrix and slot not in EMPTY}
+    assert dict(zip(slots, answers, strict=True)) == {slot: proven.get(slot) for slot in slots}
+    assert len(proven) == 18
+
+
+def test_a_block_proves_its_own(world, history):
+    slots = sorted(world.blocks)
+    answers = history.answers([("ownBlockHash", (world.root(slot), jumps.own(world.blocks[slot]))) for slot in slots])
+    proven = [
+        world.blocks[slot].block_hash if SMALL.bellatrix <= slot < SMALL.end and slot not in EMPTY else None
+        for slot in slots
+    ]
+    assert answers == proven
+
+
+def test_anybody_can_check_the_constant_of_historical_roots(chain, simulator, world, history):
+    anchors = [slot for slot in sorted(world.blocks) if SMALL.capella <= slot < SMALL.end]
+    asked = [("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in anchors]
+    assert None not in history.answers(asked)
+    wrong = History(chain, simulator, replace(world.chain, historical_roots=b"\x01" * 32))
+    assert wrong.answers(asked) == [None] * len(asked)
+
+
+@pytest.mark.parametrize("rest", [0, 1, 5])
+def test_blocks_before_the_merge_are_proven(chain, simulator, rest):
+    count = 2 * 8192 + rest
+    records, epochs = beacon_worlds.before_merge(random.Random(3), count)
+    accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
+    beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)
+    history = History(chain, simulator, beacon)
+    numbers = [0, 1, 4095, 8190, 8191, 8192, 12288, *range(16380, count)]
+    branches = [jumps.before_merge(beacon, number, records[number // 8192], epochs) for number in numbers]
+    answers = history.answers([("blockHashBeforeMerge", (branch,)) for branch in branches])
+    assert answers == [records[number // 8192][number % 8192][0] for number in numbers]
+    # Another number, another branch; nothing from the end on.
+    moved = [(number + by).to_bytes(4) for number in numbers for by in (1, 2, 8192, 2**30) if number + by < 2**32]
+    again = [("blockHashBeforeMerge", (number + branch[4:],)) for number in moved for branch in branches[-2:]]
+    answers = history.answers(again)
+    assert not any(answers[at] for at, (_, (branch,)) in enumerate(again) if branch not in branches)
+
+
+# --- Branches that are none -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def genuine(world) -> list[Asked]:
+    """A branch of each kind and layout."""
+    return [
+        ("oldBlockHash", (world.root(anchor), world.old(slot, anchor)))
+        for slot, anchor in ((33, 57), (40, 41 + 9), (47, 60), (59, 89))
+    ] + [
+        ("blockHashBeforeCapella", (world.before_capella(26),)),
+        ("ownBlockHash", (world.root(80), jumps.own(world.blocks[80]))),
+        ("provesHistoricalRoots", (world.root(59), world.historical_roots(59))),
+    ]
+
+
+def test_no_flipped_bit_leaves_a_branch_to_the_same_root(history, genuine):
+    for name, (*root, branch) in genuine:
+        flipped = [
+            branch[:place] + bytes([branch[place] ^ 1 << bit]) + branch[place + 1 :]
+            for place in range(len(branch))
+            for bit in ((place % 8,) if place > 60 else range(8))
+        ]
+        assert history.answer(name, *root, branch) is not None
+        assert not any(history.answers([(name, (*root, each)) for each in flipped]))
+
+
+def test_no_branch_may_be_cut_or_longer(history, genuine):
+    for name, (*root, branch) in genuine:
+        cut = [branch[:size] for size in {*range(0, len(branch), 7), *range(len(branch) - 33, len(branch))}]
+        longer = [branch + bytes(1), branch + bytes(32), branch + branch[-32:]]
+        without = [branch[:at] + branch[at + 32 :] for at in range(0, len(branch) - 31, 8)]
+        twice = [branch[:at] + branch[at : at + 32] + branch[at:] for at in range(0, len(branch) - 31, 8)]
+        tried = [(name, (*root, each)) for each in (*cut, *longer, *without, *twice)]
+        assert not any(history.answers(tried))
+
+
+def test_no_branch_is_one_of_another_kind_or_to_another_root(history, world, genuine):
+    branches = [arguments[-1] for _, arguments in genuine]
+    tried = [(name, (*root, branch)) for name, (*root, own) in genuine for branch in branches if branch != own]
+    others = [(name, (world.root(70), branch)) for name, (*root, branch) in genuine if root]
+    assert not any(history.answers([*tried, *others]))
+
+
+def test_a_slot_says_where_a_block_is_even_where_its_root_is_repeated(history, world):
+    """Where a slot was missed the root before is repeated: it must be shown in its own place."""
+    roots, _ = world.periods[world.chain.period(67)]
+    assert roots[68 % 8] == roots[67 % 8] == world.root(67)
+    genuine = world.old(67, 89)
+    first = len(jumps.own(world.blocks[67]))
+    moved = genuine[:first] + b"".join(ssz.siblings(roots, 3, 68 % 8)) + genuine[first + 96 :]
+    assert history.answer("oldBlockHash", world.root(89), genuine)
+    assert history.answer("oldBlockHash", world.root(89), moved) is None
+    # The block before Electra's first slot, which was missed: its layout is Deneb's, and so is its slot.
+    assert world.periods[7][0][58 % 8] == world.root(57)
+    assert history.answer("oldBlockHash", world.root(89), world.old(57, 89)) == world.blocks[57].block_hash
+
+
+def test_no_slot_of_another_fork_makes_another_layout(history, world):
+    """Whoever tells another slot gets another shape, but the header's root binds the slot."""
+    for slot, others in ((41 - 1, (42, 58, 20)), (45, (41, 31)), (57, (58,)), (59, (57, 45))):
+        genuine = world.old(slot, 89)
+        tried = [("oldBlockHash", (world.root(89), other.to_bytes(8) + genuine[8:])) for other in others]
+        assert not any(history.answers(tried))
+    for anchor, others in ((57, (58, 41, 89)), (60, (57,))):
+        genuine = world.old(34, anchor)
+        place = len(genuine) - 8 - 8 - 32 * (2 + world.chain.state_depth(anchor))
+        assert genuine[place : place + 8] == anchor.to_bytes(8)
+        tried = [
+            ("oldBlockHash", (world.root(anchor), genuine[:place] + other.to_bytes(8) + genuine[place + 8 :]))
+            for other in others
+        ]
+        assert not any(history.answers(tried))
+
+
+def test_beyond_the_forks_that_it_knows_nothing_is_proven(history, world):
+    last, first = max(slot for slot in world.blocks if slot < SMALL.end), SMALL.end
+    assert history.answer("ownBlockHash", world.root(last), jumps.own(world.blocks[last])) is not None
+    for name, branch in (
+        ("ownBlockHash", jumps.own(world.blocks[first])),
+        ("oldBlockHash", world.old(34, first)),
+        ("provesHistoricalRoots", world.historical_roots(first)),
+    ):
+        assert history.answer(name, world.root(first), branch) is None
+        with pytest.raises(Reverted) as reverted:
+            history.contract.call(name, world.root(first), branch)
+        assert reverted.value.error == ("UnknownFork", first)
+
+
+# --- Chosen leaves ----------------------------------------------------------------------------------------------------
+
+
+def test_no_leaf_that_somebody_chose_poses_as_a_tree(chain, simulator):
+    """Every node of a body but the payload, every leaf of a payload but the hash: a tree of one's own below it is never
+    reached, whatever slot, count or kind is told."""
+    chance = random.Random(4)
+    chosen = chance.randbytes(32)
+    # The siblings of a payload's hash, and what they lead to, made for each place where it could be put in.
+    for slot in (33, 45, 60):
+        world = BeaconWorld(chance)
+        history = History(chain, simulator, world.chain)
+        block = world.blocks[slot]
+        depth = world.chain.payload_depth(slot)
+        fake = [chance.randbytes(32) for _ in range(depth)]
+        graffiti = ssz.climb(chosen, fake, BLOCK_HASH)
+        body = [chance.randbytes(32) for _ in range(13)]
+        for place in range(13):
+            if place == EXECUTION_PAYLOAD:
+                continue
+            leaves = [*body[:place], graffiti, *body[place + 1 :]]
+            header = replace(block.header, body_root=ssz.tree_root(leaves, 4))
+            forged = ExecutionBranch(header, chosen, fake, ssz.siblings(leaves, 4, place))
+            assert history.answer("ownBlockHash", header.root, jumps.own(forged)) is None
+
+
+def test_a_block_of_the_fork_after_proves_nothing(chain, simulator):
+    """Gloas has no slot yet, so mainnet's table has no end. Its bodies are progressive containers (EIP-7688): index 25
+    leads into the leaf that says which fields there are. A bid's hash is a promise, at another index (22857)."""
+    chance = random.Random(11)
+    world = BeaconWorld(chance)
+    history = History(chain, simulator, replace(world.chain, end=2**64 - 1))
+    fields_in_use = b"\xff\x1f" + bytes(30)
+    for bid in (22857, 2856):
+        promised = chance.randbytes(32)
+        siblings = [chance.randbytes(32) for _ in range(bid.bit_length() - 2)] + [fields_in_use]
+        header = replace(world.blocks[85].header, body_root=ssz.climb(promised, siblings, bid))
+        for size in range(len(siblings) - 3):
+            payload, body = siblings[size : size + 5], siblings[-4:]
+            branch = jumps.own(ExecutionBranch(header, promised, payload, body))
+            assert history.answer("ownBlockHash", header.root, branch) is None
+        whole = jumps.own(ExecutionBranch(header, promised, siblings, []))
+        assert history.answer("ownBlockHash", header.root, whole) is None
+
+
+def test_a_place_beyond_the_end_of_a_list_is_refused(history, world):
+    """Zeros follow a list's elements, and the length says how many there are. Every other length is another root."""
+    genuine = world.old(47, 89)
+    count = len(world.anchor(89).summaries)
+    at = genuine.index(count.to_bytes(3), len(jumps.own(world.blocks[47])) + 4 * 32)
+    tried = [
+        ("oldBlockHash", (world.root(89), genuine[:at] + other.to_bytes(3) + genuine[at + 3 :]))
+        for other in range(2**4)
+        if other != count
+    ]
+    assert not any(history.answers(tried))
+
+
+def test_only_bounds_refuse_what_leads_to_the_root(chain):
+    tally = branches.run(chain, 1, 5000)
+    assert tally.accepted.keys() == MODEL.keys()
+    assert min(tally.accepted.values()) > 3
+
+
+# --- Forks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bellatrix": 33},
+        {"capella": 43},
+        {"deneb": 59},
+        {"electra": 91},
+        {"end": 2**64},
+        {"period_depth": 0},
+        {"period_depth": 25},
+        {"capella": 2**27 + 8, "deneb": 2**63, "electra": 2**63, "end": 2**63},
+        {"blocks_before_merge": 2**30 + 1},
+    ],
+)
+def test_forks_follow_each_other(chain, wrong):
+    with pytest.raises(Reverted) as reverted:
+        Deployed(chain, "BeaconHistory", replace(SMALL, **wrong).arguments)
+    assert reverted.value.error == ("InvalidChain",)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        dict.fromkeys(("bellatrix", "capella", "deneb", "electra", "end"), 0),
+        {"end": 2**64 - 1},
+        {"period_depth": 24},
+        {"capella": 2**27, "deneb": 2**63, "electra": 2**63, "end": 2**63},
+        {"blocks_before_merge": 2**30},
+    ],
+)
+def test_forks_may_be_at_any_other_slots(chain, right):
+    beacon = replace(SMALL, **right)
+    contract = Deployed(chain, "BeaconHistory", beacon.arguments)
+    names = ("sourceChainId", "periodDepth", "bellatrix", "capella", "deneb", "electra", "end", "historicalRoots")
+    answers = [contract.call(name) for name in (*names, "blocksBeforeMerge", "accumulator")]
+    assert tuple(answers) == beacon.arguments

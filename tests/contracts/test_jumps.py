@@ -1,0 +1,348 @@
+"""Jumps of the registry: below a trusted header, or from constants, to a block however old, by the beacon chain."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from eth_utils.crypto import keccak
+
+from campaigns.fuzzing import jumps as campaign
+from chains import history, packed
+from chains.beacon import jumps, ssz
+from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch, CannotPack
+from contracts import NO_CONTRACT
+from devnet.devchain import DevChain
+from tests.contracts import beacon_worlds, decoder, recorded_beacon, tries
+from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.contracts.conftest import SOURCE_CHAIN_ID
+from tests.contracts.deployed import Deployed, Reverted
+from tests.fixtures_folder import needs_fixtures
+
+# A newer block, and the slot of the beacon block before its own.
+NEWEST, ANCHOR = 1000, 89
+_ADDRESS = b"\xa1" * 20
+
+
+def newer_header(beacon_root: bytes, number: int = NEWEST, *, fields: Sequence[object] = ()) -> bytes:
+    """Make a header as of Prague whose field 19 is this one."""
+    before = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, number]
+    before += [0, 0, 1_700_000_000, b"", bytes(32), bytes(8), 7, bytes(32), 0, 0]
+    return tries.encode([*before, *(fields or (beacon_root, bytes(32)))])
+
+
+@dataclass
+class Old:
+    """A chain of old blocks with headers, in a beacon world; and an account in each state."""
+
+    world: BeaconWorld
+    headers: dict[int, bytes]
+    root: bytes
+    accounts: list[AccountToProve]
+
+    def branch(self, slot: int) -> BlockBranch:
+        if slot < self.world.chain.capella:
+            return BlockBranch(BLOCK_BEFORE_CAPELLA, self.world.before_capella(slot))
+        return BlockBranch(OLD_BLOCK, self.world.old(slot, ANCHOR))
+
+
+@pytest.fixture(scope="module")
+def old() -> Old:
+    key = keccak(_ADDRESS)
+    root, proofs = tries.shaped({key: tries.account(7, 1234)}, random.Random(5), (16, 3))
+    headers: dict[int, bytes] = {}
+    parent = bytes(32)
+    for slot in range(90):
+        headers[slot] = tries.header(slot + 100, root, parent)
+        parent = keccak(headers[slot])
+    world = BeaconWorld(random.Random(6), hashes={slot: keccak(header) for slot, header in headers.items()})
+    return Old(world, headers, root, [AccountToProve(_ADDRESS, 3, proofs[key])])
+
+
+@pytest.fixture
+def trusted(old) -> bytes:
+    return newer_header(old.world.root(ANCHOR))
+
+
+@pytest.fixture
+def registry(chain, source, old, trusted) -> Deployed:
+    """A registry with a beacon history, which trusts the newer block."""
+    beacon = Deployed(chain, "BeaconHistory", old.world.chain.arguments)
+    source.send("set", NEWEST, keccak(trusted))
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, beacon.address)
+
+
+def _model_takes(old: Old, trusted: bytes, proof: bytes) -> decoder.PackedFacts:
+    return decoder.decode(
+        proof,
+        block_hash=lambda number: keccak(trusted) if number == NEWEST else None,
+        state_root=lambda _: None,
+        beacon=old.world.chain,
+    )
+
+
+def _refused(registry: Deployed, proof: bytes, *error: object) -> bool:
+    with pytest.raises(Reverted) as reverted:
+        registry.call_raw(proof)
+    return reverted.value.error == (error or ("InvalidProof",))
+
+
+# --- What it does -----------------------------------------------------------------------------------------------------
+
+
+def test_a_hash_alone_becomes_known(registry, old, trusted):
+    for slot in (33, 50, 70):
+        digest = keccak(old.headers[slot])
+        proof = packed.encode_block_hash([trusted, old.branch(slot)])
+        assert _model_takes(old, trusted, proof).known_hashes == {digest}
+        assert registry.logged(registry.send_raw(proof)) == [("BlockHashProven", digest)]
+        assert registry.call("vouches", slot + 100, digest)
+    assert registry.call("stateRoot", NEWEST) == bytes(32)
+
+
+def test_a_header_follows_and_its_hash_is_not_stored(registry, old, trusted):
+    proof = packed.encode([trusted, old.branch(50), old.headers[50]], old.root)
+    assert registry.logged(registry.send_raw(proof)) == [("HeaderAccumulated", 150, old.root)]
+    assert not registry.call("vouches", 150, keccak(old.headers[50]))
+    assert registry.call("stateRoot", NEWEST) == bytes(32)
+
+
+def test_facts_follow_in_the_same_transaction(registry, old, trusted):
+    proof = packed.encode([trusted, old.branch(40), old.headers[40]], old.root, old.accounts, header_fields=[0, 9])
+    facts = _model_takes(old, trusted, proof)
+    assert facts.block_number == 140
+    registry.send_raw(proof)
+    assert registry.call("accountField", _ADDRESS, 140, 1) == (1234).to_bytes(32)
+    assert registry.call("headerField", 140, 0) == keccak(old.headers[39])
+
+
+def test_a_walk_goes_on_after_a_jump_and_a_jump_after_a_walk(registry, old, trusted):
+    below = [old.branch(40), *(old.headers[slot] for slot in (40, 39, 38))]
+    assert registry.logged(registry.send_raw(packed.encode([trusted, *below], old.root))) == [
+        ("HeaderAccumulated", 138, old.root)
+    ]
+    above = tries.header(NEWEST + 1, b"\x45" * 32, keccak(trusted))
+    registry_knows = registry.send_raw(packed.encode_block_hash([trusted, old.branch(70)]))
+    assert registry.logged(registry_knows) == [("BlockHashProven", keccak(old.headers[70]))]
+    proof = packed.encode_parent_hash([trusted, *below])
+    assert registry.logged(registry.send_raw(proof)) == [("BlockHashProven", keccak(old.headers[37]))]
+    assert _refused(registry, packed.encode([above, trusted, *below], old.root), "UnknownBlock", NEWEST + 1)
+
+
+def test_blocks_before_capella_need_no_header(registry, old):
+    digest = keccak(old.headers[30])
+    proof = packed.encode_block_hash([old.branch(30)])
+    assert registry.logged(registry.send_raw(proof)) == [("BlockHashProven", digest)]
+    proof = packed.encode([old.branch(20), old.headers[20], old.headers[19]], old.root, old.accounts)
+    registry.send_raw(proof)
+    assert registry.call("accountField", _ADDRESS, 119, 0) == (7).to_bytes(32)
+
+
+def test_a_registry_knows_blocks_before_the_merge(chain, source):
+    chance = random.Random(8)
+    count = 8192 + 3
+    header = tries.header(8193, b"\x11" * 32)
+    [first, last], _ = beacon_worlds.before_merge(chance, count)
+    last[1] = (keccak(header), 12345)
+    epochs = [ssz.list_root(jumps.record_leaves(each), jumps.RECORDS_DEPTH) for each in (first, last)]
+    accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
+    beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)
+    contract = Deployed(chain, "BeaconHistory", beacon.arguments)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, contract.address)
+    branch = BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(beacon, 8193, last, epochs))
+    assert registry.logged(registry.send_raw(packed.encode_block_hash([branch]))) == [
+        ("BlockHashProven", keccak(header))
+    ]
+    accumulated = registry.send_raw(packed.encode([branch, header], b"\x11" * 32))
+    assert registry.logged(accumulated) == [("HeaderAccumulated", 8193, b"\x11" * 32)]
+
+
+# --- What it refuses --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proofs(old, trusted) -> list[bytes]:
+    """Proofs that it takes, of each form."""
+    return [
+        packed.encode_block_hash([trusted, old.branch(50)]),
+        packed.encode([trusted, old.branch(50), old.headers[50]], old.root, old.accounts),
+        packed.encode_block_hash([old.branch(30)]),
+        packed.encode([old.branch(30), old.headers[30]], old.root),
+    ]
+
+
+def test_no_flipped_bit_and_no_cut_leaves_a_valid_proof(registry, harness, proofs, old, trusted):
+    for proof in proofs:
+        sizes = range(len(proof) - 1, 0, -1 if len(proof) < 1500 else -3)
+        longer = [proof + bytes([byte]) for byte in range(0, 256, 5)]
+        tried = [*(proof[:size] for size in sizes), *longer, proof]
+        assert harness.accepted(registry, tried) == [*[False] * (len(tried) - 1), True]
+        assert harness.accepted_flips(registry, proof) == 0
+        for size in (*range(1, len(proof), 61), len(proof) + 1):
+            with pytest.raises(decoder.InvalidPacked):
+                _model_takes(old, trusted, (proof + b"\0")[:size])
+
+
+def test_a_branch_has_the_size_that_it_tells(registry, old, trusted):
+    branch = old.branch(50)
+    for by in (-32, -1, 1, 32, 2**16 - 1 - len(branch.branch)):
+        told = bytes([OLD_BLOCK]) + (len(branch.branch) + by).to_bytes(2) + branch.branch
+        assert _refused(registry, trusted + told + b"\x39")
+        assert _refused(registry, trusted + told + bytes(max(by, 0)) + b"\x39")
+
+
+def test_the_header_is_that_of_the_proven_block(registry, old, trusted):
+    for slot in (49, 51):
+        proof = packed.encode([trusted, old.branch(50), old.headers[slot]], old.root)
+        assert _refused(registry, proof, "HeaderMismatch", slot + 100)
+        with pytest.raises(decoder.InvalidPacked):
+            _model_takes(old, trusted, proof)
+    # Not that of a block that is trusted otherwise, either.
+    proof = packed.encode([trusted, old.branch(50), trusted], b"\x44" * 32)
+    assert _refused(registry, proof, "HeaderMismatch", NEWEST)
+    proof = packed.encode([old.branch(30), trusted], b"\x44" * 32)
+    assert _refused(registry, proof, "HeaderMismatch", NEWEST)
+
+
+def test_operations_have_their_places(registry, old, trusted):
+    below, first = old.branch(50), old.branch(30)
+    assert _refused(registry, packed.encode_block_hash([trusted, below])[len(trusted) :])
+    for operation in (BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE):
+        size = len(first.branch).to_bytes(2)
+        assert _refused(registry, trusted + bytes([operation]) + size + first.branch + b"\x39")
+    for operation in (BLOCK_BEFORE_MERGE, 0x3D, 0x3E, 0x3F, 0x7F, 0x09, 0x39):
+        assert _refused(registry, bytes([operation]) + packed.encode_block_hash([first])[1:])
+    with pytest.raises(CannotPack):
+        packed.encode_block_hash([below])
+    with pytest.raises(CannotPack):
+        packed.encode_block_hash([trusted, first])
+    with pytest.raises(CannotPack):
+        packed.encode_block_hash([below, trusted])
+    with pytest.raises(CannotPack):
+        packed.encode([trusted, below], old.root)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ((bytes(32), bytes(32)), "InvalidHeader"),
+        ((b"\x01" * 31, b"\x01" * 32), "InvalidHeader"),
+        ((b"", b"\x01" * 32), "InvalidHeader"),
+        ((b"\x01" * 33, b"\x01" * 32), "InvalidHeader"),
+        (([b"\x01" * 31], b"\x01" * 32), "InvalidHeader"),
+        ((b"\x01" * 32,), "InvalidProof"),
+    ],
+    ids=["zero", "31 bytes", "none", "33 bytes", "a list", "another root"],
+)
+def test_field_19_is_a_root(registry, source, old, fields, error):
+    header = newer_header(b"", fields=fields)
+    source.send("set", NEWEST, keccak(header))
+    proof = packed.encode_block_hash([header, old.branch(50)])
+    assert _refused(registry, proof, error)
+    with pytest.raises(decoder.InvalidPacked):
+        _model_takes(old, header, proof)
+
+
+def test_a_header_of_an_earlier_fork_has_no_beacon_root(registry, source, old):
+    root = old.world.root(ANCHOR)
+    # The root in the place before; and 19 fields.
+    fields = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, NEWEST, 0, 0, 1]
+    fields += [b"", bytes(32), bytes(8), 7, bytes(32), 0, root]
+    for header in (tries.encode(fields), tries.encode([*fields, 0, root])):
+        source.send("set", NEWEST, keccak(header))
+        assert _refused(registry, packed.encode_block_hash([header, old.branch(50)]), "InvalidHeader")
+
+
+def test_nothing_is_proven_below_a_header_that_nobody_vouches_for(registry, old):
+    header = newer_header(old.world.root(ANCHOR), NEWEST + 1)
+    assert _refused(registry, packed.encode_block_hash([header, old.branch(50)]), "UnknownBlock", NEWEST + 1)
+    assert _refused(registry, packed.encode([old.headers[50]], old.root), "UnknownBlock", 150)
+
+
+# --- Who proves -------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_beacon_history_nothing_is_proven(chain, source, proofs, trusted):
+    source.send("set", NEWEST, keccak(trusted))
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, NO_CONTRACT)
+    for proof in proofs:
+        assert _refused(registry, proof)
+
+
+def test_a_beacon_history_of_another_chain_is_refused(chain, source, old):
+    """On a rollup field 19 is the root of the chain below: its blocks would pass as the rollup's."""
+    beacon = Deployed(chain, "BeaconHistory", replace(old.world.chain, id=SOURCE_CHAIN_ID + 1).arguments)
+    with pytest.raises(Reverted) as reverted:
+        Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, beacon.address)
+    assert reverted.value.error == ("SourceOfAnotherChain", SOURCE_CHAIN_ID + 1)
+
+
+@pytest.mark.parametrize(
+    "code", ["0x", "0x00", "0x60015f5260205ff3", "0x5f5f5260205ff3", "0x60015f52601f5ff3", "0x60015f5260205ffd"]
+)
+def test_an_answer_is_a_word_and_not_zero(chain, registry, proofs, harness, code):
+    """A beacon history can't be like that, but an empty one would be if it could be destroyed."""
+    beacon = registry.call("beaconChainHistory")
+    before = chain.rpc("eth_getCode", beacon, "latest")
+    chain.rpc("anvil_setCode", beacon, code)
+    answers = harness.accepted(registry, [proofs[0], proofs[2]])
+    chain.rpc("anvil_setCode", beacon, before)
+    assert answers == [code == "0x60015f5260205ff3"] * 2
+
+
+# --- Mainnet ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mainnet(chain: DevChain) -> tuple[Deployed, Deployed]:
+    """A registry with mainnet's constants, and its block hash source."""
+    source = Deployed(chain, "test/SettableBlockHashSource", 1)
+    beacon = Deployed(chain, "BeaconHistory", jumps.MAINNET.arguments)
+    return Deployed(chain, "FactsRegistry", 1, source.address, history.WINDOW, beacon.address), source
+
+
+@needs_fixtures
+@pytest.mark.parametrize("number", recorded_beacon.numbers())
+def test_recorded_blocks_since_the_merge_are_proven(mainnet, harness, number):
+    registry, source = mainnet
+    block, branch = recorded_beacon.block(number), recorded_beacon.branch(number)
+    start = []
+    operation = BLOCK_BEFORE_CAPELLA
+    if not recorded_beacon.is_before_capella(number):
+        operation = OLD_BLOCK
+        start = [newer_header(recorded_beacon.anchor().header.root)]
+        source.send("set", NEWEST, keccak(start[0]))
+    jump = BlockBranch(operation, branch)
+    proof = packed.encode_block_hash([*start, jump])
+    assert registry.logged(registry.send_raw(proof)) == [("BlockHashProven", block.block_hash)]
+    assert harness.accepted_bytes(registry, proof, range(len(proof) - len(branch), len(proof), 53)) == 0
+    try:
+        header = recorded_beacon.header(number)
+    except LookupError:
+        return
+    root = header[91:123]
+    assert registry.logged(registry.send_raw(packed.encode([*start, jump, header], root))) == [
+        ("HeaderAccumulated", number, root)
+    ]
+
+
+@needs_fixtures
+@pytest.mark.parametrize("number", recorded_beacon.numbers_before_merge())
+def test_recorded_blocks_before_the_merge_are_proven(mainnet, harness, number):
+    registry, _ = mainnet
+    jump = BlockBranch(BLOCK_BEFORE_MERGE, recorded_beacon.branch_before_merge(number))
+    header = recorded_beacon.header(number)
+    proof = packed.encode_block_hash([jump])
+    assert registry.logged(registry.send_raw(proof)) == [("BlockHashProven", keccak(header))]
+    assert registry.logged(registry.send_raw(packed.encode([jump, header], header[91:123]))) == [
+        ("HeaderAccumulated", number, header[91:123])
+    ]
+    assert harness.accepted_bytes(registry, proof, range(3, len(proof), 97)) == 0
+
+
+# --- In any order -----------------------------------------------------------------------------------------------------
+
+
+def test_contract_and_model_agree_on_jumps_and_walks_in_any_order(chain):
+    tally = campaign.run(chain, 3, 2000)
+    assert min(tally.accepted["hash"], tally.accepted["header"]) > 100
