@@ -41,7 +41,9 @@ def connected(site: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("connected")
 def test_anybody_can_read_what_can_be_proven_where(page: Page, context: BrowserContext):
     page.goto("/chains")
-    expect(page.get_by_role("article", name="Other chain to Development chain")).to_contain_text("1 of 2 did so")
+    expect(page.get_by_role("article", name="Other chain to Development chain")).to_contain_text(
+        "1 of 2 required attesters has signed"
+    )
     expect(page.get_by_role("row", name="Development chain")).to_contain_text("20,000")
     expect(page.get_by_role("article").first).to_contain_text(REGISTRY)
     assert faults_for_anybody(page) == []
