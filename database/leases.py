@@ -139,7 +139,8 @@ def not_woken(leases: "Sequence[Lease[LeasedRow]]") -> "models.QuerySet[LeasedRo
     claimed_at = min(lease.claimed_at for lease in leases if lease.claimed_at)
     rows = _held(leases).filter(due_at__lt=claimed_at - _TICK)
     if connection.features.has_select_for_update:
-        # A statement that makes rows due tells when it began, and may have waited for another row since before the claim.
+        # A statement that makes rows due tells when it began. It may have begun before the claim, and
+        # waited for another row.
         rows = rows.filter(due_at__in={lease.was_due_at for lease in leases})
     return rows
 
