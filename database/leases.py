@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
-from django.db import OperationalError, models, transaction
+from django.db import OperationalError, connection, models, transaction
 from django.db.models import DateTimeField, F, Q, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Cast, Coalesce, Least, Now
@@ -137,7 +137,12 @@ def release_all(
 def not_woken(leases: "Sequence[Lease[LeasedRow]]") -> "models.QuerySet[LeasedRow]":
     """Return the rows of those leases that are not lost, and that nobody has made due since they were claimed."""
     claimed_at = min(lease.claimed_at for lease in leases if lease.claimed_at)
-    return _held(leases).filter(due_at__lt=claimed_at - _TICK)
+    rows = _held(leases).filter(due_at__lt=claimed_at - _TICK)
+    if connection.features.has_select_for_update:
+        # A statement that makes rows due tells when it began. It may have begun before the claim, and
+        # waited for another row.
+        rows = rows.filter(due_at__in={lease.was_due_at for lease in leases})
+    return rows
 
 
 @contextmanager
@@ -210,6 +215,9 @@ def _give_back_all(several: "Sequence[tuple[Lease[LeasedRow], frozenset[tuple[st
     for lease, change in several:
         alike[change].append(lease)
     with transaction.atomic() if len(alike) > 1 else nullcontext():
+        if len(alike) > 1:
+            # Each statement locks its own rows in order; those of the next may come before.
+            row_locks.lock(_held([lease for lease, _ in several]))
         for change, leases in alike.items():
             release_all(leases, **dict(change))
     return [None] * len(several)

@@ -14,6 +14,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from django.db import connection
 from django.db.models import DateTimeField, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Least, Now
@@ -219,8 +220,10 @@ def _release(
 
 def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
     """Release the blocks whose leases are still held. The others are another worker's."""
-    # Whoever asks for a block anew makes it due: of others it is known who asks.
-    known = {one: one.asking for one in several if one.asking is not None}
+    # Whoever asks for a block anew makes it due: of others it is known who asks. But a self-funded batch leaves a block
+    # that is due as it is. Where what it writes shows only later, a block that is to be due no more is locked first.
+    may_settle = not connection.features.has_select_for_update
+    known = {one: one.asking for one in several if one.asking and (may_settle or one.seconds is not None)}
     released = _release_alike(known, unless_woken=True)
     if released == len(several):
         return [None] * len(several)

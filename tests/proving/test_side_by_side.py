@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts.models import User
@@ -35,8 +36,9 @@ from proving.models import AccountProof, Share, SignedTransaction, Signer, Trans
 from proving.reconcile import block as reconcile
 from proving.transactions import pauses, sending, signers, stop_switch, transaction_monitor
 from proving.transactions.fees import OfferedFees
-from queries import progress, submission_rate
-from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
+from queries import progress, submission_rate, turns
+from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, StepStatus
+from queries.rejection_codes import RejectionCode
 from queries.submission import TooMuch
 from tests.databases import same_database
 from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, queries_of, settle
@@ -61,6 +63,12 @@ def costly(settings, tmp_path) -> Chain:
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain=COSTLY, signers=2)
     get_chains.cache_clear()
     return get_chains().chain(31337)
+
+
+def blocks_of(batch: Batch) -> list[Block]:
+    """Accept it, and return its blocks."""
+    accept(batch)
+    return list(Block.objects.filter(queries__batch=batch))
 
 
 def claimed(model: Any, pk: object) -> Lease[Any]:
@@ -111,6 +119,59 @@ def test_a_block_that_becomes_due_while_it_is_given_back_stays_due():
     )
     assert met.waited
     assert Block.objects.get().due_at is not None
+
+
+def test_who_wakes_several_blocks_and_waits_for_one_wakes_one_that_is_leased_meanwhile():
+    first, second = (blocks_of(a_batch(block=number))[0] for number in (12, 13))
+    leased: list[Lease[Block]] = []
+    met = meet(
+        lambda: row_locks.lock(Block.objects.filter(pk=first.pk)),
+        lambda: row_locks.update(Block.objects.all(), due_at=Now()),
+        lambda: leased.append(claimed(Block, second.pk)),
+    )
+    assert met.waited
+    (asking,) = turns.asking([second])
+    reconcile._release(leased[0], "", 600, attempts=0, asking=asking)
+    second.refresh_from_db()
+    assert second.due_at is not None
+    assert second.due_at < timezone.now()
+
+
+def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_other_one_is_rejected():
+    paid_for = a_batch()
+    (block,) = blocks_of(paid_for)
+    own = a_batch()
+    Batch.objects.filter(pk=own.pk).update(sender=Sender.SELF)
+    own.refresh_from_db()
+    lease = claimed(Block, block.pk)
+
+    def accept_own() -> None:
+        row_locks.lock(Block.objects.all())
+        turns.line_up(own, own.unadmitted(31337))
+        progress.admit(own, 31337, estimated_gas=0, estimated_wei=0)
+
+    def cancel_and_release() -> None:
+        progress.cancel(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
+        (asking,) = turns.asking([block])
+        assert not asking.users
+        reconcile._release(lease, "", None, attempts=0, asking=asking)
+
+    assert meet(accept_own, cancel_and_release).waited
+    block.refresh_from_db()
+    assert block.due_at is not None
+
+
+def test_who_gives_back_rows_unlike_and_who_locks_them_do_not_wait_in_a_circle():
+    one, other, last = sorted(a_batch(block=number).pk for number in (12, 13, 14))
+    given: list[Any] = [(claimed(Batch, pk), frozenset({("due", None)})) for pk in (one, last)]
+    given.insert(1, (claimed(Batch, other), frozenset({("due", timedelta(seconds=5))})))
+    met = meet(
+        lambda: row_locks.lock(Batch.objects.filter(pk=other)),
+        lambda: leases._give_back_all(given),
+        lambda: row_locks.lock(Batch.objects.filter(pk=last)),
+    )
+    assert met.waited
+    assert set(Batch.objects.values_list("lease_token", flat=True)) == {""}
 
 
 # --- Steps and batches ------------------------------------------------------------------------------------------------
