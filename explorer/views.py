@@ -121,6 +121,7 @@ def batches(request: HttpRequest) -> HttpResponse:
     found = batch_list.read(filters, user=listed.user, account=account) if listed else None
     context = {
         "filters": filters,
+        "is_identifier": bool(wanted),
         "everybody": listed is not None and listed.user is None,
         "public": settings.PUBLIC_BATCH_LIST,
         "may_list": listed is not None,

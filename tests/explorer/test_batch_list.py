@@ -151,6 +151,13 @@ def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(cli
     assert "Proven of this account" not in charlie.get("/explorer", {"q": ALICE}).text
 
 
+def test_who_is_signed_out_is_led_to_the_search_by_way_of_the_sign_in(client, alice):
+    html = client.get("/explorer", {"q": "77"}).text
+    assert 'href="/sign-in?next=%2Fexplorer%3Fq%3D77">Sign in</a> to search for' in html
+    assert "There is no batch" not in html
+    assert "Sign in</a>" not in alice.get("/explorer", {"q": "77"}).text
+
+
 def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
     submit(a_key(BOB), request(BOB, block=12))
     Block.objects.update(hash=HASH)
