@@ -263,10 +263,18 @@ CHANGES = (
                 "{}",
             ),
             ("an element may be beyond the end", "if (index >= count) revert InvalidProof();", "{}"),
-            ("a period's places are shifted", "slot & ((1 << periodDepth) - 1)", "slot & ((2 << periodDepth) - 1)"),
+            (
+                "a period's places are shifted",
+                "_climb(input, node, slot, periodDepth)",
+                "_climb(input, node, slot + 1, periodDepth)",
+            ),
             ("a branch may be longer than what is read", "input.cursor != place || root != trusted", "root != trusted"),
             ("a branch may lead to any root", "input.cursor != place || root != trusted", "input.cursor != place"),
-            ("a block's number may be that of the Merge", "if (blockNumber >= count)", "if (blockNumber > count)"),
+            (
+                "an epoch before the Merge may have more records",
+                "if (size > 1 << RECORDS_DEPTH) size = 1 << RECORDS_DEPTH;",
+                "{}",
+            ),
         )
     ),
     # --- Attesters ----------------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ MODEL: Mapping[str, Callable[..., bytes | None]] = {
 _OWN, _OLD, _BEFORE_CAPELLA, _BEFORE_MERGE, _ROOTS = MODEL
 # How many branches are asked of one chain. A constant is fixed when the contract is deployed, so there is a branch to
 # one only, and of those kinds there are more rounds.
-_SHARE = 250
-_ROUNDS = (_OWN, _ROOTS, *4 * (_OLD,), *50 * (_BEFORE_CAPELLA, _BEFORE_MERGE))
+_SHARE = 100
+_ROUNDS = (*3 * (_OWN, _ROOTS, _OLD, _OLD), *40 * (_BEFORE_CAPELLA, _BEFORE_MERGE))
 
 
 class _Lenient:

@@ -4,7 +4,7 @@ Blocks have headers that name the beacon block before, and are in beacon blocks 
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from eth_utils.crypto import keccak
 
@@ -22,7 +22,7 @@ from chains.packed.layout import (
     OLD_BLOCK,
     PARENT,
 )
-from contracts import Artifact
+from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
@@ -38,6 +38,8 @@ _FIRST = 1000
 # Slots from here on have blocks that the source vouches for.
 _VOUCHED = 85
 _SHARE = 500
+# Of these so many are also tried at a registry without a beacon history.
+_BARE = 50
 
 
 class LinkedWorld(BeaconWorld):
@@ -137,10 +139,12 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
         source.send("set", number, vouched[number])
     beacon = Deployed(chain, "BeaconHistory", world.chain.arguments)
     registry = Deployed(chain, "FactsRegistry", 1, source.address, history.WINDOW, beacon.address, artifact=artifact)
+    bare = Deployed(chain, "FactsRegistry", 1, source.address, history.WINDOW, NO_CONTRACT, artifact=artifact)
     harness, simulator = Harness(chain), Simulator(chain)
     proofs = _Proofs(chance, world)
     while tally.done < count:
         tried = [proofs.make() for _ in range(min(_SHARE, count - tally.done))]
+        _try_bare(harness, bare, tried[:_BARE], vouched, tally)
         for proof, accepted in zip(tried, harness.accepted(registry, tried), strict=True):
             tally.done += 1
             shown = f"jumps.run, seed {seed}, count {count}: 0x{proof.hex()}"
@@ -158,6 +162,22 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
             if _logged(outcome) != _expected(facts):
                 raise Divergence(f"Contract and model store something else. {shown}")
     return tally
+
+
+def _try_bare(
+    harness: Harness, registry: Deployed, tried: Sequence[bytes], vouched: Mapping[int, bytes], tally: Tally
+) -> None:
+    """Try proofs at a registry without a beacon history."""
+    for proof, accepted in zip(tried, harness.accepted(registry, tried), strict=True):
+        try:
+            decoder.decode(proof, block_hash=vouched.get, state_root=lambda _: None)
+        except decoder.InvalidPacked as invalid:
+            tally.refused[sentence(str(invalid))] += 1
+            if accepted:
+                raise Divergence(f"Without a beacon history, the model refuses: {invalid} 0x{proof.hex()}") from None
+        else:
+            if not accepted:
+                raise Divergence(f"Without a beacon history, the contract refuses 0x{proof.hex()}")
 
 
 def _expected(facts: decoder.PackedFacts) -> Sequence[tuple[bytes, ...]]:

@@ -25,6 +25,9 @@ contract BeaconHistory is IBeaconHistory {
     uint256 private constant EPOCHS_DEPTH = 17;
     uint256 private constant RECORDS_DEPTH = 13;
 
+    // The precompiled contract. The constructor sees that the chain has it.
+    uint256 private constant SHA256 = 2;
+
     // Roots of trees of zeros, of heights from 0 on: each is the hash of the one before, twice.
     bytes private constant ZEROS =
         hex"0000000000000000000000000000000000000000000000000000000000000000"
@@ -99,6 +102,9 @@ contract BeaconHistory is IBeaconHistory {
     /// @notice Forks don't follow each other in this order, or periods have no length.
     error InvalidChain();
 
+    /// @notice The chain that this is deployed on doesn't hash by sha256 as others do.
+    error NoSha256();
+
     constructor(Chain memory chain) {
         if (
             chain.bellatrix > chain.capella || chain.capella > chain.deneb || chain.deneb > chain.electra
@@ -106,6 +112,7 @@ contract BeaconHistory is IBeaconHistory {
                 || chain.periodDepth > HISTORY_DEPTH || chain.capella >> chain.periodDepth > 1 << HISTORY_DEPTH
                 || chain.blocksBeforeMerge > 1 << (EPOCHS_DEPTH + RECORDS_DEPTH)
         ) revert InvalidChain();
+        if (_hash(0, 0) != ZEROS_OF_TWO) revert NoSha256();
         sourceChainId = chain.id;
         periodDepth = chain.periodDepth;
         bellatrix = chain.bellatrix;
@@ -213,7 +220,8 @@ contract BeaconHistory is IBeaconHistory {
 
     /// @dev From a block's root to the root of its period, whose first half is the roots of blocks, by slot.
     function _takePeriod(Calldata memory input, bytes32 node, uint256 slot) private view returns (bytes32) {
-        node = _climb(input, node, slot & ((1 << periodDepth) - 1), periodDepth);
+        // Its place are the lowest bits.
+        node = _climb(input, node, slot, periodDepth);
         return _hash(node, input.takeHash());
     }
 
@@ -244,7 +252,6 @@ contract BeaconHistory is IBeaconHistory {
         bytes memory zeros = ZEROS;
         uint256 place = input.cursor;
         uint256 sent;
-        bool answered = true;
         assembly ("memory-safe") {
             for { let height := 0 } lt(height, depth) { height := add(height, 1) } {
                 let side := shr(height, index)
@@ -257,30 +264,27 @@ contract BeaconHistory is IBeaconHistory {
                 side := shl(5, and(side, 1))
                 mstore(side, node)
                 mstore(xor(side, 32), sibling)
-                answered := and(answered, and(eq(returndatasize(), 32), staticcall(gas(), 2, 0, 64, 0, 32)))
+                if iszero(staticcall(gas(), SHA256, 0, 64, 0, 32)) { revert(0, 0) }
                 node := mload(0)
             }
         }
-        if (!answered) revert InvalidProof();
         input.skip(sent);
         return _hash(node, _leaf(count));
     }
 
-    /// @dev From a leaf, or a node, up to the root of its tree of that depth.
+    /// @dev From a leaf, or a node, up to the root of its tree of that depth. So many bits of the index tell the way.
     function _climb(Calldata memory input, bytes32 node, uint256 index, uint256 depth) private view returns (bytes32) {
         uint256 place = input.skip(32 * depth);
-        bool answered = true;
         assembly ("memory-safe") {
             for { let height := 0 } lt(height, depth) { height := add(height, 1) } {
                 // Where the node stands of the two: first, or second.
                 let side := shl(5, and(shr(height, index), 1))
                 mstore(side, node)
                 mstore(xor(side, 32), calldataload(add(place, shl(5, height))))
-                answered := and(answered, and(eq(returndatasize(), 32), staticcall(gas(), 2, 0, 64, 0, 32)))
+                if iszero(staticcall(gas(), SHA256, 0, 64, 0, 32)) { revert(0, 0) }
                 node := mload(0)
             }
         }
-        if (!answered) revert InvalidProof();
         return node;
     }
 
@@ -298,16 +302,13 @@ contract BeaconHistory is IBeaconHistory {
         return bytes32((value & 0xffffffff) << 224 | (value >> 32) << 192);
     }
 
-    /// @dev sha256 of two words, by the precompiled contract at 2. As in the loops above it works in scratch space, and
-    /// fails where gas runs out, or on a chain without it. (Arguments are evaluated from the right: the call comes first.)
+    /// @dev sha256 of two words. As in the loops above it works in scratch space, and fails only where gas runs out.
     function _hash(bytes32 left, bytes32 right) private view returns (bytes32 digest) {
-        bool answered;
         assembly ("memory-safe") {
             mstore(0, left)
             mstore(32, right)
-            answered := and(eq(returndatasize(), 32), staticcall(gas(), 2, 0, 64, 0, 32))
+            if iszero(staticcall(gas(), SHA256, 0, 64, 0, 32)) { revert(0, 0) }
             digest := mload(0)
         }
-        if (!answered) revert InvalidProof();
     }
 }

@@ -282,6 +282,47 @@ def test_only_bounds_refuse_what_leads_to_the_root(chain):
     assert min(tally.accepted.values()) > 3
 
 
+def test_no_block_is_from_before_bellatrix_though_it_has_a_payload(chain, simulator):
+    world = BeaconWorld(random.Random(12), replace(SMALL, bellatrix=5))
+    asked = [("ownBlockHash", (world.root(slot), jumps.own(world.blocks[slot]))) for slot in (5, 10, 11)]
+    expected = [world.blocks[slot].block_hash for slot in (5, 10, 11)]
+    assert History(chain, simulator, world.chain).answers(asked) == expected
+    later = History(chain, simulator, replace(world.chain, bellatrix=11))
+    assert later.answers(asked) == [None, None, expected[2]]
+
+
+def test_no_anchor_is_from_before_capella_though_it_has_the_roots(chain, simulator):
+    world = BeaconWorld(random.Random(13), replace(SMALL, capella=16))
+    asked = [
+        ("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in (16, 31, 32, 57, 58, 59)
+    ]
+    assert None not in History(chain, simulator, world.chain).answers(asked)
+    later = History(chain, simulator, replace(world.chain, capella=32)).answers(asked)
+    assert [answer is not None for answer in later] == [False, False, True, True, True, True]
+
+
+def test_no_element_is_behind_the_end_though_the_list_has_one_there(history, world):
+    """A list that holds one element more than it says, in a state that was made up."""
+    anchor = world.anchor(89)
+    slot = 78
+    summaries = anchor.summaries[: world.chain.period(slot) - world.chain.periods_before_capella + 1]
+    count = len(summaries) - 1
+    elements = ssz.tree_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
+    for told in (count + 1, count):
+        root = ssz.merge(elements, ssz.integer_leaf(told))
+        state_root = ssz.climb(root, anchor.branch, jumps.HISTORICAL_SUMMARIES)
+        header = replace(anchor.header, state_root=state_root)
+        if told > count:
+            roots, _ = world.periods[world.chain.period(slot)]
+            branch = jumps.old(world.chain, world.blocks[slot], roots, jumps.Anchor(header, summaries, anchor.branch))
+            assert history.answer("oldBlockHash", header.root, branch) == world.blocks[slot].block_hash
+        else:
+            at = len(jumps.own(world.blocks[slot])) + 4 * 32
+            assert branch[at : at + 3] == (count + 1).to_bytes(3)
+            shorter = branch[:at] + count.to_bytes(3) + branch[at + 3 :]
+            assert history.answer("oldBlockHash", header.root, shorter) is None
+
+
 # --- Forks ------------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import chains.header
 from campaigns.fuzzing import __main__ as command
-from campaigns.fuzzing import boundaries, headers, steps, transactions
+from campaigns.fuzzing import boundaries, headers, jumps, steps, transactions
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.coverage import OPERATIONS, sentences
 from campaigns.fuzzing.mutated import compile_with
@@ -31,6 +31,7 @@ def tallies(chain) -> dict[str, Tally]:
         "boundaries": boundaries.run(chain, 1, 5_000),
         "transactions": transactions.run(chain, 1, 2_000),
         "headers": headers.run(chain, 2, 5_000),
+        "jumps": jumps.run(chain, 1, 4_000),
     }
 
 
@@ -53,6 +54,8 @@ def test_whole_proofs_of_each_kind_are_taken(tallies):
     accepted = tallies["headers"].accepted
     assert {kind: accepted[kind] for kind in ("header alone", "timestamp") if accepted[kind] < 100} == {}
     assert {place for place in range(21) if accepted[f"field {place}"] < 5} == {3, 8}
+    accepted = tallies["jumps"].accepted
+    assert {kind: accepted[kind] for kind in ("hash", "header") if accepted[kind] < 200} == {}
 
 
 def test_everything_is_tried_that_the_model_refuses(tallies):
@@ -122,7 +125,7 @@ def test_a_nibble_of_a_path_that_is_not_compared_is_missed(chain, compared, seed
 @pytest.mark.parametrize("check", ["_checkHash(nextNumber, keccak256(next));", "_checkHash(blockNumber, headerHash);"])
 def test_a_header_whose_hash_is_not_checked_is_missed(chain, check):
     registry = "src/FactsRegistry.sol"
-    contract = compile_with(registry, registry, check, "")
+    contract = compile_with(registry, registry, check, "{}")
     with pytest.raises(Divergence, match=r"the contract takes it\. headers\.run, seed 1, count 4000, call \d+: 0x"):
         headers.run(chain, 1, 4_000, artifact=contract)
 

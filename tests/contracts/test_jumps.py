@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import pytest
 from eth_utils.crypto import keccak
 
-from campaigns.fuzzing import jumps as campaign
 from chains import history, packed
 from chains.beacon import jumps, ssz
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch, CannotPack
@@ -338,11 +337,3 @@ def test_recorded_blocks_before_the_merge_are_proven(mainnet, harness, number):
         ("HeaderAccumulated", number, header[91:123])
     ]
     assert harness.accepted_bytes(registry, proof, range(3, len(proof), 97)) == 0
-
-
-# --- In any order -----------------------------------------------------------------------------------------------------
-
-
-def test_contract_and_model_agree_on_jumps_and_walks_in_any_order(chain):
-    tally = campaign.run(chain, 3, 2000)
-    assert min(tally.accepted["hash"], tally.accepted["header"]) > 100
