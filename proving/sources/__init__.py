@@ -6,6 +6,7 @@ that a source vouches for, `proving.paths.planning` leads to all blocks before.
 
 from chains.chains_file import BlockHashSourceName, Connection
 from proving.sources.arbitrum import Arbitrum
+from proving.sources.arbitrum_slot import ArbitrumSlot
 from proving.sources.attested import Attested
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.native import Native
@@ -18,6 +19,7 @@ _SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
     "attested": Attested(),
     "op-stack": OpStack(),
     "arbitrum": Arbitrum(),
+    "arbitrum-slot": ArbitrumSlot(),
 }
 
 
