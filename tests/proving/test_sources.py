@@ -1,5 +1,6 @@
 """Blocks of other chains, and the sources of trust in them: attesters, an OP Stack chain's view of its L1, a rollup."""
 
+import io
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -369,6 +370,16 @@ def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain,
         work()
     assert f"holds another hash than that of block 40 of chain {THERE}, or none" in waiting()[0]
     assert Transaction.objects.exclude(to="").count() == 0
+
+
+def test_check_chains_tells_what_is_confirmed(rollup):
+    said = io.StringIO()
+    with pytest.raises(CommandError, match=f"nothing_confirmed: The Outbox {rollup.outbox.address} on chain {HERE}"):
+        call_command("check_chains", stdout=said)
+    rollup.confirm(30)
+    with pytest.raises(CommandError, match="no_worker"):
+        call_command("check_chains", stdout=said)
+    assert f"The newest confirmed block of The other chain ({THERE}) is 30." in said.getvalue()
 
 
 def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, key):
