@@ -14,14 +14,15 @@ from proving.sources.op_stack import OpStack
 
 __all__ = ["BlockHashSource", "NotYet", "Preparation", "Start", "of"]
 
+
+def of(connection: Connection) -> BlockHashSource:
+    return _SOURCES[connection.block_hash_source]
+
+
 _SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
     "native": Native(),
     "attested": Attested(),
     "op-stack": OpStack(),
     "arbitrum": Arbitrum(),
-    "arbitrum-slot": ArbitrumSlot(),
+    "arbitrum-slot": ArbitrumSlot(of),
 }
-
-
-def of(connection: Connection) -> BlockHashSource:
-    return _SOURCES[connection.block_hash_source]

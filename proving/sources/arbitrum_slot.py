@@ -5,6 +5,7 @@ So a path begins with a proof about the parent chain, in the same transaction: i
 proven, and then the header is recorded.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from eth_utils.crypto import keccak
@@ -15,14 +16,13 @@ from chains.packed import AccountToProve
 from chains.rpc import ChainError, InvalidReply, ProofRequest, RpcClient
 from chains.trie import InvalidProof, verify_account, verify_slot
 from config.configured_chains import get_chains, get_rpc
-from proving import sources
 from proving.connections import OpenConnection, open_unless_paused
 from proving.gas_model.proof_gas import Likely
 from proving.models import FactsRegistry
 from proving.registry import deployments
 from proving.registry.contract import Call, call
 from proving.sources.arbitrum import EXTRA_DATA, Arbitrum, confirmations
-from proving.sources.base import NotYet, Preparation, Start
+from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 
 # The Outbox's mapping of send roots to hashes. Source: nitro-contracts, AbsOutbox.
 _ROOTS_SLOT = 3
@@ -34,9 +34,13 @@ class ArbitrumSlot(Arbitrum):
     contract = "ArbitrumSlotBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on its parent chain"
 
+    def __init__(self, source_of: Callable[[Connection], BlockHashSource]) -> None:
+        """`source_of` returns the block hash source of a connection, here the parent's."""
+        self._source_of = source_of
+
     def trust(self, connection: Connection) -> str:
         parent = _of_parent(connection)
-        return f"{super().trust(connection)} For that chain: {sources.of(parent).trust(parent)}"
+        return f"{super().trust(connection)} For that chain: {self._source_of(parent).trust(parent)}"
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         parent = _of_parent(connection)
@@ -47,7 +51,7 @@ class ArbitrumSlot(Arbitrum):
 
     def gas(self, connection: Connection) -> Likely:
         parent = _of_parent(connection)
-        return _GAS + sources.of(parent).gas(parent)
+        return _GAS + self._source_of(parent).gas(parent)
 
     def _parent_rpc(self, connection: OpenConnection) -> RpcClient:
         return get_rpc(_of_parent(connection.config).source_id)
@@ -67,7 +71,7 @@ class ArbitrumSlot(Arbitrum):
         confirmed_at = self._confirmed_at(connection, header)
         if confirmed_at is None:
             return NotYet(f"Waiting for a later block of chain {connection.config.source_id} to be confirmed.")
-        begun = _vouched_for(parent, confirmed_at)
+        begun = _vouched_for(parent, self._source_of(parent.config), confirmed_at)
         if not isinstance(begun, Start):
             return begun
         proof = _prove(parent, begun.number, str(connection.config.outbox), header)
@@ -92,9 +96,8 @@ def _of_parent(connection: Connection) -> Connection:
     return parent
 
 
-def _vouched_for(parent: OpenConnection, number: int) -> Start | Preparation | NotYet:
+def _vouched_for(parent: OpenConnection, source: BlockHashSource, number: int) -> Start | Preparation | NotYet:
     """Return a block of the parent chain, this one or a later, with the calls that make its registry trust it."""
-    source = sources.of(parent.config)
     start = source.reach(parent, number, ())
     if isinstance(start, NotYet):
         return start
