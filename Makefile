@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help free-ports demo demo-cross-chain demo-cluster testnet test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
+.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-cluster testnet test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
 
 ## Run it
 
@@ -51,6 +51,9 @@ demo: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove a bal
 demo-cross-chain: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+
+demo-rollup: free-ports .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
+	@$(BIN)/python -m demo.rollup $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
 demo-cluster: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
@@ -209,7 +212,7 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group generators -o requirements-generators.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer node_modules $(REAL_NODES) build .demo .demo-cross-chain .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer node_modules $(REAL_NODES) build .demo .demo-cross-chain .demo-rollup .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^## / { print "\n" substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -399,7 +399,7 @@ class Ens(_Model):
     """Servers that resolvers may refer to (EIP-3668): scheme, host and port of each."""
 
 
-BlockHashSourceName = Literal["native", "attested", "op-stack", "arbitrum"]
+BlockHashSourceName = Literal["native", "attested", "op-stack", "arbitrum", "arbitrum-slot"]
 
 
 class Connection(_Model):
@@ -422,12 +422,16 @@ class Connection(_Model):
     threshold: Annotated[int, Field(ge=1)] | None = None
     """Number of attesters that must agree."""
     outbox: Address | None = None
-    """The Arbitrum chain's Outbox on the destination."""
+    """The Arbitrum chain's Outbox, on its parent chain."""
+    parent_id: Annotated[ChainId | None, Field(alias="parent")] = None
+    """The chain that the Outbox is on. None: the destination."""
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
-        if (self.outbox is not None) != (self.block_hash_source == "arbitrum"):
-            raise ValueError("outbox belongs to block_hash_source arbitrum, which needs it")
+        if (self.outbox is not None) != self.block_hash_source.startswith("arbitrum"):
+            raise ValueError("outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it")
+        if (self.parent_id is not None) != (self.block_hash_source == "arbitrum-slot"):
+            raise ValueError("parent belongs to block_hash_source arbitrum-slot, which needs it")
         if self.block_hash_source != "attested":
             if self.attesters or self.threshold is not None:
                 raise ValueError("attesters and threshold belong to block_hash_source attested")
@@ -567,6 +571,8 @@ def _wrong_ends(connection: Connection) -> list[str]:
         return ["block_hash_source op-stack needs the chain below as source"]
     if connection.block_hash_source == "arbitrum" and connection.source_id == connection.destination_id:
         return ["block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source"]
+    if connection.parent_id in {connection.source_id, connection.destination_id}:
+        return ["parent is neither source nor destination"]
     return []
 
 
@@ -593,6 +599,11 @@ def _contradictions(
         ]
         if seen.issuperset(pair):
             faults += [f"{place}: {fault}" for fault in _wrong_ends(connection)]
+    faults += [
+        f"{place}.parent: no connection from {connection.parent_id} to {connection.destination_id} is configured"
+        for place, connection in connections.items()
+        if connection.parent_id and (connection.parent_id, connection.destination_id) not in pairs
+    ]
     windows = {chain.id: chain.history_window for chain in chains.values()}
     faults += [
         f"{place}.window: must be at most {windows[connection.source_id]}, the history_window of chain "

@@ -43,10 +43,10 @@ threshold = {THRESHOLD}
 class Attester(Installation):
     """An attester's process, with a key and a database of its own, on a free port."""
 
-    def __init__(self, running: ExitStack, folder: Path, source: DevChain) -> None:
+    def __init__(self, running: ExitStack, folder: Path, source: DevChain, chain_toml: str = OTHER_CHAIN_TOML) -> None:
         account = Account.create()
         self.address: str = account.address
-        toml = OTHER_CHAIN_TOML % source.url + f'[attester]\nkey_file = "{KEY_FILE}"\n'
+        toml = chain_toml % source.url + f'[attester]\nkey_file = "{KEY_FILE}"\n'
         super().__init__(running, folder, toml, account.key.to_0x_hex())
         self.start("attester", *MANAGE, "run_attester", "--bind", "127.0.0.1:0")
 

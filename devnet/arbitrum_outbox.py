@@ -41,7 +41,7 @@ def set_send_root(chain: DevChain, send_root: bytes) -> bytes:
 
 class ArbitrumOutbox:
     def __init__(self, chain: DevChain) -> None:
-        self._chain = chain
+        self.chain = chain
         implementation = self._create(json.loads(_ARTIFACT.read_text())["bytecode"])
         bridge = self._create("0x" + _BRIDGE)
         self.address = self._create("0x" + _PROXY[0] + implementation[2:] + _PROXY[1])
@@ -59,6 +59,6 @@ class ArbitrumOutbox:
         return to_checksum_address(self._mined({"data": code})["contractAddress"])
 
     def _mined(self, transaction: dict[str, str]) -> dict[str, str]:
-        receipt: dict[str, str] = self._chain.rpc("eth_sendTransactionSync", {"from": _ROLLUP, **transaction})
+        receipt: dict[str, str] = self.chain.rpc("eth_sendTransactionSync", {"from": _ROLLUP, **transaction})
         assert receipt["status"] == "0x1"
         return receipt

@@ -296,7 +296,7 @@ CHANGES = (
     # --- Arbitrum -----------------------------------------------------------------------------------------------------
     Change(
         "a block counts that the Outbox doesn't hold",
-        (Removal("ArbitrumBlocks", "if (hash != confirmed) revert NotConfirmed(blockNumber);", ""),),
+        (Removal("ArbitrumBlocks", "hash != confirmed", "false"),),
         ("ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",),
     ),
     Change(
@@ -306,7 +306,7 @@ CHANGES = (
     ),
     Change(
         "a confirmed block takes the place of another of its number",
-        (Removal("ArbitrumBlocks", "if (known != 0) revert Conflict(blockNumber);", ""),),
+        (Removal("ArbitrumBlocks", "known != 0", "false"),),
         ("ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",),
     ),
     Change(
@@ -316,7 +316,7 @@ CHANGES = (
     ),
     Change(
         "bytes may follow a header that the Outbox confirms",
-        (Removal("ArbitrumBlocks", "if (end - start != header.length) revert InvalidHeader();", ""),),
+        (Removal("ArbitrumBlocks", "end - start != header.length", "false"),),
         ("ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",),
     ),
 )

@@ -13,10 +13,13 @@ from chains.probe import Abilities, probe
 from chains.request_batches import Endpoint
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.configured_chains import get_chains
+from proving import sources
+from proving.connections import open_connection
 from proving.health import attester_checks, chain_checks, report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
 from proving.registry import deployments, funding
+from proving.sources import NotYet
 from proving.transactions import signers
 
 # How long to wait for the id of a node's chain.
@@ -41,6 +44,8 @@ def check(say: Callable[[str], object]) -> list[Problem]:
                 for line in asked.said:
                     say(f"  {line}")
                 problems += asked.problems
+            if connection.destination_id == chain.id and connection.outbox:
+                problems += _check_outbox(connection, chains, say)
     return problems + _kept()
 
 
@@ -86,6 +91,20 @@ def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
     except NodeUnavailable as error:
         return [Problem("names_unavailable", error.for_operators)]
     say("  ENS names can be asked for.")
+    return []
+
+
+def _check_outbox(connection: Connection, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
+    """Tell the newest block that the rollup of a connection has confirmed, once the registry is deployed."""
+    try:
+        newest = sources.of(connection).newest(open_connection(connection.destination_id, connection.source_id))
+    except (DatabaseError, deployments.Unusable):
+        return []
+    except ChainError as error:
+        return [Problem("nothing_confirmed", error.for_operators)]
+    if isinstance(newest, NotYet):
+        return [Problem("nothing_confirmed", newest.sentence)]
+    say(f"  The newest confirmed block of {chains.chain(connection.source_id).label} is {newest}.")
     return []
 
 

@@ -128,7 +128,7 @@ def revert_reason(data: bytes) -> RevertReason:
         "FactsRegistry",
         "AttestedBlockHashSource",
         "OpStackBlockHashSource",
-        "ArbitrumBlockHashSource",
+        "ArbitrumSlotBlockHashSource",
         "Multicall",
     ):
         for error in load_artifact(contract).abi:

@@ -124,6 +124,12 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
     From the same moment the one that it replaces is out of use.
     """
     source = sources.of(connection)
+    if connection.parent_id is not None:
+        try:
+            deployments.noted(chain.id, connection.parent_id)
+        except deployments.Unusable as error:
+            # Its address is written into the contract.
+            raise DeploymentError(str(error)) from None
     newest = get_rpc(chain.id).head().number
     created: list[FactsRegistry] = []
 

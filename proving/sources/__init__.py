@@ -6,6 +6,7 @@ that a source vouches for, `proving.paths.planning` leads to all blocks before.
 
 from chains.chains_file import BlockHashSourceName, Connection
 from proving.sources.arbitrum import Arbitrum
+from proving.sources.arbitrum_slot import ArbitrumSlot
 from proving.sources.attested import Attested
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.native import Native
@@ -13,13 +14,15 @@ from proving.sources.op_stack import OpStack
 
 __all__ = ["BlockHashSource", "NotYet", "Preparation", "Start", "of"]
 
+
+def of(connection: Connection) -> BlockHashSource:
+    return _SOURCES[connection.block_hash_source]
+
+
 _SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
     "native": Native(),
     "attested": Attested(),
     "op-stack": OpStack(),
     "arbitrum": Arbitrum(),
+    "arbitrum-slot": ArbitrumSlot(of),
 }
-
-
-def of(connection: Connection) -> BlockHashSource:
-    return _SOURCES[connection.block_hash_source]

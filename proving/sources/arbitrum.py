@@ -17,13 +17,13 @@ from chains.rpc import InvalidReply, Log, RpcClient, RpcRefused
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Start
+from proving.sources.base import NotYet, Preparation, Start
 
 # Of the Outbox: the send root and the block's hash. A later block takes the place of one with the same send root.
 _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")
 _ROOTS = keccak(text="roots(bytes32)")[:4]
 # Place in a header of the extra data, which is the send root, and its size.
-_EXTRA_DATA, _SEND_ROOT_BYTES = 12, 32
+EXTRA_DATA, _SEND_ROOT_BYTES = 12, 32
 # Blocks of the destination in one request, which nodes bound, and requests: Ethereum's last five days.
 _BLOCKS_PER_REQUEST, _REQUESTS = 2000, 20
 # Of recording a block, as measured.
@@ -37,7 +37,7 @@ class Arbitrum:
     def trust(self, connection: Connection) -> str:
         return (
             f"The fault proofs of chain {connection.source_id}, and whoever can upgrade the contracts of its rollup on "
-            f"chain {connection.destination_id}. A block counts when the rollup has confirmed it, which takes days."
+            f"chain {_parent_id(connection)}. A block counts when the rollup has confirmed it, which takes days."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ class Arbitrum:
         if target <= recorded <= target + window:
             return Start(recorded)
         lowest: int | None = None
-        for logs in _confirmations(connection.destination_rpc, outbox):
+        for logs in confirmations(self._parent_rpc(connection), outbox):
             newest, oldest = self._header(connection, logs[0]).number, self._header(connection, logs[-1]).number
             if lowest is None and newest < target:
                 return self._not_confirmed(connection, target, logs[0])
@@ -75,25 +75,29 @@ class Arbitrum:
         starts = [number for number in (lowest, recorded) if number is not None and number >= target]
         return Start(min(starts)) if starts else self._nothing_confirmed(connection.config)
 
-    def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
         header = connection.source_rpc.header(start)
         if header is None:
             return NotYet(f"Block {start} of chain {connection.config.source_id} is not there.")
         source = connection.registry.block_hash_source
-        known, held = connection.destination_rpc.eth_calls(
-            [
-                call(self.contract, source, "blockHash", start),
-                (str(connection.config.outbox), _ROOTS + header.fields[_EXTRA_DATA][:_SEND_ROOT_BYTES]),
-            ]
-        )
+        known = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
         if known == header.hash:
             return Start(start)
-        if held != header.hash or len(header.fields[_EXTRA_DATA]) != _SEND_ROOT_BYTES or known != bytes(32):
+        send_root = header.fields[EXTRA_DATA]
+        held = self._parent_rpc(connection).eth_call(
+            str(connection.config.outbox), _ROOTS + send_root[:_SEND_ROOT_BYTES]
+        )
+        if held != header.hash or len(send_root) != _SEND_ROOT_BYTES or any(known):
             return NotYet(
-                f"Chain {connection.config.destination_id} holds another hash than that of block {start} of chain "
+                f"Chain {_parent_id(connection.config)} holds another hash than that of block {start} of chain "
                 f"{connection.config.source_id}, or none: waiting for the next block that its rollup confirms."
             )
-        return Start(start, (call(self.contract, source, "record", header.encode()),))
+        return self._record(connection, header)
+
+    def _record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+        """Return the block with the calls that record it; or what must be sent before."""
+        source = connection.registry.block_hash_source
+        return Start(header.number, (call(self.contract, source, "record", header.encode()),))
 
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
         return True  # What is recorded stays.
@@ -103,8 +107,12 @@ class Arbitrum:
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         outbox = str(connection.config.outbox)
-        logs = next(_confirmations(connection.destination_rpc, outbox), None)
+        logs = next(confirmations(self._parent_rpc(connection), outbox), None)
         return self._header(connection, logs[0]).number if logs else self._nothing_confirmed(connection.config)
+
+    def _parent_rpc(self, connection: OpenConnection) -> RpcClient:
+        """Return the client of the chain that the Outbox is on."""
+        return connection.destination_rpc
 
     def _state(self, connection: OpenConnection) -> tuple[str, int]:
         """Return the Outbox that the contract reads, and the highest block that is recorded."""
@@ -129,21 +137,25 @@ class Arbitrum:
 
     def _not_confirmed(self, connection: OpenConnection, target: int, log: Log) -> NotYet:
         config, newest = connection.config, self._header(connection, log)
-        confirmed_at = connection.destination_rpc.known_header(log.block_number).timestamp
+        confirmed_at = self._parent_rpc(connection).known_header(log.block_number).timestamp
         return NotYet(
-            f"Block {target} of chain {config.source_id} is not confirmed on chain {config.destination_id} yet; the "
+            f"Block {target} of chain {config.source_id} is not confirmed on chain {_parent_id(config)} yet; the "
             f"newest confirmed block is {newest.number}, which was confirmed {_days(confirmed_at - newest.timestamp)} "
             "after it was made."
         )
 
     def _nothing_confirmed(self, config: Connection) -> NotYet:
         return NotYet(
-            f"The Outbox {config.outbox} on chain {config.destination_id} has confirmed no block of chain "
+            f"The Outbox {config.outbox} on chain {_parent_id(config)} has confirmed no block of chain "
             f"{config.source_id} lately."
         )
 
 
-def _confirmations(rpc: RpcClient, outbox: str) -> Iterator[Sequence[Log]]:
+def _parent_id(config: Connection) -> int:
+    return config.parent_id or config.destination_id
+
+
+def confirmations(rpc: RpcClient, outbox: str) -> Iterator[Sequence[Log]]:
     """Yield what the Outbox still holds of what was confirmed in the last blocks, the newest first, some at a time.
 
     Raises `NodeUnavailable`, `RpcRefused`.

@@ -356,6 +356,15 @@ def test_an_arbitrum_chain_is_connected_to_its_parent_by_its_outbox(load):
     assert (connection.block_hash_source, connection.outbox) == ("arbitrum", ADDRESS)
 
 
+def test_the_parent_of_an_arbitrum_chain_needs_a_connection_of_its_own(load):
+    fields = f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = '
+    assert faults_of(load, with_connection(fields + "7", source=5)) == [
+        "connections[0].parent: no connection from 7 to 31337 is configured"
+    ]
+    told = faults_of(load, with_connection(fields + "5", source=5))
+    assert "connections[0]: parent is neither source nor destination" in told
+
+
 def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
     (tmp_path / "token").write_text("secret-token\n")
     fields = attested(threshold="threshold = 2").replace(f"0x{1:040x}", ADDRESS.lower())
@@ -412,7 +421,8 @@ def test_a_fault_of_the_attester_s_key_is_named_with_its_place(load, written, fa
 
 NEEDS_ATTESTERS = "connections[0]: block_hash_source attested needs 1 to 100 attesters"
 NEEDS_THRESHOLD = "connections[0]: block_hash_source attested needs a threshold, at most the number of attesters"
-OUTBOX = "connections[0]: outbox belongs to block_hash_source arbitrum, which needs it"
+OUTBOX = "connections[0]: outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it"
+PARENT = "connections[0]: parent belongs to block_hash_source arbitrum-slot, which needs it"
 BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_hash_source attested"
 
 
@@ -436,6 +446,9 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
             "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
         ),
         ('block_hash_source = "arbitrum"', OUTBOX),
+        ('block_hash_source = "arbitrum-slot"\nparent = 1', OUTBOX),
+        (f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"', PARENT),
+        (f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"\nparent = 1', PARENT),
         (f'block_hash_source = "native"\noutbox = "{ADDRESS}"', OUTBOX),
         (f'block_hash_source = "op-stack"\noutbox = "{ADDRESS}"', OUTBOX),
         ('block_hash_source = "arbitrum"\noutbox = "0x12"', "connections[0].outbox: must be 0x and 40"),

@@ -61,7 +61,7 @@ def grow(chain: DevChain, blocks: int) -> None:
     """Blocks in each of which Charlie has got more, a second after the one before."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     for _ in range(blocks):
-        chain.rpc("eth_sendTransaction", {"from": BOB, "to": CHARLIE, "value": "0x1"})
+        chain.rpc("eth_sendTransactionSync", {"from": BOB, "to": CHARLIE, "value": "0x1"})
 
 
 def connect(
@@ -73,10 +73,11 @@ def connect(
     attesters: Sequence[Attester] = (),
     threshold: int = 2,
     outbox: str = "",
+    parent: DevChain | None = None,
 ) -> None:
-    """The service on `here`, with both chains as sources, deployed."""
+    """The service on `here`, with both chains as sources, deployed; and `parent`, which an L1Block tells of."""
     path = chains_toml(folder, here.url)
-    source = "attested" if attesters else "arbitrum" if outbox else "op-stack"
+    source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else "op-stack"
     text = f"""
 [[chains]]
 id = {THERE}
@@ -95,10 +96,28 @@ window = 20
 """
     for attester in attesters:
         text += f'[[connections.attesters]]\naddress = "{attester.address}"\nurl = "{attester.url}"\n'
+    if parent:
+        text = text.replace("outbox =", f"parent = {parent.chain_id}\noutbox =")
+        text += f"""
+[[chains]]
+id = {parent.chain_id}
+name = "The parent chain"
+rpc_urls = ["{parent.url}"]
+test_network = true
+block_seconds = 1
+
+[[connections]]
+source = {parent.chain_id}
+destination = {HERE}
+block_hash_source = "op-stack"
+window = 20
+"""
     path.write_text(path.read_text() + text)
     settings.CHAINS_FILE = path
     forget_chains()
     deploy(HERE, HERE)
+    if parent:
+        deploy(HERE, parent.chain_id)
     deploy(HERE, THERE)
 
 

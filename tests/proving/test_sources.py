@@ -1,5 +1,6 @@
 """Blocks of other chains, and the sources of trust in them: attesters, an OP Stack chain's view of its L1, a rollup."""
 
+import io
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -24,6 +25,7 @@ from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Sign
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.contract import call
+from proving.registry.deploying import DeploymentError, deploy
 from proving.transactions import sending, stop_switch
 from proving.transactions.intents import UnderWay
 from proving.transactions.transaction_monitor import monitor
@@ -379,6 +381,16 @@ def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain,
     assert Transaction.objects.exclude(to="").count() == 0
 
 
+def test_check_chains_tells_what_is_confirmed(rollup):
+    said = io.StringIO()
+    with pytest.raises(CommandError, match=f"nothing_confirmed: The Outbox {rollup.outbox.address} on chain {HERE}"):
+        call_command("check_chains", stdout=said)
+    rollup.confirm(30)
+    with pytest.raises(CommandError, match="no_worker"):
+        call_command("check_chains", stdout=said)
+    assert f"The newest confirmed block of The other chain ({THERE}) is 30." in said.getvalue()
+
+
 def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, key):
     other = "0x" + "12" * 20
     text = settings.CHAINS_FILE.read_text()
@@ -388,6 +400,49 @@ def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, k
     work()
     work()
     assert f"and chains.toml names {other}. The operator must" in waiting()[0]
+
+
+# --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
+    """With its Outbox on a parent chain of which the chain `HERE` knows by its L1Block."""
+    with DevChain(chain_id=31339) as parent:
+        outbox = ArbitrumOutbox(parent)
+        connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address, parent=parent)
+        yield Rollup(outbox, *rollup_chain)
+
+
+def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chain, elsewhere, key):
+    """No attester: the third chain trusts the parent's state, and that trusts the rollup."""
+    parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
+    elsewhere.confirm(40)
+    parent.mine(3)
+    batch = submit(key, of_chains(there=[40, 36]))
+    l1_block.tell(1, bytes.fromhex(parent.rpc("eth_getBlockByNumber", "0x1", False)["hash"][2:]))
+    for _ in range(3):
+        work()
+        chain.mine()
+    confirmed_at = parent.head() - 3
+    assert set(waiting()) == {
+        f"Chain {HERE} knows chain 31339 only up to block 1 yet; waiting for block {confirmed_at}."
+    }
+    assert Transaction.objects.exclude(to="").count() == 0
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    for block in (36, 40):
+        assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
+
+
+def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, settings, tmp_path):
+    with DevChain(chain_id=31339) as parent:
+        outbox = ArbitrumOutbox(parent)
+        connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address, parent=parent)
+        FactsRegistry.objects.exclude(source_chain_id=HERE).delete()
+        with pytest.raises(DeploymentError, match=r"manage\.py deploy_registry 31337 31339"):
+            deploy(HERE, THERE)
 
 
 # --- Changing attesters -----------------------------------------------------------------------------------------------
