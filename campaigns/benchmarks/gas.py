@@ -85,7 +85,7 @@ class Case:
     accounts: Sequence[AccountToProve] = ()
     """The accounts to prove, if all are of one block."""
     beacon: BeaconChain | None = None
-    """What the registry's beacon history is deployed with, but for the chain's id."""
+    """Arguments of the registry's beacon history, but for the chain's id."""
 
 
 class Lab:

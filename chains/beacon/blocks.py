@@ -16,7 +16,7 @@ BODY_DEPTH = 4
 
 
 class Layout(IntEnum):
-    """How blocks are laid out from a fork on; Fulu's are like Electra's."""
+    """The layout of blocks from a fork on; Fulu's are like Electra's."""
 
     BELLATRIX = 0
     CAPELLA = 1

@@ -51,7 +51,7 @@ class CannotPack(ValueError):
 
 @dataclass(frozen=True)
 class BlockBranch:
-    """What proves an older block's hash: OLD_BLOCK below a header, or an operation that needs none.
+    """The proof of an older block's hash: OLD_BLOCK below a header, or an operation that needs none.
 
     `branch` is as `chains.beacon.jumps` makes it.
     """
