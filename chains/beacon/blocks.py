@@ -26,7 +26,7 @@ class Layout(IntEnum):
 
 @dataclass(frozen=True)
 class BeaconHeader:
-    """What a beacon block's root is made of."""
+    """The parts of a beacon block's root."""
 
     slot: int
     proposer: int

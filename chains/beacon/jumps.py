@@ -21,7 +21,7 @@ class CannotProve(ValueError):
 
 @dataclass(frozen=True)
 class BeaconChain:
-    """What `BeaconHistory` is deployed with, in the order of its constructor."""
+    """Arguments of `BeaconHistory`, in the order of its constructor."""
 
     id: int
     period_depth: int
