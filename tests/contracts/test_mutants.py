@@ -835,9 +835,9 @@ def test_the_table_has_the_seconds_of_each_column_and_counts_layers():
         "headers": Found(False, 9),
     }
     assert table({TWO_EDITS: row, Change("other", ()): {"halmos": Found(True, 70)}}).splitlines() == [
-        "change                           tests  steps  boundaries  transactions  sequences  headers  halmos  layers",
-        "counts twice, and keeps nothing    3 s   13 s         2 s                                 -               2",
-        "other                                                                                          70 s       1",
+        "change                           tests  steps  boundaries  transactions  branches  jumps  sequences  headers  halmos  layers",
+        "counts twice, and keeps nothing    3 s   13 s         2 s                                                  -               2",
+        "other                                                                                                           70 s       1",
     ]
 
 
