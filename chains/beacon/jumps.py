@@ -42,6 +42,13 @@ class BeaconChain:
         )
 
     @property
+    def immutables(self) -> dict[str, int]:
+        """Return what is in the code of a `BeaconHistory` of this chain, by name, to compare code by."""
+        names = ("sourceChainId", "periodDepth", "bellatrix", "capella", "deneb", "electra", "end", "historicalRoots")
+        values = (each if isinstance(each, int) else int.from_bytes(each) for each in self.arguments)
+        return dict(zip((*names, "blocksBeforeMerge", "accumulator"), values, strict=True))
+
+    @property
     def periods_before_capella(self) -> int:
         return self.capella >> self.period_depth
 

@@ -299,7 +299,7 @@ contract BeaconHistory is IBeaconHistory {
     function _leaf(uint256 value) private pure returns (bytes32) {
         value = (value & 0x00ff00ff00ff00ff) << 8 | (value & 0xff00ff00ff00ff00) >> 8;
         value = (value & 0x0000ffff0000ffff) << 16 | (value & 0xffff0000ffff0000) >> 16;
-        return bytes32((value & 0xffffffff) << 224 | (value >> 32) << 192);
+        return bytes32(value << 224 | (value >> 32) << 192);
     }
 
     /// @dev sha256 of two words. As in the loops above it works in scratch space, and fails only where gas runs out.

@@ -93,6 +93,14 @@ def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):
         assert code != "0x" + load_artifact("FactsRegistry").deployed(**{**expected, name: 8}).hex()
 
 
+def test_a_beacon_history_can_be_compared_with_mainnets_values(chain):
+    artifact = load_artifact("BeaconHistory")
+    code = Deployed(chain, "BeaconHistory", MAINNET.arguments).code
+    assert code == artifact.deployed(**MAINNET.immutables)
+    for name, value in MAINNET.immutables.items():
+        assert code != artifact.deployed(**{**MAINNET.immutables, name: value ^ 1})
+
+
 @pytest.mark.parametrize(
     ("name", "is_another"),
     [("AttestedBlockHashSource", True), ("FactsRegistry", True), ("test/StepHarness", False)],
