@@ -405,7 +405,7 @@ def test_all_proofs_of_a_batch_are_verified_with_one_command(live, bqs, proven, 
     code, _, said = bqs("verify", file)
     assert (code, f"that of block {proven.block} of chain {CHAIN_ID}: name" in said) == (ExitCode.USAGE, True)
     code, _, said = bqs("verify", file, *by, "--query", "2")
-    assert (code, "--query is for a BATCH" in said) == (ExitCode.USAGE, True)
+    assert (code, "--query works with a BATCH only" in said) == (ExitCode.USAGE, True)
     code, _, said = bqs("verify", proven.batch.id, "--query", "1", *by, *by)
     assert (code, "checked by one node" in said) == (ExitCode.USAGE, True)
     with DevChain(chain_id=5) as other:

@@ -8,6 +8,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains.packed import AccountToProve, encode
+from contracts import NO_CONTRACT
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts import tries
@@ -229,7 +230,7 @@ def test_a_reorg_of_the_parent_takes_the_record_with_the_confirmation(outbox, ar
 
 
 def test_a_registry_takes_headers_of_recorded_blocks(chain, outbox, arbitrum):
-    registry = Deployed(chain, "FactsRegistry", ROLLUP_CHAIN_ID, arbitrum.address, 393168)
+    registry = Deployed(chain, "FactsRegistry", ROLLUP_CHAIN_ID, arbitrum.address, 393168, NO_CONTRACT)
     with pytest.raises(Reverted) as reverted:
         registry.send_raw(encode(HEADER, b"\x01" * 32))
     assert reverted.value.error == ("UnknownBlock", BLOCK)
@@ -359,9 +360,9 @@ def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root
     above, below = load_fixture(ON_SEPOLIA), load_fixture(ON_ARBITRUM_SEPOLIA)
     assert above["slotValue"] == below["blockHash"]
     trusted = Deployed(chain, "test/SettableBlockHashSource", 11155111)
-    sepolia = Deployed(chain, "FactsRegistry", 11155111, trusted.address, 8191)
+    sepolia = Deployed(chain, "FactsRegistry", 11155111, trusted.address, 8191, NO_CONTRACT)
     source = Deployed(chain, "ArbitrumSlotBlockHashSource", 421614, unhex(above["account"]), sepolia.address)
-    registry = Deployed(chain, "FactsRegistry", 421614, source.address, 393168)
+    registry = Deployed(chain, "FactsRegistry", 421614, source.address, 393168, NO_CONTRACT)
 
     l1_block, l2_block = int(above["blockNumber"], 16), int(below["blockNumber"], 16)
     header = unhex(below["rlpBlockHeader"])
