@@ -17,8 +17,8 @@ from config.loopback import LISTENS_ON_LOOPBACK, is_loopback
 ADDRESS = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 _KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 
-# Of anvil and Hardhat, and of the demo's second chain. Nodes of other chains are refused by their own id.
-_DEVELOPMENT_CHAINS = frozenset({31337, 31338})
+# Of anvil and Hardhat, and of the demos' other chains. Nodes of other chains are refused by their own id.
+_DEVELOPMENT_CHAINS = frozenset({31337, 31338, 31339})
 # A reverse proxy or a tunnel on this machine lets others in, and says so by one of these.
 _HEADERS_OF_PROXIES = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via")
 
