@@ -67,8 +67,5 @@ def is_page(request: HttpRequest) -> bool:
 
 
 def is_of_api(request: HttpRequest) -> bool:
-    """Return whether the API answers the request.
-
-    Nothing is at a path of the API with a slash behind it, which programs are told as well.
-    """
-    return request.path.removesuffix("/") in settings.API_PATHS and not is_page(request)
+    """Return whether the API answers the request."""
+    return request.path in settings.API_PATHS and not is_page(request)

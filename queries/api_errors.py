@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template import loader
@@ -83,7 +84,9 @@ class JsonErrorsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         is_json = response.get("Content-Type", "").startswith("application/json")
-        if response.status_code < 400 or is_json or not is_of_api(request):
+        # Nothing is at a path of the API with a slash behind it, which programs are told as well.
+        has_slash = request.path.endswith("/") and request.path[:-1] in settings.API_PATHS
+        if response.status_code < 400 or is_json or not (has_slash or is_of_api(request)):
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
         answer = error_answer(response.status_code, code, sentence)

@@ -7,8 +7,10 @@ from explorer.formatting.amounts import cost
 
 _CHAIN = re.compile(r"\b[Cc]hain (\d{1,19})\b(?!\.\d| \()", re.ASCII)
 _WEI = re.compile(r"\b(\d{1,3}(?:,\d{3})+|\d{7,}) wei\b", re.ASCII)
-# No part of a hexadecimal value, a decimal number, an address of a host or a time in seconds.
-_NUMBER = re.compile(r"(?<![\w.,:/(-])(?<!\btime )(\d{5,78})(?![\w:/-]|[.,]\d)", re.ASCII)
+# No part of a command, a hexadecimal value, a decimal number, an address of a host or a time in seconds.
+_NUMBER = re.compile(
+    r"\bmanage\.py(?: [\w-]+)+|(?<![\w.,:/(-])(?<!\btime )(?P<number>\d{5,78})(?![\w:/-]|[.,]\d)", re.ASCII
+)
 _END = re.compile(r"(?<=[.!?]) (?=[A-Z0-9])")
 
 
@@ -22,7 +24,7 @@ def in_words(sentence: str, currency: str = "") -> str:
     said = _CHAIN.sub(named, sentence)
     if currency:
         said = _WEI.sub(lambda found: f"{cost(int(found[1].replace(',', '')))} {currency}", said)
-    return _NUMBER.sub(lambda found: f"{int(found[1]):,}", said)
+    return _NUMBER.sub(lambda found: f"{int(found['number']):,}" if found["number"] else found[0], said)
 
 
 def first_and_rest(sentences: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chains import rollups
 from chains.chains_file import Chain, Connection
 from chains.rpc import RpcClient
-from contracts import load_artifact
+from contracts import NO_CONTRACT, load_artifact
 from proving import sources
 from proving.health import balance_costs
 from proving.registry.contract import creation_code
@@ -60,11 +60,11 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
 def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
     """Return what creates each contract that a registry takes, by the contract's name. Addresses are not known yet."""
     source = sources.of(connection)
-    unknown = "0x" + "ff" * 20
+    of_registry = (connection.source_id, "0x" + "ff" * 20, connection.window, NO_CONTRACT)
     return [
         (source.contract, creation_code(source.contract, *source.arguments(connection))),
         ("Multicall", creation_code("Multicall")),
-        ("FactsRegistry", creation_code("FactsRegistry", connection.source_id, unknown, connection.window)),
+        ("FactsRegistry", creation_code("FactsRegistry", *of_registry)),
     ]
 
 
