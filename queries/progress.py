@@ -230,11 +230,6 @@ def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Compl
         _finish(sorted(ended), told)
 
 
-def note_transaction(queries: Collection[int], transaction_hash: str) -> None:
-    """Note one transaction as `note_transactions` does."""
-    note_transactions({transaction_hash: queries})
-
-
 def note_transactions(queries_of: Mapping[str, Collection[int]]) -> None:
     """Note which transactions, by their hashes, will complete the open steps of queries.
 

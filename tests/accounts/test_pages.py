@@ -224,7 +224,7 @@ DEVELOPMENT = "/sign-in/development"
 def demo_chains(configure_chains, settings):
     """Configure what a demo does; any name of a host leads to it."""
     settings.ALLOWED_HOSTS = ["*"]
-    configure_chains((31337, True, DEAD_NODE), (31338, True, DEAD_NODE), destinations=(31337,))
+    configure_chains(*((chain, True, DEAD_NODE) for chain in (31337, 31338, 31339)), destinations=(31337,))
 
 
 @pytest.mark.parametrize(

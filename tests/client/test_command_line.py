@@ -148,7 +148,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_asks_for_the_same_here_and_in_the_form_of_the_console(tmp_path, name):
-    """What lines leave out is as in the form's row, and here as the options say."""
+    """Fill what lines leave out as the form's row does, and here as the options say."""
     names = {chain: str(chain_id) for chain, chain_id in CHAINS.items()}
     pasted = pasted_rows.read(FILES[name], Row(source="1", at="block", block="15"), names, 100)
     assert not pasted.faults

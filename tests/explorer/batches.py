@@ -165,7 +165,7 @@ def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | N
     SignedTransaction.objects.create(
         transaction=tx, hash=tx_hash, raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
     )
-    progress.note_transaction(queries_of(batch), tx_hash)
+    progress.note_transactions({tx_hash: queries_of(batch)})
     return tx
 
 

@@ -419,7 +419,7 @@ def test_a_step_links_its_transaction_on_the_destination_s_explorer():
     batch = a_batch()
     accept(batch)
     complete(batch, StepKind.INITIAL_STATE)
-    progress.note_transaction(queries_of(batch), HASH)
+    progress.note_transactions({HASH: queries_of(batch)})
     assert f'href="https://scan.example/tx/{HASH}"' in page(batch)
 
 
@@ -427,7 +427,7 @@ def test_a_transaction_is_shown_without_a_link_where_no_explorer_is_configured(u
     batch = a_batch()
     accept(batch)
     complete(batch, StepKind.INITIAL_STATE)
-    progress.note_transaction(queries_of(batch), HASH)
+    progress.note_transactions({HASH: queries_of(batch)})
     html = page(batch)
     assert f"Transaction {HASH}" in text_of(html)
     assert f"tx/{HASH}" not in html
@@ -475,7 +475,7 @@ def test_a_transaction_tells_its_nonce_its_price_and_which_versions_it_replaced(
     SignedTransaction.objects.create(
         transaction=tx, hash=HASH, raw=b"", max_fee_per_gas=1_500_000_000, max_priority_fee_per_gas=1
     )
-    progress.note_transaction(queries_of(batch), HASH)
+    progress.note_transactions({HASH: queries_of(batch)})
     Transaction.objects.update(nonce=1234)
     Share.objects.create(transaction=tx, batch=batch, gas=1, wei=3 * 10**15, weight=1)
     more = f"Nonce 1,234 Gas price at most 1.5 gwei Replaced {TRANSACTION}"
@@ -494,7 +494,7 @@ def test_a_transaction_tells_what_it_proves_of_the_batch():
     complete(batch, StepKind.INITIAL_STATE)
     send(batch, tx_hash=word(1), extends=deployed())
     both = send(batch, tx_hash=word(2))
-    progress.note_transaction(queries_of(batch), word(2))
+    progress.note_transactions({word(2): queries_of(batch)})
     Share.objects.create(transaction=both, batch=batch, gas=1, wei=1, weight=1)
     (row,) = sent(page(batch))
     assert " 2 queries sent" in row

@@ -198,7 +198,7 @@ def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it():
     queries = queries_of(batch)
     met = meet(
         lambda: progress.complete(queries, StepKind.BLOCKHASH_AVAILABLE, transaction_hash="0x01"),
-        lambda: progress.note_transaction(queries, "0x02"),
+        lambda: progress.note_transactions({"0x02": queries}),
     )
     assert met.waited
     shown = dict(Step.objects.values_list("kind", "transaction_hash"))
