@@ -136,10 +136,10 @@ def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_ch
         calls = [Call(source.address, data)]
         for at in (36, 68, branch, header):
             told = int.from_bytes(data[at : at + 32])
-            others = {*(told + by for by in near), 0, branch - 4, header - 4, len(data), 2**64, 2**255, 2**256 - told}
+            lies = {*(told + by for by in near), 0, branch - 4, header - 4, len(data), 2**64, 2**255, 2**256 - told}
             calls += [
                 Call(source.address, data[:at] + (each % 2**256).to_bytes(32) + data[at + 32 :])
-                for each in sorted(others - {told})
+                for each in sorted(lies - {told})
             ]
         # Cut, and with the header in the place of the branch and the other way round.
         calls += [Call(source.address, data[:size]) for size in range(4, len(data), 53)]
