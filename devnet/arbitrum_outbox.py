@@ -47,13 +47,16 @@ class ArbitrumOutbox:
         self.address = self._create("0x" + _PROXY[0] + implementation[2:] + _PROXY[1])
         self._send("initialize(address)", ["address"], bridge)
 
-    def confirm(self, send_root: bytes, block_hash: bytes) -> None:
-        """Confirm the block with this hash, as the rollup does; its header holds this send root."""
-        self._send("updateSendRoot(bytes32,bytes32)", ["bytes32", "bytes32"], send_root, block_hash)
+    def confirm(self, send_root: bytes, block_hash: bytes) -> int:
+        """Confirm the block with this hash, as the rollup does; its header holds this send root.
 
-    def _send(self, signature: str, types: list[str], *arguments: object) -> None:
+        Returns the number of the block in which that is.
+        """
+        return self._send("updateSendRoot(bytes32,bytes32)", ["bytes32", "bytes32"], send_root, block_hash)
+
+    def _send(self, signature: str, types: list[str], *arguments: object) -> int:
         data = function_signature_to_4byte_selector(signature) + encode(types, arguments)
-        self._mined({"to": self.address, "data": "0x" + data.hex()})
+        return int(self._mined({"to": self.address, "data": "0x" + data.hex()})["blockNumber"], 16)
 
     def _create(self, code: str) -> str:
         return to_checksum_address(self._mined({"data": code})["contractAddress"])

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
+from proving.models import ParentFact
 from proving.registry.contract import Call
 
 
@@ -16,6 +17,8 @@ class Start:
 
     number: int
     calls: tuple[Call, ...] = ()
+    parent_fact: ParentFact | None = None
+    """What the calls prove about the source's parent chain, not stored yet; None where they prove no such thing."""
 
 
 @dataclass(frozen=True)
