@@ -17,7 +17,7 @@ from chains.rpc import InvalidReply, Log, RpcClient, RpcRefused
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Preparation, Start
+from proving.sources.base import NotYet, Preparation, Start, days, told_by
 
 # Of the Outbox: the send root and the block's hash. A later block takes the place of one with the same send root.
 _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")
@@ -116,13 +116,7 @@ class Arbitrum:
 
     def _state(self, connection: OpenConnection) -> tuple[str, int]:
         """Return the Outbox that the contract reads, and the highest block that is recorded."""
-        address = connection.registry.block_hash_source
-        answers = connection.destination_rpc.eth_calls(
-            [call(self.contract, address, one) for one in ("outbox", "newest")]
-        )
-        if not all(isinstance(answer, bytes) and len(answer) == 32 for answer in answers):
-            raise InvalidReply(f"There is no {self.contract} at {address}.")
-        outbox, recorded = (bytes(answer) for answer in answers if isinstance(answer, bytes))
+        outbox, recorded = told_by(connection, self.contract, "outbox", "newest")
         return to_checksum_address(outbox[12:]), int.from_bytes(recorded)
 
     def _header(self, connection: OpenConnection, log: Log) -> Header:
@@ -140,7 +134,7 @@ class Arbitrum:
         confirmed_at = self._parent_rpc(connection).known_header(log.block_number).timestamp
         return NotYet(
             f"Block {target} of chain {config.source_id} is not confirmed on chain {_parent_id(config)} yet; the "
-            f"newest confirmed block is {newest.number}, which was confirmed {_days(confirmed_at - newest.timestamp)} "
+            f"newest confirmed block is {newest.number}, which was confirmed {days(confirmed_at - newest.timestamp)} "
             "after it was made."
         )
 
@@ -182,7 +176,3 @@ def confirmations(rpc: RpcClient, outbox: str) -> Iterator[Sequence[Log]]:
         if first == 0:
             return
         last = first - 1
-
-
-def _days(seconds: int) -> str:
-    return f"{seconds / 86_400:.1f} days"

@@ -151,7 +151,7 @@ def test_a_game_that_its_challenger_has_won_proves_nothing(games, source):
         lambda games, game: games.guardian("blacklistDisputeGame(address)", game),
         lambda games, _: games.guardian("updateRetirementTimestamp()"),
         lambda games, _: games.guardian("setRespectedGameType(uint32)", 1),
-        lambda games, _: games.guardian("setPaused(bool)", True),  # noqa: FBT003 - as the contract takes it
+        lambda games, _: games.guardian("setPaused(bool)", True),
     ],
     ids=["blacklisted", "retired", "not respected", "paused"],
 )
@@ -167,9 +167,9 @@ def test_a_game_that_is_set_aside_proves_nothing_and_what_it_has_proven_stays(ga
 
 def test_after_a_pause_the_same_game_proves_again(games, source):
     game = settled(games)
-    games.guardian("setPaused(bool)", True)  # noqa: FBT003
+    games.guardian("setPaused(bool)", True)
     assert refused_game(refusal(source, game)) == game.lower()
-    games.guardian("setPaused(bool)", False)  # noqa: FBT003
+    games.guardian("setPaused(bool)", False)
     source.send("record", game, PASSER_ROOT, HEADER)
     assert source.call("blockHash", BLOCK) == HASH
 
