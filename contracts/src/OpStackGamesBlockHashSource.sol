@@ -43,12 +43,13 @@ contract OpStackGamesBlockHashSource is RecordedBlocks {
     {
         bytes32 stateRoot;
         (stateRoot, blockNumber,,) = _open(header);
-        if (_answer(anchorStateRegistry, abi.encodeWithSelector(IS_GAME_CLAIM_VALID, game)) != bytes32(uint256(1))) {
-            revert ClaimNotValid(game);
-        }
+        bytes32 valid = _answer(anchorStateRegistry, abi.encodeWithSelector(IS_GAME_CLAIM_VALID, game));
+        if (valid != bytes32(uint256(1))) revert ClaimNotValid(game);
+
         bytes32 hash = keccak256(header);
         bytes32 outputRoot = keccak256(abi.encode(OUTPUT_VERSION, stateRoot, messagePasserStorageRoot, hash));
-        if (_answer(game, abi.encodeWithSelector(ROOT_CLAIM)) != outputRoot) revert NotClaimed(game, blockNumber);
+        bytes32 claim = _answer(game, abi.encodeWithSelector(ROOT_CLAIM));
+        if (claim != outputRoot) revert NotClaimed(game, blockNumber);
         _store(blockNumber, hash);
     }
 }

@@ -440,6 +440,8 @@ def test_a_fault_of_the_attester_s_key_is_named_with_its_place(load, written, fa
 NEEDS_ATTESTERS = "connections[0]: block_hash_source attested needs 1 to 100 attesters"
 NEEDS_THRESHOLD = "connections[0]: block_hash_source attested needs a threshold, at most the number of attesters"
 OUTBOX = "connections[0]: outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it"
+WITH_GAMES = f'block_hash_source = "op-stack-games"\nanchor_state_registry = "{ADDRESS}"'
+ON_TOP = "block_hash_source op-stack-games needs an OP Stack chain on top of the destination as source"
 GAMES = "connections[0]: anchor_state_registry belongs to block_hash_source op-stack-games, which needs it"
 PARENT = "connections[0]: parent belongs to block_hash_source arbitrum-slot, which needs it"
 BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_hash_source attested"
@@ -471,10 +473,7 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
         (f'block_hash_source = "native"\noutbox = "{ADDRESS}"', OUTBOX),
         (f'block_hash_source = "op-stack"\noutbox = "{ADDRESS}"', OUTBOX),
         ('block_hash_source = "arbitrum"\noutbox = "0x12"', "connections[0].outbox: must be 0x and 40"),
-        (
-            f'block_hash_source = "op-stack-games"\nanchor_state_registry = "{ADDRESS}"',
-            "connections[0]: block_hash_source op-stack-games needs an OP Stack chain on top of the destination as source",
-        ),
+        (WITH_GAMES, f"connections[0]: {ON_TOP}"),
         ('block_hash_source = "op-stack-games"', GAMES),
         (f'block_hash_source = "op-stack"\nanchor_state_registry = "{ADDRESS}"', GAMES),
         (
@@ -482,7 +481,7 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
             "connections[0]: known_implementations belongs to block_hash_source op-stack-games",
         ),
         (
-            f'block_hash_source = "op-stack-games"\nanchor_state_registry = "{ADDRESS}"\nknown_implementations = ["0x1"]',
+            f'{WITH_GAMES}\nknown_implementations = ["0x1"]',
             "connections[0].known_implementations[0]: must be 0x and 40",
         ),
         ('block_hash_source = "attested"', NEEDS_ATTESTERS),
