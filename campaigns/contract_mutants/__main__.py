@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         pytest("tests/contracts/test_packed_proofs.py"),
     ),
     "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
+    "OpStackGamesBlockHashSource": (pytest("tests/contracts/test_op_stack_games_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
     "Multicall": (pytest("tests/contracts/test_multicall.py"),),
 }
