@@ -586,6 +586,7 @@ def test_the_estimate_says_what_would_be_rejected_and_what_is_to_be_corrected(se
     far = form({"at": "block", "block": str(service.head() + 1000), "accounts": ALICE})
     told = alice.post("/new-batch/estimate", far, headers=HTMX).text
     assert "<code>block_too_far_ahead</code>" in told
+    assert f"Block {service.head() + 1000} of Development chain is " in told
     wrong = alice.post("/new-batch/estimate", form({"accounts": "0x12"}), headers=HTMX)
     assert wrong.status_code == 200  # htmx swaps in nothing else
     assert '<a href="#id_rows-0-accounts">Row 1, accounts</a>: &#x27;0x12&#x27; is not 0x and 40' in wrong.text
