@@ -20,16 +20,21 @@ def main() -> int:
     try:
         for setting in sys.argv[1:]:
             name, _, place = setting.partition("=")
-            host, _, port = place.rpartition(":")
-            # BIND may be something else, such as a Unix socket, which is the web server's to refuse.
-            if port.isdecimal():
-                require_free(name, int(port), host or "127.0.0.1")
-            elif place and name != "BIND":
-                raise PortInUse(_NO_PORT.format(place, name))
+            _look_at(name, place)
     except PortInUse as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _look_at(name: str, place: str) -> None:
+    """Refuse a port that can't be had. Raises `PortInUse`."""
+    host, _, port = place.rpartition(":")
+    if port.isdecimal():
+        require_free(name, int(port), host or "127.0.0.1")
+    # BIND may be something else, such as a Unix socket, which is the web server's to refuse.
+    elif place and name != "BIND":
+        raise PortInUse(_NO_PORT.format(place, name))
 
 
 def chosen(name: str, port: int | None, usual: int) -> int:
