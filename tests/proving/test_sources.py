@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -435,11 +435,41 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
         f"Chain {HERE} knows chain 31339 only up to block 1 yet; waiting for block {confirmed_at}."
     }
     assert Transaction.objects.exclude(to="").count() == 0
+    assert [[part["status"] for part in query["parts"]] for query in shown(batch)] == [["IN_PROGRESS", ""]] * 2
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
     l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
+    # The page shows both parts of the path, which the first transaction after the record proves.
+    slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
+    for query in shown(batch):
+        first, second = query["parts"]
+        assert (first["chain"]["id"], second["chain"]["id"]) == (parent.chain_id, THERE)
+        assert (first["status"], second["status"]) == ("COMPLETED", "COMPLETED")
+        assert (first["slot"], first["account"]) == (hex_data(slot), elsewhere.outbox.address)
+        assert (first["blockNumber"], second["blockNumber"]) == (int(head["number"], 16), 40)
+        assert first["factsRegistry"] == registry(parent.chain_id).address
+        value = call("FactsRegistry", first["factsRegistry"], "accountStorageSlotValues", *value_at(first))[1]
+        told = chain.rpc("eth_call", {"to": first["factsRegistry"], "data": hex_data(value)}, "latest")
+        assert told == hex_data(elsewhere.hash_of(40))
+    by_block = {query["blockNumber"]: query["parts"] for query in shown(batch)}
+    first, second = by_block[36]
+    (tx,) = first["transactions"]
+    assert second["transactions"] == [tx]
+    assert first["gas"] + second["gas"] == tx["gasUsed"]
+    assert 200_000 < first["gas"] < 330_000
+    first, second = by_block[40]
+    assert (first["transactions"], first["onAnotherPath"], second["transactions"]) == ([tx], True, [])
+
+
+def shown(batch: Batch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = Client().get(f"/explorer/query/{batch.pk}.json").json()["queries"]
+    return found
+
+
+def value_at(part: dict[str, Any]) -> tuple[str, int, bytes]:
+    return part["account"], part["blockNumber"], bytes.fromhex(part["slot"][2:])
 
 
 def test_a_confirmation_that_no_event_tells_of_any_more_is_proven_at_a_newer_block_of_the_parent(
