@@ -9,6 +9,8 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
+from eth_utils.address import to_checksum_address
+
 from chains.chains_file import Connection
 from chains.header import Header
 from chains.outbox import Confirmed, Outbox
@@ -16,7 +18,7 @@ from chains.rpc import RpcClient
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Preparation, Start
+from proving.sources.base import NotYet, Preparation, Start, days, told_by
 
 # Of recording a block, as measured.
 _GAS = Likely(67_000, 100_000)
@@ -41,7 +43,14 @@ class Arbitrum:
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
-        recorded, window = self._recorded(connection), connection.config.window
+        read, recorded = self._state(connection)
+        if read != connection.config.outbox:
+            return NotYet(
+                f"The block hash source of chain {connection.config.source_id} reads the Outbox {read}, and "
+                f"chains.toml names {connection.config.outbox}. The operator must write the former there, or deploy "
+                "another registry."
+            )
+        window = connection.config.window
         if target <= recorded <= target + window:
             return Start(recorded)
         outbox = self._outbox(connection)
@@ -101,10 +110,10 @@ class Arbitrum:
     def _outbox(self, connection: OpenConnection) -> Outbox:
         return Outbox(self._parent_rpc(connection), connection.source_rpc, str(connection.config.outbox))
 
-    def _recorded(self, connection: OpenConnection) -> int:
-        """Return the highest block that is recorded; 0 where none is."""
-        address, data = call(self.contract, connection.registry.block_hash_source, "newest")
-        return int.from_bytes(connection.destination_rpc.eth_call(address, data))
+    def _state(self, connection: OpenConnection) -> tuple[str, int]:
+        """Return the Outbox that the contract reads, and the highest block that is recorded."""
+        outbox, recorded = told_by(connection, self.contract, "outbox", "newest")
+        return to_checksum_address(outbox[12:]), int.from_bytes(recorded)
 
     def _not_confirmed(self, connection: OpenConnection, target: Header, newest: Confirmed) -> NotYet:
         config = connection.config
@@ -113,7 +122,7 @@ class Arbitrum:
         return NotYet(
             f"Block {target.number} of chain {config.source_id} is not confirmed on chain {_parent_id(config)} yet; "
             f"expect it soon after {when:%Y-%m-%d %H:%M} UTC. The newest confirmed block is {newest.header.number}, "
-            f"which was confirmed {_days(delay)} after it was made."
+            f"which was confirmed {days(delay)} after it was made."
         )
 
 
@@ -126,7 +135,3 @@ def _nothing_confirmed(config: Connection) -> NotYet:
         f"Nodes of chain {_parent_id(config)} tell of no block of chain {config.source_id} that the Outbox "
         f"{config.outbox} has confirmed."
     )
-
-
-def _days(seconds: int) -> str:
-    return f"{seconds / 86_400:.1f} days"

@@ -1,8 +1,9 @@
 """Blocks of other chains, and the sources of trust in them: attesters, an OP Stack chain's view of its L1, a rollup."""
 
 import io
+import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -21,12 +22,16 @@ from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
+from devnet.foreign_contracts import ask
+from devnet.op_stack_games import OpStackGames, output_of
 from proving.admission.admit import admit
+from proving.connections import open_connection
 from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.contract import call
 from proving.registry.deploying import DeploymentError, deploy
+from proving.sources.op_stack_games import _Factory, implementations
 from proving.transactions import sending, stop_switch
 from proving.transactions.intents import UnderWay
 from proving.transactions.transaction_monitor import monitor
@@ -406,6 +411,179 @@ def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, k
     work()
     work()
     assert f"and chains.toml names {other}. The operator must" in waiting()[0]
+
+
+# --- OP Stack, by dispute games ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def games(chain, db, there, settings, tmp_path) -> OpStackGames:
+    """Those about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
+    chain.rpc("anvil_setBlockTimestampInterval", 1)
+    games = OpStackGames(chain, THERE)
+    connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
+    return games
+
+
+def settle(games: OpStackGames, there: DevChain, number: int, claim: bytes = b"") -> str:
+    game = games.settle(claim or output_of(there, number), number)
+    games.chain.mine()
+    assert games.is_valid(game)
+    return game
+
+
+def newest_by_games(chain: DevChain) -> int:
+    address, data = call("OpStackGamesBlockHashSource", registry(THERE).block_hash_source, "newest")
+    return int(chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest"), 16)
+
+
+def told(chain: DevChain, rounds: int = 3) -> str:
+    """What the only waiting query waits for, after some rounds in which nothing was sent."""
+    for _ in range(rounds):
+        work()
+        chain.mine()
+    (sentence,) = waiting()
+    assert Transaction.objects.exclude(to="").count() == 0
+    return sentence
+
+
+def test_a_block_that_a_game_has_settled_is_proven(chain, games, there, key):
+    settle(games, there, 24)
+    assert work_until_done(submit(key, of_chains(there=[24])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+
+
+def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
+    games.settle(output_of(there, 26), 26)
+    nearer = settle(games, there, 23)
+    games.propose(output_of(there, 21), 21)
+    settle(games, there, 28)
+    games.guardian("blacklistDisputeGame(address)", settle(games, there, 22))
+    assert work_until_done(submit(key, of_chains(there=[20])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    # Recorded in the transaction that hops.
+    (tx,) = extending()
+    assert tx.succeeded
+    assert newest_by_games(chain) == 23
+    # From there everything in one window is one hop away, and no game is needed for it.
+    games.guardian("blacklistDisputeGame(address)", nearer)
+    games.guardian("updateRetirementTimestamp()")
+    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert newest_by_games(chain) == 23
+
+
+def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
+    batch = submit(key, of_chains(there=[24]))
+    none = f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
+    assert told(chain) == none
+    settle(games, there, 20)
+    assert told(chain) == none
+    game = games.propose(output_of(there, 25), 25)
+    sentence = told(chain)
+    assert sentence.startswith(
+        f"Block 24 of chain {THERE} waits for the game {game} on chain {HERE}, which is about block 25 and was made "
+    )
+    assert sentence.endswith(" days ago: its claim is not valid yet.")
+    games.resolve(game)
+    games.guardian("setPaused(bool)", True)
+    who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
+    assert told(chain) == f"{who} is paused: no claim about chain {THERE} is valid meanwhile."
+    games.guardian("setPaused(bool)", False)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+
+
+def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there, key):
+    """Neither an output that no block has, nor that of one block under another's number, nor a number beyond all."""
+    game = settle(games, there, 24, b"\x66" * 32)
+    settle(games, there, 25, output_of(there, 24))
+    settle(games, there, 10**9, output_of(there, 24))
+    settle(games, there, 2**256 - 1, output_of(there, 24))
+    batch = submit(key, of_chains(there=[24]))
+    assert told(chain) == (
+        f"The game {game} on chain {HERE} claims another output of block 24 of chain {THERE} than that chain's nodes "
+        "have. The operator must find out who is right."
+    )
+    settle(games, there, 27)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+    assert newest_by_games(chain) == 27
+
+
+def test_games_that_were_retired_are_not_looked_at(chain, games, there, key):
+    settle(games, there, 24)
+    games.guardian("updateRetirementTimestamp()")
+    submit(key, of_chains(there=[24]))
+    assert told(chain) == f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
+
+
+def test_the_first_game_after_a_time_is_found_among_many(chain, games, there):
+    made = [games.propose(output_of(there, 1 + place % 28), 1 + place) for place in range(40)]
+    times = [int.from_bytes(ask(chain, game, "createdAt()")) for game in made]
+    assert times == sorted(set(times))
+    factory = _Factory.of(open_connection(HERE, THERE))
+    for place in (0, 1, 15, 16, 17, 38):
+        first, *_ = next(iter(factory.games_since(times[place])))
+        assert (first.address, first.made_at, first.number) == (made[place + 1], times[place + 1], place + 2)
+    assert [len(page) for page in factory.games_since(0)] == [32, 8]
+    assert list(factory.games_since(times[-1])) == []
+
+
+def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
+    said = io.StringIO()
+    who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
+    with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
+        call_command("check_chains", stdout=said)
+    games.guardian("setAnchorState(address)", settle(games, there, 24))
+    with pytest.raises(CommandError, match="no_worker"):
+        call_command("check_chains", stdout=said)
+    assert f"The newest confirmed block of The other chain ({THERE}) is 24." in said.getvalue()
+    code = implementations(open_connection(HERE, THERE))
+    assert code["AnchorStateRegistry"] == games.anchor_state_registry
+    assert len(set(code.values())) == 3
+    for name, address in code.items():
+        assert f"{name}: {address}" in said.getvalue()
+    games.guardian("blacklistDisputeGame(address)", ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:])
+    with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
+        call_command("check_chains", stdout=said)
+
+
+def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, there, settings, key):
+    settle(games, there, 24)
+    text, before = settings.CHAINS_FILE.read_text(), implementations(open_connection(HERE, THERE))
+
+    def know(code: Iterable[str]) -> None:
+        known = json.dumps([each.lower() for each in code])
+        with_known = text.replace("anchor_state_registry", f"known_implementations = {known}\nanchor_state_registry")
+        settings.CHAINS_FILE.write_text(with_known)
+        forget_chains()
+
+    know(before.values())
+    games.implement(0)
+    batch = submit(key, of_chains(there=[24]))
+    sentence = told(chain)
+    after = implementations(open_connection(HERE, THERE))["games of type 0"]
+    assert f"doesn't name this code in known_implementations: games of type 0: {after}. The operator" in sentence
+    assert registry(THERE).notice == sentence
+    know([*before.values(), after])
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert registry(THERE).notice == ""
+
+
+def test_an_anchor_state_registry_that_is_not_the_contract_s_is_told(chain, games, settings, key):
+    other = "0x" + "12" * 20
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace(games.anchor_state_registry, other))
+    forget_chains()
+    submit(key, of_chains(there=[24]))
+    assert f"and chains.toml names {other}. The operator must" in told(chain)
+
+
+def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, anchor_state_registry="0x" + "12" * 20)
+    submit(key, of_chains(there=[24]))
+    assert "isn't what the OP Stack has there." in told(chain)
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
