@@ -400,6 +400,39 @@ def test_check_chains_tells_what_is_confirmed(rollup):
     with pytest.raises(CommandError, match="no_worker"):
         call_command("check_chains", stdout=said)
     assert f"The newest confirmed block of The other chain ({THERE}) is 30." in said.getvalue()
+    assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in said.getvalue()
+
+
+def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_named_its_code(
+    chain, rollup, settings, key
+):
+    rollup.confirm(40)
+    text = settings.CHAINS_FILE.read_text()
+
+    def know(*code: str) -> None:
+        known = f"known_implementations = {json.dumps(code)}\noutbox"
+        settings.CHAINS_FILE.write_text(text.replace("outbox", known))
+        forget_chains()
+
+    know(rollup.outbox.address)
+    implementation = "0x" + "12" * 20
+    slot = hex(int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1)
+    chain.rpc("anvil_setStorageAt", rollup.outbox.address, slot, "0x" + implementation[2:].rjust(64, "0"))
+    batch = submit(key, of_chains(there=[40]))
+    sentence = told(chain)
+    assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
+    assert registry(THERE).notice == sentence
+    know(implementation)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert registry(THERE).notice == ""
+
+
+def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key):
+    rollup.confirm(40)
+    submit(key, of_chains(there=[43]))
+    assert "Nothing was confirmed" not in told(chain)
+    chain.rpc("evm_increaseTime", 100_000)
+    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in told(chain)
 
 
 def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, key):
