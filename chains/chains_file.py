@@ -428,7 +428,7 @@ class Connection(_Model):
     anchor_state_registry: Address | None = None
     """The OP Stack chain's AnchorStateRegistry, on the chain below it."""
     known_implementations: Annotated[tuple[Address, ...], Field(strict=False)] = ()
-    """Code that the AnchorStateRegistry and what it relies on may run. None: it isn't looked at."""
+    """Code that the Outbox, or the AnchorStateRegistry and what it relies on, may run. None: it isn't looked at."""
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
@@ -439,8 +439,8 @@ class Connection(_Model):
         has_games = self.block_hash_source == "op-stack-games"
         if (self.anchor_state_registry is not None) != has_games:
             raise ValueError("anchor_state_registry belongs to block_hash_source op-stack-games, which needs it")
-        if self.known_implementations and not has_games:
-            raise ValueError("known_implementations belongs to block_hash_source op-stack-games")
+        if self.known_implementations and not (has_games or self.outbox):
+            raise ValueError("known_implementations belongs to block_hash_source arbitrum and op-stack-games")
         if self.block_hash_source != "attested":
             if self.attesters or self.threshold is not None:
                 raise ValueError("attesters and threshold belong to block_hash_source attested")

@@ -478,7 +478,7 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
         (f'block_hash_source = "op-stack"\nanchor_state_registry = "{ADDRESS}"', GAMES),
         (
             f'block_hash_source = "native"\nknown_implementations = ["{ADDRESS}"]',
-            "connections[0]: known_implementations belongs to block_hash_source op-stack-games",
+            "connections[0]: known_implementations belongs to block_hash_source arbitrum and op-stack-games",
         ),
         (
             f'{WITH_GAMES}\nknown_implementations = ["0x1"]',
