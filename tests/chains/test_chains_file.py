@@ -466,6 +466,11 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
             f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"',
             "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
         ),
+        (
+            'block_hash_source = "arbitrum-buffer"',
+            "connections[0]: block_hash_source arbitrum-buffer needs the parent chain as source",
+        ),
+        (f'block_hash_source = "arbitrum-buffer"\noutbox = "{ADDRESS}"', OUTBOX),
         ('block_hash_source = "arbitrum"', OUTBOX),
         ('block_hash_source = "arbitrum-slot"\nparent = 1', OUTBOX),
         (f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"', PARENT),
