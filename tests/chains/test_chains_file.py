@@ -69,7 +69,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     )
     chains = load(commented, dict.fromkeys(secrets, "a"))
     assert [chain.id for chain in chains.chains] == [11155111, 1, 10, 42161, 8453]
-    assert [chain.test_network for chain in chains.destinations()] == [True, False, False]
+    assert [chain.test_network for chain in chains.destinations()] == [True, False, False, False]
     sources = {(one.source_id, one.destination_id): one.block_hash_source for one in chains.connections}
     assert sources == {
         (11155111, 11155111): "native",
@@ -78,6 +78,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
         (1, 10): "op-stack",
         (42161, 1): "arbitrum",
         (8453, 1): "op-stack-games",
+        (1, 42161): "arbitrum-buffer",
     }
 
 

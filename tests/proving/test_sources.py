@@ -414,7 +414,7 @@ def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, k
 
 @pytest.fixture
 def games(chain, db, there, settings, tmp_path) -> OpStackGames:
-    """Those about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
+    """Games about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     games = OpStackGames(chain, THERE)
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
@@ -434,7 +434,7 @@ def newest_by_games(chain: DevChain) -> int:
 
 
 def told(chain: DevChain, rounds: int = 3) -> str:
-    """What the only waiting query waits for, after some rounds in which nothing was sent."""
+    """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
     for _ in range(rounds):
         work()
         chain.mine()
