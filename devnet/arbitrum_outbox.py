@@ -39,6 +39,10 @@ class ArbitrumOutbox:
         self.address = create_behind_proxy(chain, bytecode(_OUTBOX))
         send(chain, self.address, "initialize(address)", create(chain, _BRIDGE))
 
-    def confirm(self, send_root: bytes, block_hash: bytes) -> None:
-        """Confirm the block with this hash, as the rollup does; its header holds this send root."""
-        send(self.chain, self.address, "updateSendRoot(bytes32,bytes32)", send_root, block_hash)
+    def confirm(self, send_root: bytes, block_hash: bytes) -> int:
+        """Confirm the block with this hash, as the rollup does; its header holds this send root.
+
+        Returns the number of the block in which that is.
+        """
+        receipt = send(self.chain, self.address, "updateSendRoot(bytes32,bytes32)", send_root, block_hash)
+        return int(receipt["blockNumber"], 16)

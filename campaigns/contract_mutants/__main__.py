@@ -37,7 +37,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "ArbitrumSlotBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
     "BeaconBlockHashSource": (pytest("tests/contracts/test_beacon_block_hash_source.py"),),
-    "BeaconHistory": (campaigns("branches"), pytest("tests/contracts/test_beacon_history.py")),
+    "BeaconHistory": (
+        campaigns("branches"),
+        pytest("tests/contracts/test_beacon_history.py", "tests/contracts/test_beacon_attacks.py"),
+    ),
     "FactsRegistry": (
         campaigns("transactions", "headers", "jumps"),
         campaigns("boundaries", "steps", harness=True),

@@ -8,6 +8,7 @@ from chains.chains_file import Connection
 from chains.rpc import InvalidReply
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
+from proving.models import ParentFact
 from proving.registry.contract import Call, call
 
 
@@ -17,6 +18,8 @@ class Start:
 
     number: int
     calls: tuple[Call, ...] = ()
+    parent_fact: ParentFact | None = None
+    """What the calls prove about the source's parent chain, not stored yet; None where they prove no such thing."""
 
 
 @dataclass(frozen=True)

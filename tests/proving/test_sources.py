@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
@@ -18,6 +18,7 @@ from eth_utils.crypto import keccak
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
 from chains.chains_file import Attester
 from chains.encoding import hex_data
+from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
@@ -25,7 +26,7 @@ from devnet.foreign_contracts import ask
 from devnet.op_stack_games import OpStackGames, output_of
 from proving.admission.admit import admit
 from proving.connections import open_connection
-from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Signer, Transaction
+from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.contract import call
@@ -275,8 +276,8 @@ class Rollup(NamedTuple):
     ends: dict[int, bytes]
     """The send roots of the blocks that the rollup may confirm, by their numbers."""
 
-    def confirm(self, number: int) -> None:
-        self.outbox.confirm(self.ends[number], self.hash_of(number))
+    def confirm(self, number: int) -> int:
+        return self.outbox.confirm(self.ends[number], self.hash_of(number))
 
     def hash_of(self, number: int) -> bytes:
         return bytes.fromhex(self.chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
@@ -304,6 +305,10 @@ def rollup(chain, db, rollup_chain, settings, tmp_path) -> Rollup:
     return Rollup(outbox, *rollup_chain)
 
 
+def time_of(chain: DevChain, block: int) -> int:
+    return int(chain.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+
+
 def newest_recorded(chain: DevChain) -> int:
     address, data = call("ArbitrumBlockHashSource", registry(THERE).block_hash_source, "newest")
     return int(chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest"), 16)
@@ -320,14 +325,14 @@ def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
         rollup.confirm(number)
     assert work_until_done(submit(key, of_chains(there=[36])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 36) == balance_at(rollup.chain, CHARLIE, 36)
-    # The nearest is recorded, in the transaction that hops.
+    # One from which a hop reaches it is recorded, in the transaction that hops: the newest is found first.
     (tx,) = extending()
     assert tx.succeeded
-    assert newest_recorded(chain) == 40
+    assert newest_recorded(chain) == 50
     # From there everything in one window is one hop away, and is not recorded again.
     assert work_until_done(submit(key, of_chains(there=[33])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 33) == balance_at(rollup.chain, CHARLIE, 33)
-    assert newest_recorded(chain) == 40
+    assert newest_recorded(chain) == 50
 
 
 def test_an_old_block_is_proven_over_several_hops(chain, rollup, key):
@@ -341,20 +346,21 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     submit(key, of_chains(there=[42]))
     work()
     work()
-    assert waiting() == [
-        f"The Outbox {rollup.outbox.address} on chain {HERE} has confirmed no block of chain {THERE} lately."
-    ]
-    rollup.confirm(40)
+    (sentence,) = waiting()
+    assert sentence.startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
+    confirmed_in = rollup.confirm(40)
     batch = submit(key, of_chains(there=[43]))
     for _ in range(3):
         work()
         chain.mine()
     (sentence,) = (one for one in waiting() if one.startswith("Block 43 "))
-    assert sentence.startswith(
-        f"Block 43 of chain {THERE} is not confirmed on chain {HERE} yet; the newest confirmed block is 40, which was "
-        "confirmed "
+    delay = time_of(chain, confirmed_in) - time_of(rollup.chain, 40)
+    expected = datetime.fromtimestamp(time_of(rollup.chain, 43) + delay, UTC)
+    assert sentence == (
+        f"Block 43 of chain {THERE} is not confirmed on chain {HERE} yet; expect it soon after "
+        f"{expected:%Y-%m-%d %H:%M} UTC. The newest confirmed block is 40, which was confirmed "
+        f"{delay / 86_400:.1f} days after it was made."
     )
-    assert sentence.endswith(" days after it was made.")
     assert Transaction.objects.exclude(to="").count() == 0
     rollup.confirm(50)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -390,7 +396,7 @@ def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain,
 
 def test_check_chains_tells_what_is_confirmed(rollup):
     said = io.StringIO()
-    with pytest.raises(CommandError, match=f"nothing_confirmed: The Outbox {rollup.outbox.address} on chain {HERE}"):
+    with pytest.raises(CommandError, match=f"nothing_confirmed: Nodes of chain {HERE} tell of no block"):
         call_command("check_chains", stdout=said)
     rollup.confirm(30)
     with pytest.raises(CommandError, match="no_worker"):
@@ -653,6 +659,70 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
+
+
+def test_a_confirmation_that_no_event_tells_of_any_more_is_proven_at_a_newer_block_of_the_parent(
+    chain, elsewhere, key, monkeypatch
+):
+    parent = elsewhere.outbox.chain
+    elsewhere.confirm(40)
+    parent.mine(3)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    monkeypatch.setattr(RpcClient, "logs", lambda *_: [])
+    assert work_until_done(submit(key, of_chains(there=[40])), chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
+
+
+def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent_is_proven(
+    chain, elsewhere, key, monkeypatch
+):
+    parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
+    confirmed_at = elsewhere.confirm(40)
+    l1_block.tell(confirmed_at, bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)["hash"][2:]))
+    address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
+    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    parent.mine(3)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    proofs = RpcClient.proofs
+
+    def pruned(client, wanted):
+        if client.chain.id == parent.chain_id and wanted[0].block_number == confirmed_at:
+            return [RpcRefused(-32000, "missing trie node")] * len(wanted)
+        return proofs(client, wanted)
+
+    monkeypatch.setattr(RpcClient, "proofs", pruned)
+    assert work_until_done(submit(key, of_chains(there=[40])), chain, rounds=20).status == BatchStatus.DONE
+    assert ParentFact.objects.get().block_number == int(head["number"], 16)
+
+
+def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_used_until_it_is_too(
+    chain, elsewhere, key
+):
+    parent = elsewhere.outbox.chain
+    elsewhere.confirm(40)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    old, relying = registry(parent.chain_id).address, registry(THERE).address
+    chain.rpc("anvil_setCode", old, "0x00")
+    batch = submit(key, of_chains(there=[40]))
+    for _ in range(4):
+        work()
+        chain.mine()
+    assert f"its block hash source relies on another. The facts registry at {old} on" in waiting()[0]
+    deploy(HERE, parent.chain_id, replace=True)
+    for _ in range(3):
+        work()
+    command = f"The operator must run: manage.py deploy_registry {HERE} {THERE} --replace"
+    (sentence,) = waiting()
+    assert f"reads the facts registry at {old} for chain {parent.chain_id}, which is not the one in use." in sentence
+    assert sentence.endswith(command)
+    assert Transaction.objects.exclude(to="").count() == 0
+    deploy(HERE, THERE, replace=True)
+    assert registry(THERE).address != relying
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
 
 
 def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, settings, tmp_path):
