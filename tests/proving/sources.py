@@ -75,10 +75,11 @@ def connect(
     outbox: str = "",
     parent: DevChain | None = None,
     anchor_state_registry: str = "",
+    block_hash_source: str = "op-stack",
 ) -> None:
     """The service on `here`, with both chains as sources, deployed; and `parent`, which an L1Block tells of."""
     path = chains_toml(folder, here.url)
-    source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else "op-stack"
+    source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else block_hash_source
     if anchor_state_registry:
         source = "op-stack-games"
     text = f"""
