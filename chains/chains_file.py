@@ -29,6 +29,9 @@ from pydantic import (
 
 from chains import history
 from chains.address_checksum import checksummed
+from chains.beacon import jumps
+from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET
+from chains.beacon.jumps import MAINNET, BeaconChain
 
 # A contract can check this many signatures in one transaction, with much room to spare.
 MAX_ATTESTERS = 100
@@ -38,6 +41,7 @@ _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?")
+_ROOT = re.compile(r"0x[0-9a-f]{64}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -141,6 +145,12 @@ def _file_path(written: object, info: ValidationInfo) -> object:
     return folder / Path(written).expanduser() if isinstance(written, str) and written else written
 
 
+def _root(written: str) -> str:
+    if not _ROOT.fullmatch(written):
+        raise ValueError("must be 0x and 64 hexadecimal digits")
+    return written
+
+
 def _amount(written: object) -> object:
     # It must be a string, because a TOML float is not exactly what was typed.
     if isinstance(written, Decimal):
@@ -203,6 +213,8 @@ RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
 Origin = Annotated[str, AfterValidator(_origin)]
 PageUrl = Annotated[str, AfterValidator(_page_url)]
 FilePath = Annotated[Path, BeforeValidator(_file_path)]
+Root = Annotated[str, AfterValidator(_root)]
+Slot = Annotated[int, Field(ge=0, lt=2**64)]
 Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
 Reference = Annotated[str, AfterValidator(_environment_reference)]
 Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmations)]
@@ -276,6 +288,56 @@ class Signer(_Model):
         return account
 
 
+class BeaconChainTable(_Model):
+    """A chain's beacon chain, by which old blocks are proven. Forks are told by their first slots."""
+
+    preset: Literal["mainnet", "minimal"] = "mainnet"
+    period_depth: Annotated[int, Field(ge=1, le=jumps.HISTORY_DEPTH)] | None = None
+    """A state keeps the roots of the last 2 to this power slots. None: as in the preset."""
+    genesis_time: Annotated[int, Field(ge=0)]
+    """The time of slot 0, in seconds since 1970."""
+    slot_seconds: Annotated[int, Field(ge=1)] = 12
+    bellatrix: Slot
+    capella: Slot
+    deneb: Slot
+    electra: Slot
+    end: Slot = 2**64 - 1
+    """The first slot of a fork whose blocks have another layout."""
+    historical_roots: Root = "0x" + "00" * 32
+    """The root of the list of periods before Capella. Zero: those blocks are not proven."""
+    blocks_before_merge: Annotated[int, Field(ge=0, le=2**30)] = 0
+    accumulator: Root = "0x" + "00" * 32
+    """The root of the list of epochs of blocks before the Merge."""
+    config_name: str = ""
+    """The name that era files begin with; empty: there are none."""
+
+    @model_validator(mode="after")
+    def _forks_follow_each_other(self) -> Self:
+        forks = [self.bellatrix, self.capella, self.deneb, self.electra, self.end]
+        if forks != sorted(forks):
+            raise ValueError("bellatrix, capella, deneb, electra and end must not fall: they are the slots of forks")
+        return self
+
+    def beacon_chain(self, chain_id: int) -> BeaconChain:
+        is_minimal = self.preset == "minimal"
+        return BeaconChain(
+            id=chain_id,
+            period_depth=self.period_depth or (6 if is_minimal else 13),
+            bellatrix=self.bellatrix,
+            capella=self.capella,
+            deneb=self.deneb,
+            electra=self.electra,
+            end=self.end,
+            historical_roots=bytes.fromhex(self.historical_roots[2:]),
+            blocks_before_merge=self.blocks_before_merge,
+            accumulator=bytes.fromhex(self.accumulator[2:]),
+            genesis_time=self.genesis_time,
+            slot_seconds=self.slot_seconds,
+            preset=MINIMAL_PRESET if is_minimal else MAINNET_PRESET,
+            config_name=self.config_name,
+        )
+
+
 class Chain(_Model):
     id: ChainId
     name: Text
@@ -294,6 +356,7 @@ class Chain(_Model):
     """Seconds that a small transaction waits for others to share it with."""
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
+    beacon_chain_table: Annotated[BeaconChainTable | None, Field(alias="beacon_chain")] = None
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
     min_priority_fee_gwei: Annotated[float, Field(ge=0)] = 0
     minimum_signer_balance: Amount = Decimal("0.01")
@@ -312,6 +375,12 @@ class Chain(_Model):
             raise ValueError("must have [chains.signer] or [[chains.signers]], not both")
         return self
 
+    @model_validator(mode="after")
+    def _knows_mainnets_beacon_chain(self) -> Self:
+        if self.id == MAINNET.id and self.beacon_chain_table is not None:
+            raise ValueError("must have no [chains.beacon_chain]: that of Ethereum, chain 1, is known")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _limit_real_money(cls, written: object) -> object:
@@ -319,6 +388,13 @@ class Chain(_Model):
         if isinstance(written, dict) and not written.get("test_network"):
             return {"daily_limit": _DAILY_LIMIT, "daily_limit_per_user": _DAILY_LIMIT_PER_USER} | written
         return written
+
+    @property
+    def beacon_chain(self) -> BeaconChain | None:
+        """Return the beacon chain whose roots are in field 19 of this chain's headers; None where none is known."""
+        if self.id == MAINNET.id:
+            return MAINNET
+        return self.beacon_chain_table.beacon_chain(self.id) if self.beacon_chain_table else None
 
     @property
     def label(self) -> str:
@@ -416,6 +492,8 @@ class Connection(_Model):
     """The most hops that an older block is proven by."""
     max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """The most headers that are walked to an older block, if there is no history to hop through."""
+    always_jump: bool = False
+    """True if blocks are proven by a jump also where hops, walks or the block hash source itself would be cheaper."""
     keep_headers: bool = False
     """True if workers accumulate a header in every window, so that any later block is one hop away."""
     attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
