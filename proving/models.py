@@ -28,6 +28,8 @@ class FactsRegistry(Leased):
     block_hash_source = models.CharField(max_length=42)  # address of the contract
     history_window = models.PositiveBigIntegerField(default=history.WINDOW)  # what it was deployed with
     multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
+    # Address of the contract that proves old blocks by the beacon chain; empty: it was deployed without one.
+    beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
     waiting_for = models.TextField(blank=True)  # what its upkeep waits for, a sentence
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
@@ -36,7 +38,7 @@ class FactsRegistry(Leased):
     code_hash = models.CharField(max_length=66, blank=True)
     refused = models.TextField(blank=True)  # why it may not be used, sentences; empty: it may
     replaced_at = models.DateTimeField(null=True)  # null: it is in use, or to be
-    replaced_because = models.TextField(blank=True)  # what `refused` said then
+    replaced_because = models.TextField(blank=True)  # what stood in its way then, sentences
 
     objects = models.Manager["FactsRegistry"]()
     in_use = _InUse()
