@@ -30,6 +30,7 @@ class FactsRegistry(Leased):
     multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
     # Address of the contract that proves old blocks by the beacon chain; empty: it was deployed without one.
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
+    jump_origin = models.PositiveBigIntegerField(null=True)  # the source's block that the last jump began at
     waiting_for = models.TextField(blank=True)  # what its upkeep waits for, a sentence
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts

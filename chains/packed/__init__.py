@@ -18,6 +18,7 @@ from chains.packed.layout import (
     AccountToProve,
     BlockBranch,
     CannotPack,
+    HeaderParts,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "AccountToProve",
     "BlockBranch",
     "CannotPack",
+    "HeaderParts",
     "encode",
     "encode_block_hash",
     "encode_parent_hash",

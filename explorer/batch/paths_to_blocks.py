@@ -18,7 +18,7 @@ from proving.models import ChainHead, SignedTransaction, Transaction
 from queries.models import Block, PathUnit
 
 # About how much one transaction can hold, and how many blocks pass until the next one can build on it.
-_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170}
+_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170, PathUnit.JUMPS: 1}
 _BLOCKS_PER_TRANSACTION = 3
 
 

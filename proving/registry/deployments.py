@@ -31,6 +31,8 @@ class Deployment:
     multicall: str
     beacon_history: str = ""
     """Address of the contract that proves old blocks by the beacon chain; empty: it has none."""
+    jump_origin: int | None = None
+    """Number of the source's block that the last jump began at, if one did."""
     is_paused: bool = False
     """True if the operator had paused its connection when the row was read."""
     is_stopped: bool = False
@@ -77,8 +79,8 @@ def why_no_jump(row: FactsRegistry) -> str:
     if row.beacon_history or get_chains().chain(row.source_chain_id).beacon_chain is None:
         return ""
     return (
-        f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops and walks "
-        "alone."
+        f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops and "
+        "walks alone."
     )
 
 
@@ -102,6 +104,7 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.block_hash_source,
         row.multicall,
         row.beacon_history,
+        row.jump_origin,
         is_paused=row.is_paused,  # type: ignore[attr-defined]  # of the annotation
         is_stopped=row.is_stopped,  # type: ignore[attr-defined]  # the same
     )
