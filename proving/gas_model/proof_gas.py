@@ -259,6 +259,7 @@ class Route:
     start_gas: Likely = Likely()  # for the block hash source
     waits: Sequence[str] = ()  # what the block hash source is waited for, sentences
     jumps: Mapping[int, int] = field(default_factory=dict)  # operations, by the numbers of blocks; not among the paths
+    jump_origin: int | None = None  # the number of the block where they begin, if they need one
 
 
 # --- What it takes ----------------------------------------------------------------------------------------------------

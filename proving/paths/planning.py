@@ -18,7 +18,7 @@ from chains.header import Header
 from chains.packed import OLD_BLOCK
 from chains.rpc import RpcRefused
 from database.chunks import chunks
-from proving import sources
+from proving import jump_branches, sources
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely, Route
 from proving.gas_model.remaining_work import HOP_GAS, JUMP_GAS, WALKED_HEADER_GAS
@@ -116,7 +116,7 @@ def survey(
         # It is cheaper than any hop, and needs no old state.
         start = sources.of(connection.config).reach(connection, target, others)
         direct = [Plan(target, target, start)] if isinstance(start, Start) and start.number == target else []
-        return _cheapest_within_limits(connection, [jump, *walks, *direct])
+        return _cheapest_within_limits(connection, [jump, *walks, *direct], header)
     roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
     refused: RpcRefused | None = None
@@ -139,7 +139,7 @@ def survey(
         raise refused
     if not plans and not_yet is not None:
         return not_yet
-    cheapest = _cheapest_within_limits(connection, plans)
+    cheapest = _cheapest_within_limits(connection, plans, header)
     # What is too far now may be near when the source vouches for more.
     return not_yet if not_yet is not None and isinstance(cheapest, TooFar) else cheapest
 
@@ -175,6 +175,7 @@ class _Routing:
         self._connection = connection
         self._extend_lease = extend_lease
         self._targets = targets
+        self._numbers = [header.number for header in targets]
         self._vouched = vouched
         self._route = Route()
         self._trusted: set[int] = set()
@@ -195,7 +196,8 @@ class _Routing:
                 too_far = self._plan(header)
                 if too_far is not None:
                     return too_far
-        return replace(self._route, jumps=self._jumps)
+        origin = self._jump.origin if self._jump and self._jump.header else None
+        return replace(self._route, jumps=self._jumps, jump_origin=origin)
 
     def _rides(self, header: Header) -> bool:
         window = self._connection.config.window
@@ -208,8 +210,13 @@ class _Routing:
         return False
 
     def _plan(self, header: Header) -> TooFar | None:
-        connection, others = self._connection, [one.number for one in self._targets]
-        plan = survey(connection, header, extend_lease=self._extend_lease, others=others, trusted=self._trusted)
+        plan = survey(
+            self._connection,
+            header,
+            extend_lease=self._extend_lease,
+            others=self._numbers,
+            trusted=self._trusted,
+        )
         if isinstance(plan, TooFar):
             return plan
         if isinstance(plan, NotYet):
@@ -227,7 +234,9 @@ class _Routing:
             of_start = sources.of(self._connection.config).gas(self._connection.config)
             self._route = replace(self._route, start_gas=self._route.start_gas + of_start)
         # Its header comes to be known, and its hash doesn't: nothing is walked from there.
-        self._jump, self._jumps[plan.target] = plan, plan.jump
+        self._jumps[plan.target] = plan.jump
+        if self._jump is None or plan.header:
+            self._jump = plan
 
     def _add(self, plan: Plan) -> None:
         if not plan.hops and plan.origin in self._hopped_to and plan.walk <= self._connection.config.window:
@@ -302,18 +311,31 @@ def _from_source(
     return Plan(start.number, target, start, walk=start.number - target)
 
 
-def _cheapest_within_limits(connection: OpenConnection, plans: Collection[Plan]) -> Plan | TooFar:
+def _cheapest_within_limits(connection: OpenConnection, plans: Collection[Plan], target: Header) -> Plan | TooFar:
     refusals: list[TooFar] = []
     of_start = sources.of(connection.config).gas(connection.config).expected
     for plan in sorted(plans, key=lambda plan: plan.gas + (of_start if plan.start else 0)):
-        too_far = _why_too_far(connection, plan)
+        too_far = _why_too_far(connection, plan, target)
         if too_far is None:
             return plan
         refusals.append(too_far)
     return refusals[0]
 
 
-def _why_too_far(connection: OpenConnection, plan: Plan) -> TooFar | None:
+def _way_out(connection: OpenConnection, target: Header) -> str:
+    """Say what the operator may do so that blocks of any age are reached; empty where the beacon chain can't help."""
+    source = connection.source_rpc.chain
+    if source.beacon_chain is None:
+        return ""
+    why_not = jump_branches.why_not(source, target)
+    if why_not:
+        return f" {why_not}"
+    if connection.beacon_chain is None:
+        return " Its registry was deployed without a beacon history, by which blocks of any age are reached."
+    return ""
+
+
+def _why_too_far(connection: OpenConnection, plan: Plan, target: Header) -> TooFar | None:
     for length, most, what in (
         (len(plan.hops), connection.config.max_hops, "hops"),
         (plan.walk, connection.config.max_headers_walked, "headers"),
@@ -322,6 +344,7 @@ def _why_too_far(connection: OpenConnection, plan: Plan) -> TooFar | None:
             return TooFar(
                 f"Block {plan.target} of chain {connection.config.source_id} is {length:,} {what} before block "
                 f"{plan.origin}, about {plan.gas:,} gas. This service goes back at most {most:,} {what}."
+                f"{_way_out(connection, target)}"
             )
     return None
 
