@@ -105,10 +105,19 @@ def _rpc_url(written: str, info: ValidationInfo) -> str:
     return url
 
 
+def _era_place(written: object, info: ValidationInfo) -> object:
+    is_url = isinstance(written, str) and ("://" in written or written.startswith("${"))
+    return _rpc_url(str(written), info) if is_url else _file_path(written, info)
+
+
 def _different_nodes(urls: tuple[str, ...]) -> tuple[str, ...]:
     # pydantic's own minimum length would also complain about a list whose only member is wrong.
     if not urls:
         raise ValueError("at least one is needed")
+    return _none_twice(urls)
+
+
+def _none_twice(urls: tuple[str, ...]) -> tuple[str, ...]:
     # An attester counts nodes, and would count a node that is listed twice as two.
     if len(set(urls)) < len(urls):
         raise ValueError("a node is listed twice")
@@ -211,6 +220,7 @@ def _host(url: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
 Origin = Annotated[str, AfterValidator(_origin)]
+EraPlace = Annotated[str | Path, BeforeValidator(_era_place)]
 PageUrl = Annotated[str, AfterValidator(_page_url)]
 FilePath = Annotated[Path, BeforeValidator(_file_path)]
 Root = Annotated[str, AfterValidator(_root)]
@@ -357,6 +367,10 @@ class Chain(_Model):
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     beacon_chain_table: Annotated[BeaconChainTable | None, Field(alias="beacon_chain")] = None
+    beacon_urls: Annotated[tuple[RpcUrl, ...], AfterValidator(_none_twice), Field(strict=False, repr=False)] = ()
+    """URLs of beacon nodes, which tell what old blocks are proven by."""
+    era_files: Annotated[tuple[EraPlace, ...], Field(strict=False, repr=False)] = ()
+    """Folders of era files, by paths or by URLs."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
     min_priority_fee_gwei: Annotated[float, Field(ge=0)] = 0
     minimum_signer_balance: Amount = Decimal("0.01")
@@ -422,6 +436,11 @@ class Chain(_Model):
     def hosts(self) -> tuple[str, ...]:
         """Return the RPC URLs' hosts, for messages: the rest of a URL often is a secret."""
         return tuple(_host(url) for url in self.rpc_urls)
+
+    @property
+    def beacon_hosts(self) -> tuple[str, ...]:
+        """Return the hosts of the beacon nodes, as `hosts`."""
+        return tuple(_host(url) for url in self.beacon_urls)
 
     @property
     def needed_nodes(self) -> int:
@@ -597,8 +616,16 @@ def chain_of_node(url: str, environ: Mapping[str, str]) -> Chain:
 
     `url` may hold variables, as in the file. Raises `ValueError`, one sentence.
     """
+    return _chain_of({"id": 1, "name": "A chain", "rpc_urls": [url]}, environ)
+
+
+def chain_of_beacon_node(url: str, environ: Mapping[str, str]) -> Chain:
+    """Return Ethereum, of which this beacon node alone is known. Reads `url` and raises as `chain_of_node`."""
+    return _chain_of({"id": 1, "name": "Ethereum", "rpc_urls": [url], "beacon_urls": [url]}, environ)
+
+
+def _chain_of(table: dict[str, Any], environ: Mapping[str, str]) -> Chain:
     faults: list[str] = []
-    table = {"id": 1, "name": "A chain", "rpc_urls": [url]}
     chain = _table(Chain, "", table, {"environ": environ}, faults)
     if chain is None:
         raise ValueError(f"The node's URL can't be used: {faults[0].partition(': ')[2]}.")

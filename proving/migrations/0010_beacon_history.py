@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("proving", "0008_balance_costs"),
+        ("proving", "0009_beacon_data"),
     ]
 
     operations = [
