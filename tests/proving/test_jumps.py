@@ -8,7 +8,6 @@ import pytest
 from django.test import Client
 
 from chains.packed import BlockBranch
-from chains.rpc import NodeUnavailable
 from devnet.devchain import DevChain
 from explorer.bundles import verifying
 from proving import jump_branches
@@ -20,7 +19,7 @@ from queries.properties import AccountField, HeaderField
 from tests.chains.lying_node import error
 from tests.explorer.batches import page
 from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
-from tests.proving.estimated_batches import measured
+from tests.proving.estimated_batches import estimate, measured
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
 from tests.proving.kills import Killed, exchanges
 from tests.proving.self_funded import itself, nothing_spent
@@ -229,3 +228,117 @@ def test_a_vouched_block_is_not_jumped_to_unless_the_operator_wants_that(service
     service.tell(OLD)
     work_until_done(submit(key, of_there(OLD)), service.here)
     assert Block.objects.get(number=OLD).path_unit == "jumps"
+
+
+# --- What stands in the way -------------------------------------------------------------------------------------------
+
+
+def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(service, there, key, monkeypatch):
+    node = service.node
+    states, node.states = node.states, {}
+    batch = submit(key, of_there(OLD))
+    for _ in range(4):
+        work()
+    sent = Transaction.objects.count()
+    (sentence,) = waiting()
+    assert sentence.startswith("No beacon node of The other chain (31338) has the historical summaries of the state of")
+    # It is told before anything is recorded for it.
+    assert not of_batch(batch)
+    # As it is after three minutes.
+    Block.objects.filter(number=OLD).update(attempts=8)
+    work()
+    assert Transaction.objects.count() == sent + 1
+    assert (Block.objects.get(number=OLD).path_unit, Block.objects.get(number=OLD).path_length) == ("headers", 49)
+    # Comes the node back, the rest of the way is a jump.
+    node.states = states
+    later = submit(key, of_there(OLD + 1))
+    assert work_until_done(later, service.here).status == BatchStatus.DONE
+    assert proven(service, there, OLD + 1)
+
+
+def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, key, monkeypatch):
+    found = jump_branches.branch_to
+    monkeypatch.setattr(jump_branches, "branch_to", lambda *given, **named: _changed(found(*given, **named)))
+    nonce = signer_nonce(service.here)
+    batch = submit(key, of_there(OLD))
+    for _ in range(6):
+        work()
+        service.here.mine()
+    (sentence,) = waiting()
+    assert sentence == "The registry does not accept the proof: InvalidProof()."
+    row = Block.objects.get(number=OLD)
+    # What was recorded is true; and each attempt comes later than the one before.
+    assert signer_nonce(service.here, "pending") == nonce + 1
+    assert row.attempts > 2
+    monkeypatch.setattr(jump_branches, "branch_to", found)
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert proven(service, there, OLD)
+
+
+def _changed(branch: Any) -> Any:
+    if not isinstance(branch, BlockBranch):
+        return branch
+    data = bytearray(branch.branch)
+    data[200] ^= 1
+    return BlockBranch(branch.operation, bytes(data))
+
+
+def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings, key):
+    reconfigure(settings, f'beacon_urls = ["{service.api.url}"]', "max_fee_per_gas_gwei = 100")
+    reconfigure(settings, "window = 20", "window = 20\nmax_headers_walked = 30")
+    batch = submit(key, of_there(OLD))
+    work()
+    assert fresh(batch).rejection_code == "block_too_old"
+    assert batch.rejection_reason == (
+        f"Block {OLD} of chain {THERE} is 49 headers before block {NEWEST}, about 1,470,000 gas. This service goes "
+        "back at most 30 headers. The other chain (31338) has no beacon_urls, which tell what blocks are proven by."
+    )
+
+
+# --- What it costs ----------------------------------------------------------------------------------------------------
+
+
+def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key):
+    bodies = {
+        "a balance by a jump": of_there(OLD),
+        "5 balances by jumps": of_there(*range(OLD + 1, OLD + 6)),
+        "a field of a header by a jump": header_of(OLD + 6, "TIMESTAMP"),
+        "a time by a jump": asking(
+            {f"timestamp:{service.relaid.timestamp(OLD + 8)}": {"header": ["GAS_LIMIT"]}}, source=THERE
+        ),
+    }
+    told = estimate(client, key, bodies["5 balances by jumps"])
+    (source,) = told["sources"]
+    assert source["jumps"] == {"count": 5, "fromBlock": str(NEWEST)}
+    assert source["parts"]["paths"]["count"] == 5
+    for name, body in bodies.items():
+        result = measured(client, key, name, body, chain=service.here)
+        assert result.spent <= result.bound
+        assert result.spent <= result.expected * 1.1, result
+
+
+# --- Killed -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killer, after):
+    numbers = itertools.count(OLD)
+    assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
+    for exchange in exchanges("a jump", after):
+        number, nonce = next(numbers), signer_nonce(service.here)
+        batch = submit(key, of_there(number))
+        killer.arm(exchange, after=after)
+        try:
+            work_until_done(batch, service.here)
+            killed = False
+        except Killed:
+            killed = True
+            expire_leases()
+        killer.disarm()
+        assert work_until_done(batch, service.here).status == BatchStatus.DONE
+        work()
+        assert signer_nonce(service.here) == signer_nonce(service.here, "pending") == nonce + 1, exchange
+        assert proven(service, there, number)
+        if not killed:
+            break
+    assert exchange > 5
