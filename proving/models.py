@@ -30,6 +30,7 @@ class FactsRegistry(Leased):
     multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
     # Address of the contract that proves old blocks by the beacon chain; empty: it was deployed without one.
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
+    jump_origin = models.PositiveBigIntegerField(null=True)  # the source's block that the last jump began at
     waiting_for = models.TextField(blank=True)  # what its upkeep waits for, a sentence
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
@@ -248,6 +249,23 @@ class Transaction(models.Model):
         """
         most = self.most_for_gas + max(self.data_fee, self.expected_data_fee)
         return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
+
+
+class ParentFact(models.Model):
+    """What a transaction proves about a rollup's parent chain, so that a block of the rollup is vouched for."""
+
+    transaction = models.OneToOneField(Transaction, models.CASCADE, primary_key=True, related_name="parent_fact")
+    registry = models.ForeignKey(FactsRegistry, models.CASCADE, related_name="+")  # that of the parent chain
+    block_number = models.PositiveBigIntegerField()  # the parent's
+    account = models.CharField(max_length=42)  # EIP-55
+    slot = models.CharField(max_length=66)
+    vouches_for = models.PositiveBigIntegerField()  # the number of the rollup's block
+    # What it would take as a transaction of its own, with what vouches for the parent's block and what records the
+    # rollup's; null: the node didn't tell.
+    gas = models.PositiveBigIntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"slot {self.slot} of {self.account} at block {self.block_number}, for block {self.vouches_for}"
 
 
 class Share(models.Model):

@@ -19,6 +19,7 @@ from chains.packed.layout import (
     AccountToProve,
     BlockBranch,
     CannotPack,
+    HeaderParts,
 )
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "AccountToProve",
     "BlockBranch",
     "CannotPack",
+    "HeaderParts",
     "encode",
     "encode_block_hash",
     "encode_parent_hash",

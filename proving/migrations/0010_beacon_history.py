@@ -12,4 +12,9 @@ class Migration(migrations.Migration):
             name="beacon_history",
             field=models.CharField(blank=True, db_default="", default="", max_length=42),
         ),
+        migrations.AddField(
+            model_name="factsregistry",
+            name="jump_origin",
+            field=models.PositiveBigIntegerField(null=True),
+        ),
     ]
