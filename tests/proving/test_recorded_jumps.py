@@ -151,4 +151,4 @@ def test_accounts_so_old_are_rejected_where_no_node_has_their_states(service, ke
     batch = submit(key, body)
     work()
     assert fresh(batch).rejection_code == "proof_unavailable"
-    assert "Fields of its header need no state" in fresh(batch).rejection_reason
+    assert "Fields of the header take none." in fresh(batch).rejection_reason
