@@ -48,7 +48,7 @@ def check() -> str:
 
 
 def said() -> str:
-    """What `check_chains` prints."""
+    """Return what `check_chains` prints."""
     lines: list[str] = []
     installation_check.check(lines.append)
     return "\n".join(lines)

@@ -82,7 +82,7 @@ def proven(service: Jumping, there: DevChain, *numbers: int) -> bool:
 
 
 def vouches(service: Jumping, number: int) -> bool:
-    """Whether the registry would take the header of a block as it is."""
+    """Return whether the registry would take the header of a block as it is."""
     call = registry_contract().vouches(number, service.relaid.hash(number))
     return any(bytes.fromhex(service.here.rpc("eth_call", {"to": call[0], "data": "0x" + call[1].hex()}, "latest")[2:]))
 
