@@ -6,11 +6,11 @@ import pytest
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
+from devnet.ethereumjs import EthereumJs
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import DeploymentError, deploy
 from queries.models import BatchStatus
 from tests.proving.sources import KEYS, attesting
-from tests.real_nodes.ethereumjs import EthereumJs
 from tests.real_nodes.facts import facts_of, wrong
 from tests.service import asking, chains_toml, submit, work, work_until_done
 
