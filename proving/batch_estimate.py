@@ -315,7 +315,8 @@ def _parts(
     counted: Counted, asked: Sequence[Asked], coming: Sequence[Asked], estimates: Sequence[Estimate]
 ) -> dict[Part, PartEstimate]:
     every, missing = _count([*asked, *coming]), _count([*counted.missing, *coming])
-    every += Counter({Part.HEADERS: len(asked) + len(coming), Part.PATHS: counted.route.paths})
+    ways = counted.route.paths + len(counted.route.jumps)
+    every += Counter({Part.HEADERS: len(asked) + len(coming), Part.PATHS: ways})
     missing += Counter({Part.HEADERS: sum(not one.is_known for one in counted.missing) + len(coming)})
     missing[Part.PATHS] = every[Part.PATHS]
     gas = {part: sum((one.parts.get(part, Likely()) for one in estimates), Likely()) for part in Part}

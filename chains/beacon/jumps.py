@@ -75,6 +75,10 @@ class BeaconChain:
             raise CannotProve(f"No slot begins at the time {timestamp}.")
         return slot
 
+    def time_of(self, slot: int) -> int:
+        """Return the time at which a slot begins, in seconds since 1970."""
+        return self.genesis_time + slot * self.slot_seconds
+
     def layout(self, slot: int) -> Layout:
         """Return the layout of a block. Raises `CannotProve` where none is known."""
         if not self.bellatrix <= slot < self.end:
@@ -160,7 +164,7 @@ def before_capella(
     chain: BeaconChain,
     block: ExecutionBranch,
     block_roots: Sequence[bytes],
-    state_roots: Sequence[bytes],
+    state_roots_root: bytes,
     historical_roots: Sequence[bytes],
 ) -> bytes:
     """Return the branch to a block of a period before Capella, whose roots these are. Raises `CannotProve`."""
@@ -169,14 +173,13 @@ def before_capella(
         raise CannotProve(f"The period of slot {block.header.slot} is not before Capella.")
     if ssz.list_root(historical_roots, HISTORY_DEPTH) != chain.historical_roots:
         raise CannotProve("These are not the chain's historical roots.")
-    roots = (ssz.tree_root(each, chain.period_depth) for each in (block_roots, state_roots))
-    first, second = roots
-    if ssz.merge(first, second) != historical_roots[index]:
+    first = ssz.tree_root(block_roots, chain.period_depth)
+    if ssz.merge(first, state_roots_root) != historical_roots[index]:
         raise CannotProve(f"These are not the roots of period {index}.")
     return b"".join(
         [
             own(block),
-            _period(chain, block, block_roots, first, second),
+            _period(chain, block, block_roots, first, state_roots_root),
             *_list(historical_roots, HISTORY_DEPTH, index),
         ]
     )

@@ -150,7 +150,13 @@ class _Registry:
             return cls(row, f"The code of the facts registry {row} can't be read: {error.for_operators}")
         if row.refused:
             return cls(row, row.refused_with_remedy)
-        return cls(row, f"The facts registry {row} has the code of this version, {row.code_hash}.")
+        said = f"The facts registry {row} has the code of this version, {row.code_hash}."
+        if row.beacon_history:
+            return cls(row, f"{said} So has its beacon history, {row.beacon_history}.")
+        if why_not := deployments.why_no_jump(row):
+            command = f"manage.py deploy_registry {row.destination_chain_id} {row.source_chain_id} --replace"
+            return cls(row, f"{said} {why_not} The operator may run: {command}")
+        return cls(row, said)
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:
