@@ -3,8 +3,8 @@
 It is Deneb's up to an epoch, and Electra's from there on. States and blocks are of the specifications' own types, and its
 blocks hold attestations by which it becomes final. Nobody signs: BLS is off. Some slots have no block.
 
-`.venv-beacon/bin/python -m devnet.beacon_chain` drives the client by the Engine API, and serves the beacon API over what
-it has made. See `devnet.consensus_client`, which starts it.
+`.venv-beacon/bin/python -m devnet.beacon_chain` drives the client by the Engine API, and serves the beacon API over
+what it has made. See `devnet.consensus_client`, which starts it.
 """
 
 import argparse
@@ -170,10 +170,7 @@ class BeaconChain:
         )
         index = spec.get_generalized_index(spec.BeaconState, "historical_summaries")
         self._served.states[slot] = BeaconState(
-            [
-                (bytes(one.block_summary_root), bytes(one.state_summary_root))
-                for one in state.historical_summaries
-            ],
+            [(bytes(one.block_summary_root), bytes(one.state_summary_root)) for one in state.historical_summaries],
             [bytes(sibling) for sibling in spec.compute_merkle_proof(state, index)],
         )
         # Last, as from then on it is found.

@@ -14,7 +14,7 @@ from devnet.ethereumjs import EthereumJs
 from devnet.guarded_process import GuardedProcess
 from devnet.json_rpc import NodeRefused
 
-PYTHON = PROJECT / ".venv-beacon" / "bin" / "python"
+ENVIRONMENT = PROJECT / ".venv-beacon"
 # Of the minimal preset.
 SLOTS_PER_EPOCH, SLOTS_PER_PERIOD = 8, 64
 _SECONDS = 300
@@ -52,14 +52,14 @@ class ConsensusClient:
         }
 
     def __enter__(self) -> Self:
-        """Raises `NodeRefused` where it doesn't come up."""
+        """Start it. Raises `NodeRefused` where it doesn't come up."""
         folder = tempfile.mkdtemp(prefix="consensus-client-")
         self._log = Path(folder) / "log"
         self._control, theirs = socket.socketpair()
         self._control.settimeout(_SECONDS)
         self._lines = self._control.makefile()
         with theirs, self._log.open("wb") as log:
-            command = [str(PYTHON), "-m", "devnet.beacon_chain", str(theirs.fileno())]
+            command = [str(ENVIRONMENT / "bin" / "python"), "-m", "devnet.beacon_chain", str(theirs.fileno())]
             self._process = GuardedProcess(
                 command, env=os.environ, stdout=log, folder=folder, cwd=PROJECT, pass_fds=[theirs.fileno()]
             )
@@ -81,6 +81,10 @@ class ConsensusClient:
         self._control.sendall(b"%d\n" % slots)
         slot: int = self._answer()["slot"]
         return slot
+
+    def mine(self) -> None:
+        """Have the execution client build a block, in the next slot that isn't missed."""
+        self.advance()
 
     def has_ended(self) -> bool:
         return self._process.has_ended()
