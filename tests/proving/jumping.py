@@ -166,7 +166,7 @@ def beacon_chain_of(chain: DevChain, *, seed: int = 1) -> tuple[Pointing, World]
 def table(world: World, url: str) -> str:
     chain = world.chain
     return f"""
-# BEACON beacon_urls = ["{url}"]
+beacon_urls = ["{url}"]
 [chains.beacon_chain]
 period_depth = {chain.period_depth}
 genesis_time = {chain.genesis_time}

@@ -1,17 +1,14 @@
-import random
 from collections.abc import Iterator
 
 import pytest
 
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus, Block
 from queries.properties import AccountField
 from tests.proving.chain_state import balance_at, field_on_chain
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
-from tests.proving.paths import extending
 from tests.proving.sources import THERE, grow
-from tests.service import CHARLIE, asking, balances, submit, work, work_until_done, waiting
+from tests.service import CHARLIE, asking, balances, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -47,27 +44,3 @@ def test_a_block_is_proven_by_a_jump_in_its_own_transaction(service, there, key)
     )
     row = Block.objects.get(number=10)
     assert (row.path_unit, row.path_length, row.path_left) == ("jumps", 1, 0)
-
-
-import pytest
-from chains.packed import *
-from chains.beacon import jumps
-
-
-@pytest.fixture(autouse=True)
-def fake(monkeypatch, made):
-    from proving import jump_branches as jb
-
-    relaid, world = made
-    slots = {n: s for s, n in world.numbers.items()}
-    monkeypatch.setattr(jb, "why_not", lambda source, target: "" if source.beacon_chain else "no")
-    monkeypatch.setattr(jb, "needs_origin", lambda source, target: True)
-
-    def branch_to(source, origin, target, *, extend_lease):
-        slot = slots[origin.number]
-        root = origin.fields[19]
-        before = next(s for s in range(slot - 1, -1, -1) if s in world.blocks)
-        assert world.root(before) == root
-        return BlockBranch(OLD_BLOCK, world.old(slots[target.number], before))
-
-    monkeypatch.setattr(jb, "branch_to", branch_to)
