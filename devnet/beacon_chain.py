@@ -1,7 +1,7 @@
-"""A beacon chain by the executable consensus specifications (minimal preset), whose payloads an execution client builds.
+"""A beacon chain by the executable consensus specifications (minimal preset). An execution client builds its payloads.
 
-It is Deneb's up to an epoch, and Electra's from there on. States and blocks are of the specifications' own types, and its
-blocks hold attestations by which it becomes final. Nobody signs: BLS is off. Some slots have no block.
+It is Deneb's up to an epoch, and Electra's from there on. States and blocks are of the specifications' own types, and
+its blocks hold attestations by which it becomes final. Nobody signs: BLS is off. Some slots have no block.
 
 `.venv-beacon/bin/python -m devnet.beacon_chain` drives the client by the Engine API, and serves the beacon API over
 what it has made. See `devnet.consensus_client`, which starts it.
