@@ -494,7 +494,7 @@ class Ens(_Model):
     """Servers that resolvers may refer to (EIP-3668): scheme, host and port of each."""
 
 
-BlockHashSourceName = Literal["native", "attested", "op-stack", "arbitrum", "arbitrum-slot"]
+BlockHashSourceName = Literal["native", "attested", "op-stack", "op-stack-games", "arbitrum", "arbitrum-slot"]
 
 
 class Connection(_Model):
@@ -504,7 +504,7 @@ class Connection(_Model):
     destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
     """The way in which the destination learns hashes of the source's blocks: it is the same chain, attesters sign
-    them, it is an OP Stack chain on top of the source, or the source is an Arbitrum chain on top of it."""
+    them, it is an OP Stack chain on top of the source, or the source is an OP Stack or Arbitrum chain on top of it."""
     window: Annotated[int, Field(ge=1)] = history.WINDOW
     """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
@@ -522,6 +522,10 @@ class Connection(_Model):
     """The Arbitrum chain's Outbox, on its parent chain."""
     parent_id: Annotated[ChainId | None, Field(alias="parent")] = None
     """The chain that the Outbox is on. None: the destination."""
+    anchor_state_registry: Address | None = None
+    """The OP Stack chain's AnchorStateRegistry, on the chain below it."""
+    known_implementations: Annotated[tuple[Address, ...], Field(strict=False)] = ()
+    """Code that the AnchorStateRegistry and what it relies on may run. None: it isn't looked at."""
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
@@ -529,6 +533,11 @@ class Connection(_Model):
             raise ValueError("outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it")
         if (self.parent_id is not None) != (self.block_hash_source == "arbitrum-slot"):
             raise ValueError("parent belongs to block_hash_source arbitrum-slot, which needs it")
+        has_games = self.block_hash_source == "op-stack-games"
+        if (self.anchor_state_registry is not None) != has_games:
+            raise ValueError("anchor_state_registry belongs to block_hash_source op-stack-games, which needs it")
+        if self.known_implementations and not has_games:
+            raise ValueError("known_implementations belongs to block_hash_source op-stack-games")
         if self.block_hash_source != "attested":
             if self.attesters or self.threshold is not None:
                 raise ValueError("attesters and threshold belong to block_hash_source attested")
@@ -674,6 +683,8 @@ def _wrong_ends(connection: Connection) -> list[str]:
         return ["block_hash_source native needs source and destination to be the same chain"]
     if connection.block_hash_source == "op-stack" and connection.source_id == connection.destination_id:
         return ["block_hash_source op-stack needs the chain below as source"]
+    if connection.block_hash_source == "op-stack-games" and connection.source_id == connection.destination_id:
+        return ["block_hash_source op-stack-games needs an OP Stack chain on top of the destination as source"]
     if connection.block_hash_source == "arbitrum" and connection.source_id == connection.destination_id:
         return ["block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source"]
     if connection.parent_id in {connection.source_id, connection.destination_id}:

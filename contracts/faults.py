@@ -9,6 +9,8 @@ from dataclasses import dataclass
 FACTS = "src/Facts.sol"
 ATTESTED = "src/AttestedBlockHashSource.sol"
 ARBITRUM = "src/ArbitrumBlocks.sol"
+RECORDED = "src/RecordedBlocks.sol"
+GAMES = "src/OpStackGamesBlockHashSource.sol"
 HEADER = "src/PackedHeader.sol"
 STACK = "src/SubtreeStack.sol"
 NODE = "src/NodeWriter.sol"
@@ -189,13 +191,13 @@ FAULTS = (
     # A block takes the place of another.
     Fault(
         "ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",
-        ARBITRUM,
+        RECORDED,
         "if (known != 0) revert Conflict(blockNumber);",
         "",
     ),
     Fault(
         "ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",
-        ARBITRUM,
+        RECORDED,
         "blockHash[blockNumber] = hash;",
         "blockHash[uint64(blockNumber)] = hash;",
     ),
@@ -204,7 +206,7 @@ FAULTS = (
     # Bytes may follow the header, or be a part of its hash and not of it.
     Fault(
         "ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",
-        ARBITRUM,
+        RECORDED,
         "if (end - start != header.length) revert InvalidHeader();",
         "",
     ),
@@ -215,6 +217,27 @@ FAULTS = (
         "PackedHeader.skip(cursor, end, 3)",
         "PackedHeader.skip(cursor, end, 4)",
     ),
+    # --- Dispute games ------------------------------------------------------------------------------------------------
+    Fault(
+        "OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",
+        GAMES,
+        "if (valid != bytes32(uint256(1))) revert ClaimNotValid(game);",
+        "",
+    ),
+    Fault(
+        "OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",
+        GAMES,
+        "if (claim != outputRoot) revert NotClaimed(game, blockNumber);",
+        "",
+    ),
+    # The roots are taken in another order.
+    Fault(
+        "OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",
+        GAMES,
+        "stateRoot, messagePasserStorageRoot, hash",
+        "messagePasserStorageRoot, stateRoot, hash",
+    ),
+    Fault("OpStackGamesProofs.check_an_answer_is_one_word", RECORDED, "eq(returndatasize(), 32)", "1"),
     # --- Headers ------------------------------------------------------------------------------------------------------
     # A byte below 0x80 has a second encoding.
     Fault(

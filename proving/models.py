@@ -251,6 +251,23 @@ class Transaction(models.Model):
         return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
 
 
+class ParentFact(models.Model):
+    """What a transaction proves about a rollup's parent chain, so that a block of the rollup is vouched for."""
+
+    transaction = models.OneToOneField(Transaction, models.CASCADE, primary_key=True, related_name="parent_fact")
+    registry = models.ForeignKey(FactsRegistry, models.CASCADE, related_name="+")  # that of the parent chain
+    block_number = models.PositiveBigIntegerField()  # the parent's
+    account = models.CharField(max_length=42)  # EIP-55
+    slot = models.CharField(max_length=66)
+    vouches_for = models.PositiveBigIntegerField()  # the number of the rollup's block
+    # What it would take as a transaction of its own, with what vouches for the parent's block and what records the
+    # rollup's; null: the node didn't tell.
+    gas = models.PositiveBigIntegerField(null=True)
+
+    def __str__(self) -> str:
+        return f"slot {self.slot} of {self.account} at block {self.block_number}, for block {self.vouches_for}"
+
+
 class Share(models.Model):
     """One batch's part of the cost of one transaction: before it is mined, of the maximum that it can cost."""
 

@@ -41,7 +41,7 @@ MAY_IMPORT = {
     # A process of its own, of another operator: nothing of the service is in it.
     "attesting": {"chains", "config"},
     # What the demo, tests and campaigns run. The service itself has no use for it.
-    "devnet": set(),
+    "devnet": {"contracts"},
     # It uses the service over HTTP, as any client does.
     "demo": {"chains", "devnet"},
 }

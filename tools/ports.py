@@ -41,7 +41,9 @@ def chosen(name: str, port: int | None, usual: int) -> int:
 
 
 def require_free(name: str, port: int, host: str = "127.0.0.1") -> None:
-    """Refuse a port in use. Raises `PortInUse`."""
+    """Refuse a port in use, and a number that is no port. Raises `PortInUse`."""
+    if not 0 < port < 2**16:
+        raise PortInUse(f"{port} is no port: choose one from 1 to 65535 by {name}.")
     if not is_free(port, host):
         raise PortInUse(f"Port {port} is in use. Stop what uses it, or choose another one by {name}.")
 

@@ -306,7 +306,7 @@ CHANGES = (
     ),
     Change(
         "a confirmed block takes the place of another of its number",
-        (Removal("ArbitrumBlocks", "known != 0", "false"),),
+        (Removal("RecordedBlocks", "known != 0", "false"),),
         ("ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",),
     ),
     Change(
@@ -316,8 +316,34 @@ CHANGES = (
     ),
     Change(
         "bytes may follow a header that the Outbox confirms",
-        (Removal("ArbitrumBlocks", "end - start != header.length", "false"),),
+        (Removal("RecordedBlocks", "end - start != header.length", "false"),),
         ("ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",),
+    ),
+    # --- Dispute games ------------------------------------------------------------------------------------------------
+    Change(
+        "any claim of any contract counts as an output root",
+        (Removal("OpStackGamesBlockHashSource", "valid != bytes32(uint256(1))", "false"),),
+        ("OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",),
+    ),
+    Change(
+        "any answer of the AnchorStateRegistry but zero is a yes",
+        (Removal("OpStackGamesBlockHashSource", "valid != bytes32(uint256(1))", "valid == 0"),),
+        ("OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",),
+    ),
+    Change(
+        "a valid game vouches for any block",
+        (Removal("OpStackGamesBlockHashSource", "claim != outputRoot", "false"),),
+        ("OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",),
+    ),
+    Change(
+        "of an output root the hash of its block isn't looked at",
+        (Removal("OpStackGamesBlockHashSource", "messagePasserStorageRoot, hash)", "messagePasserStorageRoot)"),),
+        ("OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",),
+    ),
+    Change(
+        "a contract's answer may have any size",
+        (Removal("RecordedBlocks", "eq(returndatasize(), 32)", "1"),),
+        ("OpStackGamesProofs.check_an_answer_is_one_word",),
     ),
 )
 

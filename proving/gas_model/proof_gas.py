@@ -278,8 +278,7 @@ class _Loads:
             each = missing.header_load * 2 + Load(_TIME_BYTES, _TIME)
             self.parts[Part.TIMES] = each * missing.times + Load(execution=-_ROOT * roots)
         if missing.jump and missing.needs_header:
-            # Before a time the hash becomes known by a transaction of its own.
-            self.parts[Part.PATHS] = JUMPS[missing.jump] + Load(execution=_BLOCK_HASH) * bool(missing.times)
+            self.parts[Part.PATHS] = JUMPS[missing.jump] + self._more_of_times()
         is_known = missing.is_known or missing.times > 0
         if missing.facts and (missing.fields or not is_known):
             self.parts[Part.HEADERS] = missing.header_load + Load(execution=_HEADER - _ROOT * is_known)
@@ -291,6 +290,22 @@ class _Loads:
             self._add_accounts()
         elif Part.HEADERS in self.parts:
             self.transactions = 1
+
+    def _more_of_times(self) -> Load:
+        """Return what is added to a jump to the block after, which tells when the block ended."""
+        if not self.missing.times:
+            return Load()
+        # Its hash becomes known by a transaction of its own. Fields of the block's own header take one step back.
+        known = Load(execution=_BLOCK_HASH)
+        back = self.missing.header_load + Load(execution=_WALKED_HEADER) + known if self.missing.fields else Load()
+        return known + back
+
+    @property
+    def jumps_apart(self) -> int:
+        """Return how many transactions a jump to the block after takes, beside those of times and proofs."""
+        if not (self.missing.times and Part.PATHS in self.parts):
+            return 0
+        return 1 + bool(self.missing.fields)
 
     @property
     def first(self) -> Part:
@@ -423,8 +438,8 @@ class Shares:
             most[loads.first] += base * transactions
         if Part.TIMES in most:
             most[Part.TIMES] += base * loads.missing.times
-        if Part.PATHS in loads.apart and Part.PATHS in most:
-            most[Part.PATHS] += base
+        if Part.PATHS in most:
+            most[Part.PATHS] += base * loads.jumps_apart
         self.parts = {part: math.ceil(gas) for part, gas in most.items()}
         self._slots = {address: load.most_gas * _SIGNED for address, load in loads.slots.items()}
         self._accounts = len(loads.missing.words)
@@ -470,7 +485,7 @@ def estimate(blocks: Sequence[Missing], tries: Tries, route: Route) -> Estimate:
         at_most[Part.PATHS] += math.ceil((longest_way.gas + _TRANSACTION) * _SIGNED)
     gas[Part.PATHS] += route.start_gas.expected
     at_most[Part.PATHS] += route.start_gas.bound
-    rows = (one.missing.times + min(2, one.transactions) + _jumps_apart(one) for one in likely)
+    rows = (one.missing.times + min(2, one.transactions) + one.jumps_apart for one in likely)
     return Estimate(
         {part: Likely(math.ceil(gas[part] * _MARGIN), at_most[part]) for part in Part if at_most[part]},
         Likely(_size(likely, way), _size(most, longest_way)),
@@ -478,10 +493,6 @@ def estimate(blocks: Sequence[Missing], tries: Tries, route: Route) -> Estimate:
         max(rows, default=0) + max(0, way.transactions - 1),
         shares,
     )
-
-
-def _jumps_apart(one: _Loads) -> int:
-    return int(Part.PATHS in one.apart and Part.PATHS in one.parts)
 
 
 def _size(blocks: Sequence[_Loads], way: _Way) -> int:
@@ -502,7 +513,7 @@ class _Together:
         calls = Load(_CALL_BYTES, _CALL) * (count - shared)
         self._each = (_TRANSACTION * shared + calls.gas(by_bytes=proofs.is_mostly_bytes)) / max(1, len(small))
         self.transactions = shared + sum(one.transactions for one in blocks if one.transactions != 1)
-        self.transactions += sum(one.missing.times + _jumps_apart(one) for one in blocks)
+        self.transactions += sum(one.missing.times + one.jumps_apart for one in blocks)
         self._blocks = blocks
 
     @property
@@ -514,7 +525,7 @@ class _Together:
                 gas[part] += load.most_gas if part in one.apart else load.gas(by_bytes=by_bytes)
             if one.missing.times:
                 gas[Part.TIMES] += _TRANSACTION * one.missing.times
-                gas[Part.PATHS] += _TRANSACTION * _jumps_apart(one)
+                gas[Part.PATHS] += _TRANSACTION * one.jumps_apart
             if one.transactions:
                 gas[one.first] += self._each if one.transactions == 1 else _TRANSACTION * one.transactions
         return gas

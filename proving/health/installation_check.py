@@ -19,7 +19,7 @@ from proving.health import attester_checks, chain_checks, report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
 from proving.registry import deployments, funding
-from proving.sources import NotYet
+from proving.sources import NotYet, op_stack_games
 from proving.transactions import signers
 
 # How long to wait for the id of a node's chain.
@@ -44,8 +44,8 @@ def check(say: Callable[[str], object]) -> list[Problem]:
                 for line in asked.said:
                     say(f"  {line}")
                 problems += asked.problems
-            if connection.destination_id == chain.id and connection.outbox:
-                problems += _check_outbox(connection, chains, say)
+            if connection.destination_id == chain.id and (connection.outbox or connection.anchor_state_registry):
+                problems += _check_confirmed(connection, chains, say)
     return problems + _kept()
 
 
@@ -94,10 +94,14 @@ def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
     return []
 
 
-def _check_outbox(connection: Connection, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
+def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
     """Tell the newest block that the rollup of a connection has confirmed, once the registry is deployed."""
     try:
-        newest = sources.of(connection).newest(open_connection(connection.destination_id, connection.source_id))
+        opened = open_connection(connection.destination_id, connection.source_id)
+        if connection.anchor_state_registry:
+            code = ", ".join(f"{name}: {at}" for name, at in op_stack_games.implementations(opened).items())
+            say(f"  Code that decides about {chains.chain(connection.source_id).label}: {code}.")
+        newest = sources.of(connection).newest(opened)
     except (DatabaseError, deployments.Unusable):
         return []
     except ChainError as error:

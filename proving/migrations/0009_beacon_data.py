@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("proving", "0008_balance_costs"),
+        ("proving", "0009_parent_facts"),
     ]
 
     operations = [

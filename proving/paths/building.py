@@ -16,7 +16,7 @@ from config.configured_chains import get_chains
 from database import leases
 from proving import sources
 from proving.connections import OpenConnection
-from proving.models import SignedTransaction, Transaction, TransactionState
+from proving.models import ParentFact, SignedTransaction, Transaction, TransactionState
 from proving.paths.planning import MAX_RIDERS, Plan
 from proving.registry import deployments, packing
 from proving.registry.contract import Call
@@ -45,6 +45,11 @@ class Leg:
     def data(self) -> Sequence[bytes]:
         """Return the calldata of each call."""
         return [data for _, data in self.calls]
+
+    @property
+    def parent_fact(self) -> ParentFact | None:
+        """Return what the calls prove first about the parent chain of the source; None if they don't."""
+        return self.plan.start.parent_fact if self.plan.start else None
 
     @property
     def arrives(self) -> bool:

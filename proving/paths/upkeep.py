@@ -153,8 +153,8 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
 def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
     chain = get_chains().chain(connection.config.destination_id)
     to, data = in_one_call(connection.registry.multicall, leg.calls)
-    passed = leg.checkpoints if isinstance(leg, Leg) else ()
-    intent = Intent(to, data, extends=connection.registry.row_id)
+    passed, fact = (leg.checkpoints, leg.parent_fact) if isinstance(leg, Leg) else ((), None)
+    intent = Intent(to, data, extends=connection.registry.row_id, parent_fact=fact)
     match sending.submit_all(chain, Order([intent], lambda _: checkpoints.note(connection, passed))):
         case Sent():
             return _Done("Waiting for the transaction that accumulates a header.", poll_seconds(chain))

@@ -68,6 +68,7 @@ def of_leg(
         accumulates=proof.accumulates if proof else (),
         extends=context.registry.row_id,
         leads_to=context.block,
+        parent_fact=leg.parent_fact,
     )
     yield from proofs
 

@@ -128,6 +128,7 @@ def revert_reason(data: bytes) -> RevertReason:
         "FactsRegistry",
         "AttestedBlockHashSource",
         "OpStackBlockHashSource",
+        "OpStackGamesBlockHashSource",
         "ArbitrumSlotBlockHashSource",
         "BeaconHistory",
         "Multicall",

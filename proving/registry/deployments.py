@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from django.db.models import Exists
+from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
@@ -16,7 +17,7 @@ from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
 from contracts.known_bad import why_bad
 from proving.models import ConnectionPause, FactsRegistry, SigningStop
-from proving.registry.contract import Registry
+from proving.registry.contract import Registry, call
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +52,9 @@ class Unusable(Exception):
 # Seconds for which a process relies on a registry's code as it saw it, which hardly ever changes; and on a refusal,
 # which may be a mistake of the node.
 _USED_SECONDS, _REFUSED_SECONDS = 600, 10
-# When, by the client that told and by address: a new client has seen nothing.
-_compared_at: WeakKeyDictionary[RpcClient, dict[str, float]] = WeakKeyDictionary()
+# When, by the client that told, and by the address and that of the registry that it relies on: a new client has seen
+# nothing.
+_compared_at: WeakKeyDictionary[RpcClient, dict[tuple[str, ...], float]] = WeakKeyDictionary()
 
 
 def find(destination: int, source: int) -> Deployment:
@@ -63,9 +65,10 @@ def find(destination: int, source: int) -> Deployment:
     row = _row(destination, source)
     compared_at = _compared_at.setdefault(get_rpc(destination), {})
     now = time.monotonic()
-    if now - compared_at.get(row.address, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
+    compared = (row.address, *((one.address, one.refused) if (one := _of_parent(row)) else ()))
+    if now - compared_at.get(compared, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
         check(row)
-        compared_at[row.address] = now
+        compared_at[compared] = now
     return _usable(row)
 
 
@@ -159,7 +162,7 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
             f"it was deployed for a history of {row.history_window} slots, and chain {source} has {configured} by "
             "chains.toml."
         )
-    else:
+    elif not (why := _why_source_is_unfit(row)):
         return ""
     return _not_used(row, why)
 
@@ -184,6 +187,43 @@ def _why_history_refused(row: FactsRegistry, code: bytes) -> str:
 
 def _not_used(row: FactsRegistry, why: str) -> str:
     return f"The facts registry at {row} is not used: {why}"
+
+
+def _why_source_is_unfit(row: FactsRegistry) -> str:
+    """Say why the block hash source doesn't read what it should, if it was deployed with the address of that."""
+    connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
+    if connection is None or connection.outbox is None:
+        return ""
+    getters = ("outbox",) if connection.parent_id is None else ("outbox", "registry")
+    answers = get_rpc(row.destination_chain_id).eth_calls(
+        [call("ArbitrumSlotBlockHashSource", row.block_hash_source, name) for name in getters]
+    )
+    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
+    if len(words) < len(getters):
+        return f"its block hash source at {row.block_hash_source} is none for {connection.block_hash_source}."
+    outbox, *registry = (to_checksum_address(word[12:]) for word in words)
+    if outbox != connection.outbox:
+        return f"its block hash source reads the Outbox {outbox}, and chains.toml names {connection.outbox}."
+    parent = _of_parent(row)
+    if registry and (parent is None or registry != [parent.address]):
+        relied_on = FactsRegistry.objects.filter(destination_chain_id=row.destination_chain_id, address=registry[0])
+        because = relied_on.values_list("replaced_because", flat=True).first() or ""
+        return (
+            f"its block hash source reads the facts registry at {registry[0]} for chain {connection.parent_id}, which "
+            f"is not the one in use. {because}".strip()
+        )
+    return "" if parent is None else parent.refused and f"its block hash source relies on another. {parent.refused}"
+
+
+def _of_parent(row: FactsRegistry) -> FactsRegistry | None:
+    """Return the registry in use on whose facts about a rollup's parent chain this one's block hash source relies."""
+    connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
+    if connection is None or connection.parent_id is None:
+        return None
+    rows = FactsRegistry.in_use.filter(
+        destination_chain_id=row.destination_chain_id, source_chain_id=connection.parent_id
+    )
+    return rows.exclude(deployed_at=None).first()
 
 
 def vouches(

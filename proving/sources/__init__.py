@@ -11,6 +11,7 @@ from proving.sources.attested import Attested
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.native import Native
 from proving.sources.op_stack import OpStack
+from proving.sources.op_stack_games import OpStackGames
 
 __all__ = ["BlockHashSource", "NotYet", "Preparation", "Start", "of"]
 
@@ -23,6 +24,7 @@ _SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
     "native": Native(),
     "attested": Attested(),
     "op-stack": OpStack(),
+    "op-stack-games": OpStackGames(),
     "arbitrum": Arbitrum(),
     "arbitrum-slot": ArbitrumSlot(of),
 }

@@ -122,6 +122,12 @@ def test_a_chosen_port_is_looked_at_before_anything_is_installed(tmp_path, targe
     assert not (tmp_path / ".uv").exists()
 
 
+@pytest.mark.parametrize("number", [0, 65536])
+def test_a_number_that_is_no_port_is_refused(number):
+    with pytest.raises(ports.PortInUse, match=f"{number} is no port: choose one from 1 to 65535 by PORT."):
+        ports.require_free("PORT", number)
+
+
 def test_by_default_a_free_port_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = taken.getsockname()[1]

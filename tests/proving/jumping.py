@@ -4,7 +4,7 @@ that is made for it, in periods of eight slots; and the beacon node that serves 
 
 import random
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from chains.beacon.ssz import BitList, Bytes, Container, Roots, Type
 from devnet.beacon_api import BeaconApi, BeaconBlock, BeaconNode, BeaconState
 from devnet.devchain import DevChain
 from tests import headers
+from tests.attesting import process
 from tests.chains.lying_node import lying_node
 from tests.contracts.beacon_worlds import BeaconWorld
 from tests.contracts.l1_block import L1Block
@@ -180,12 +181,33 @@ electra = {chain.electra}
 
 @contextmanager
 def jumping(
-    here: DevChain, made: tuple[Pointing, World], settings, folder: Path, *, connection: str = ""
+    here: DevChain,
+    made: tuple[Pointing, World],
+    settings,
+    folder: Path,
+    *,
+    connection: str = "",
+    attested_by: str = "",
 ) -> Iterator[Jumping]:
+    """The service. `attested_by` is the key of an attester, whom it asks instead of an L1Block."""
     relaid, world = made
     node = BeaconNode(THERE, world.chain.genesis_time)
     world.fill(node)
-    with BeaconApi(node) as api, lying_node(relaid) as url:
+    with ExitStack() as opened:
+        api, url = opened.enter_context(BeaconApi(node)), opened.enter_context(lying_node(relaid))
         l1 = L1Block(here)
-        connect(settings, folder, here, url, of_there=table(world, api.url), more=connection)
+        attesters = []
+        if attested_by:
+            process.chains_file(folder / "attester", url, key=attested_by, chain_id=THERE)
+            attesters.append(opened.enter_context(process.running(folder / "attester")).attester)
+        connect(
+            settings,
+            folder,
+            here,
+            url,
+            attesters=attesters,
+            threshold=1,
+            of_there=table(world, api.url),
+            more=connection,
+        )
         yield Jumping(here, relaid, world, node, api, l1)

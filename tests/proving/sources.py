@@ -74,6 +74,7 @@ def connect(
     threshold: int = 2,
     outbox: str = "",
     parent: DevChain | None = None,
+    anchor_state_registry: str = "",
     of_there: str = "",
     more: str = "",
 ) -> None:
@@ -83,6 +84,8 @@ def connect(
     """
     path = chains_toml(folder, here.url)
     source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else "op-stack"
+    if anchor_state_registry:
+        source = "op-stack-games"
     text = f"""
 [[chains]]
 id = {THERE}
@@ -100,6 +103,7 @@ window = 20
 {more}
 {f"threshold = {threshold}" if attesters else ""}
 {f'outbox = "{outbox}"' if outbox else ""}
+{f'anchor_state_registry = "{anchor_state_registry}"' if anchor_state_registry else ""}
 """
     for attester in attesters:
         text += f'[[connections.attesters]]\naddress = "{attester.address}"\nurl = "{attester.url}"\n'
