@@ -86,8 +86,10 @@ class ConsensusClient:
         """Have the execution client build a block, in the next slot that isn't missed."""
         self.advance()
 
-    def has_ended(self) -> bool:
-        return self._process.has_ended()
+    def require_running(self) -> None:
+        """Raise `NodeRefused` where the process has ended."""
+        if self._process.has_ended():
+            raise NodeRefused(f"The consensus client has ended: {self._log.read_text()[-800:]}")
 
     def _answer(self) -> dict[str, Any]:
         line = self._lines.readline()

@@ -65,6 +65,11 @@ class RealNode:
         """Return the number of the latest block."""
         return int(self.rpc("eth_blockNumber"), 16)
 
+    def require_running(self) -> None:
+        """Raise `NodeRefused` where the process has ended."""
+        if self._process.has_ended():
+            raise NodeRefused(f"{type(self).__name__} has ended: {self._log.read_text()[-800:]}")
+
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while True:
