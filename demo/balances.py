@@ -6,7 +6,9 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from demo import client
 from demo.display import Display
@@ -18,12 +20,23 @@ WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
 SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
 
 
+class Node(Protocol):
+    """A chain's node."""
+
+    chain_id: int
+    url: str
+
+    def head(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Source:
     """A source chain, and the facts registry for it on the destination."""
 
-    chain: DevChain
+    chain: Node
     registry: str
+    block: int | None = None
+    """The block that is asked for, and its time with it. None: the newest, without its time."""
 
 
 def prove(
@@ -43,12 +56,14 @@ def prove(
     print("Signing in with a wallet and taking its API key ...", flush=True)
     api_key = client.take_api_key(service.base_url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
 
-    blocks = [source.chain.head() for source in sources]
+    blocks = [source.chain.head() if source.block is None else source.block for source in sources]
     where = [f"block {block} of chain {source.chain.chain_id}" for source, block in zip(sources, blocks, strict=True)]
     print(f"Asking for the balance of {SIGNER_ADDRESS} at {' and '.join(where)} ...", flush=True)
     accounts = {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}
     data = {
-        str(source.chain.chain_id): {f"block:{block}": {"accounts": accounts}}
+        str(source.chain.chain_id): {
+            f"block:{block}": {"accounts": accounts} | ({} if source.block is None else {"header": ["TIMESTAMP"]})
+        }
         for source, block in zip(sources, blocks, strict=True)
     }
     body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
@@ -88,8 +103,11 @@ def prove(
     return all(are_right)
 
 
-def show(destination: DevChain, source: Source, block: int) -> bool:
-    """Print the balance that the facts registry returns. Returns whether the source chain says the same."""
+def show(destination: Node, source: Source, block: int) -> bool:
+    """Print the balance that the facts registry returns, and the block's time where that was asked for too.
+
+    Returns whether the source chain says the same.
+    """
     word = client.account_field(destination.url, source.registry, SIGNER_ADDRESS, block, client.BALANCE)
     balance = int.from_bytes(word)
     expected = int(client.rpc(source.chain.url, "eth_getBalance", SIGNER_ADDRESS, hex(block)), 16)
@@ -101,6 +119,17 @@ def show(destination: DevChain, source: Source, block: int) -> bool:
     print(f"  decimal  {balance} wei")
     print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")
     print(f"  equal to {said} at that block" if is_right else f"  WRONG: {said} says {expected}", flush=True)
+    return is_right and (source.block is None or _show_time(destination, source, block))
+
+
+def _show_time(destination: Node, source: Source, block: int) -> bool:
+    time = int.from_bytes(client.header_field(destination.url, source.registry, block, client.TIMESTAMP))
+    told = client.rpc(source.chain.url, "eth_getBlockByNumber", hex(block), False)
+    is_right = time == int(told["timestamp"], 16)
+    said = f"eth_getBlockByNumber on chain {source.chain.chain_id}"
+    print(f"\n  call     headerField({block}, TIMESTAMP) on {source.registry}")
+    print(f"  decimal  {time}, which is {datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC")
+    print(f"  equal to {said}" if is_right else f"  WRONG: {said} says {int(told['timestamp'], 16)}", flush=True)
     return is_right
 
 
