@@ -39,6 +39,8 @@ _USUAL_BLOCK, _USUAL_HEADER = 128 * 1024, 1024
 # Ranges with no more between them are read as one, up to so many bytes.
 _GAP, _MOST_READ = 16 * 1024, 1024**2
 _AT_ONCE = 16
+# Bytes of a snappy frame at most, and a little more.
+_FRAME = 80 * 1024
 
 Answer = TypeVar("Answer")
 
@@ -126,9 +128,9 @@ class EraFiles:
         _, at = indices
         size = _ROOT << self._chain.period_depth
         needed = _BEFORE_ROOTS + 2 * size
-        # Roots are random: they take more than plain, if only a little.
-        data = _entry(place, name, at, BEACON_STATE, usual=needed + needed // 64 + 1024, most=None)
-        state = snappy.unpack(data, needed + (1 << 16), enough=needed)
+        # Roots are random, so frames of them are hardly smaller, or a little larger. The last one is read whole.
+        data = _entry(place, name, at, BEACON_STATE, usual=needed + needed // 64 + _FRAME, most=None)
+        state = snappy.unpack(data, needed + _FRAME, enough=needed)
         found = PeriodRoots(state[_BEFORE_ROOTS : _BEFORE_ROOTS + size], state[_BEFORE_ROOTS + size : needed])
         if period_root(self._chain, found) != root:
             raise InvalidEra("Its roots are not those of the period.")
@@ -351,8 +353,6 @@ class _Site:
         if answer.status == HTTPStatus.NOT_FOUND:
             return None
         self._check(answer)
-        if answer.status == HTTPStatus.OK:
-            return answer.content[-size:], len(answer.content)
         told = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", answer.range)
         if told is None or int(told[2]) + 1 != int(told[3]) or len(answer.content) != int(told[3]) - int(told[1]):
             raise InvalidReply(f"{self.label} doesn't tell which bytes it sent")
@@ -362,12 +362,11 @@ class _Site:
         wanted = [f"{start}-{end - 1}" for start, end in ranges]
         answers = self._ask(name, wanted, [end - start for start, end in ranges])
         found: list[bytes] = []
-        for (start, end), answer in zip(ranges, answers, strict=True):
+        for (start, _), answer in zip(ranges, answers, strict=True):
             self._check(answer)
-            whole = answer.status == HTTPStatus.OK
-            if not whole and not answer.range.startswith(f"bytes {start}-"):
+            if not answer.range.startswith(f"bytes {start}-"):
                 raise InvalidReply(f"{self.label} sent other bytes than it was asked for")
-            found.append(answer.content[start:end] if whole else answer.content)
+            found.append(answer.content)
         return found
 
     def _ask(self, name: str, ranges: Sequence[str], sizes: Sequence[int]) -> list[bounded_http.Answer]:
@@ -380,7 +379,7 @@ class _Site:
                 max_bytes=size,
                 silence_seconds=self._timeout,
                 total_seconds=3 * self._timeout,
-                read_statuses={HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT},
+                read_statuses={HTTPStatus.PARTIAL_CONTENT},
                 method="GET",
                 headers={"Range": f"bytes={wanted}", "Accept-Encoding": "identity"},
             )
@@ -388,15 +387,15 @@ class _Site:
         ]
         answers: list[bounded_http.Answer] = []
         for answer in together.share_exchange("era files", posts, _post_each):
-            if isinstance(answer, bounded_http.TooLong):
-                raise InvalidReply(f"{self.label} sends more of a file than it is asked for")
             if isinstance(answer, bounded_http.Failed):
                 raise without_answer(self.label, answer)
             answers.append(answer)
         return answers
 
     def _check(self, answer: bounded_http.Answer) -> None:
-        if answer.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
+        if answer.status == HTTPStatus.OK:
+            raise BadStatus(f"{self.label} doesn't serve parts of files (HTTP range requests)")
+        if answer.status != HTTPStatus.PARTIAL_CONTENT:
             raise BadStatus(f"{self.label} answered with HTTP status {answer.status}")
 
 

@@ -667,7 +667,7 @@ class PathFound:
     rotation: Rotation | None = None
     """Whose path comes next, where there is one to be sent."""
     jump: HeaderParts = ()
-    """What comes before the header that a jump leads to."""
+    """The parts before the header that a jump leads to."""
 
 
 def path(context: Context, target: Header) -> PathFound | Preparation | NotYet | TooFar:
