@@ -49,7 +49,7 @@ def history(chain, simulator, world) -> History:
 
 @pytest.fixture(scope="module")
 def unbounded(chain, simulator, world) -> History:
-    """As on mainnet: the fork after Electra's layouts has no slot yet."""
+    """Return one as on mainnet, where the fork after has no slot yet."""
     return History(chain, simulator, replace(world.chain, end=2**64 - 1))
 
 
