@@ -63,7 +63,7 @@ def made(site: str, tmp_path: Path) -> Batch:
 
 
 def bundle_of(batch: Batch, number: int | None = None) -> dict[str, Any]:
-    """Of one query, if a number is given."""
+    """Return the proof bundle of the batch, or of one query, if a number is given."""
     answer = Client().get(f"{path(batch)}/{number}/bundle.json" if number else f"{path(batch)}/bundle.json")
     found: dict[str, Any] = json.loads(answer.getvalue())
     return found
