@@ -1,14 +1,15 @@
 """What a batch waits for: how its queries are counted by their steps, and what is said of it."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
-from config.json_objects import Time
+from config.json_objects import PAGE_ONLY, Time
 from database.compiled_queries import CompiledQuery, Given, GivenList
 from proving.models import LIVE_STATES, ChainHead, Transaction, TransactionState
 from queries import batch_json, models
@@ -33,6 +34,8 @@ class ShownWait(batch_json.Wait):
 
     # The API leaves it out: an ETag would change with each time that a worker looks.
     said_at: Time | None
+    is_usual: Annotated[bool, PAGE_ONLY]
+    """Whether no worker has said it: it is what takes time while all goes well."""
 
 
 def count(batch: Batch) -> Counts:
@@ -48,6 +51,9 @@ def count(batch: Batch) -> Counts:
 
 def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
     """Return what a batch waits for while it is open."""
+    if batch.status not in OPEN_STATUSES:
+        return ()
+    said = batch.waits()
     several = len(counts.source_chains) > 1
     return tuple(
         ShownWait(
@@ -56,36 +62,28 @@ def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
             wait.next_try_at,
             tuple(map(chain_name, wait.source_chain_ids)) if several else (),
             wait.said_at,
+            is_usual=not said,
         )
-        for wait in (_waits(batch, counts.at_step) if batch.status in OPEN_STATUSES else ())
+        for wait in said or [models.Wait(_next(batch, chain_name(batch.destination_chain_id), counts.at_step))]
     )
 
 
-def _waits(batch: Batch, at_step: AtStep) -> Iterable[models.Wait]:
-    """Return what an open batch waits for.
-
-    The worker says what went wrong. If nothing did, the step says what takes time.
-    """
-    if said := batch.waits():
-        return said
-    if batch.status == BatchStatus.RECEIVED:
-        return [models.Wait("Waiting for a worker to check it against the chains.")]
-    return [models.Wait(_next(batch, chain_name(batch.destination_chain_id), at_step))]
-
-
 def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
-    """Say what a batch waits for while all goes well."""
+    """Say what takes time while all goes well."""
+    if batch.status == BatchStatus.RECEIVED:
+        return "Waiting for a worker to check it against the chains."
     where = f"{destination.name} ({destination.id})"
     if at_step.get(StepKind.INITIAL_STATE):
-        return "Waiting for a node of the source chain to send block headers and proofs."
+        return "Block headers and proofs are being fetched."
     counts = transactions(batch, LIVE_STATES)
     if pending := counts.get(TransactionState.PENDING):
-        return f"Waiting for a block of {where} that includes {_counted(pending)}.{_pace(destination)}"
+        return f"The next block of {where} should include {_counted(pending)}.{_pace(destination)}"
     if mined := counts.get(TransactionState.MINED):
         head = ChainHead.objects.filter(pk=destination.id).first()
         at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
-        return f"Waiting for confirmations of {_counted(mined)} on {where}.{at}{_pace(destination)}"
-    return f"Waiting for a worker to check what {where} already knows, and to send transactions for the rest."
+        sent = f"{_counted(mined).capitalize()} {'is' if mined == 1 else 'are'}"
+        return f"{sent} being confirmed on {where}.{at}{_pace(destination)}"
+    return f"A worker compares with what {where} already knows, and sends transactions for the rest."
 
 
 def _pace(chain: ChainName) -> str:

@@ -1,7 +1,7 @@
 """How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what was rolled back."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import accumulate
 
@@ -14,7 +14,10 @@ from proving import batch_waits
 from proving.batch_waits import AtStep, Counts, ShownWait
 from proving.models import FactsRegistry, Signer
 from proving.worker import heartbeats
-from queries.models import OPEN_STATUSES, Batch, StepKind
+from queries.models import LEFT_TO_OTHERS, OPEN_STATUSES, Batch, StepKind
+
+# The page lists the transactions itself, and whoever reads it may be anyone.
+_LEFT_TO_OTHERS = "It goes on when what it asks for is on the chain."
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class Progress:
     notices: tuple[str, ...]  # about the destination's signers and the facts registries
     went_back_at: datetime | None
     went_back_because: str
+
+    @property
+    def all_goes_well(self) -> bool:
+        """Return whether no worker has said that the batch waits."""
+        return all(wait.is_usual for wait in self.waits)
 
     @property
     def steps_completed(self) -> int:
@@ -60,13 +68,18 @@ def read(
     at_step, headers_at_step = counts.at_step, counts.headers_at_step
     return Progress(
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
-        waits=batch_waits.waits(batch, counts),
+        waits=tuple(_on_the_page(wait, batch) for wait in batch_waits.waits(batch, counts)),
         expected=expectations.of_batch(batch, at_step) if batch.status in OPEN_STATUSES else (),
         no_worker=can_change and not heartbeats.is_running(),
         notices=_notices(destination.id, registries) if can_change else (),
         went_back_at=batch.went_back_at,
         went_back_because=batch.went_back_because,
     )
+
+
+def _on_the_page(wait: ShownWait, batch: Batch) -> ShownWait:
+    is_left = wait.sentence == LEFT_TO_OTHERS.format(batch.pk)
+    return replace(wait, sentence=_LEFT_TO_OTHERS) if is_left else wait
 
 
 def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount]:

@@ -4,7 +4,7 @@ The number of statements does not grow with the number of queries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated
 
@@ -12,16 +12,17 @@ from pydantic import computed_field
 
 from config.chain_names import ChainName, chain_name
 from config.json_objects import PAGE_ONLY, JsonObject, Time
-from explorer.batch import fact_display, paths_to_blocks, transaction_display
+from explorer.batch import fact_display, path_parts, paths_to_blocks, transaction_display
 from explorer.batch.code_snippets import reading
 from explorer.batch.fact_display import SLOTS_PAGE, Value
+from explorer.batch.path_parts import ShownPart
 from explorer.batch.paths_to_blocks import ShownPath
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import Fact, HeaderFact, SlotFact
 from proving.models import FactsRegistry
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
 # A header is proven with its accumulation.
 HEADER_STEPS = tuple(StepKind)[: list(StepKind).index(StepKind.ACCOUNT_ACCUMULATED)]
@@ -78,11 +79,14 @@ class ShownQuery(JsonObject):
     block_hash: str
     is_block_sought: bool  # whether it still may be found
     is_admitted: bool  # whether it was checked against its source chain
-    is_waiting: Annotated[bool, PAGE_ONLY]  # whether a worker has said what its open step waits for
+    is_waiting: Annotated[
+        bool, PAGE_ONLY
+    ]  # whether its open step waits, as a worker has said or for one, or for others
     fields: tuple[str, ...]
     slots: tuple[str, ...]  # one page
     slot_count: int
     first_slot: Annotated[int, PAGE_ONLY]  # number of the first of `slots`, from 1
+    parts: tuple[ShownPart, ...]  # the two of a path over the source's parent chain; empty: it leads over none
     path: ShownPath | None  # the path by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
     values: tuple[Value, ...]  # once all its steps are completed (docs/specification.md, "Rules that hold")
@@ -105,10 +109,8 @@ class ShownQuery(JsonObject):
 
     @property
     def needs_a_look(self) -> bool:
-        """Return whether a step is under way, or failed when it was stopped."""
-        return any(
-            step.status == StepStatus.IN_PROGRESS or (step.status == "STOPPED" and step.attempts) for step in self.steps
-        )
+        """Return whether its open step has failed."""
+        return any(step.attempts for step in self.steps if step.status in {StepStatus.IN_PROGRESS, "STOPPED"})
 
     @property
     def time(self) -> str:
@@ -161,6 +163,20 @@ class QueryRow:
     is_admitted: bool
     values: tuple[Value, ...]  # the first of its facts, once all its steps are completed
     more: int  # how many further facts it has
+    card: ShownQuery | None = field(default=None, repr=False)  # the whole query, where there are few
+
+    @property
+    def at(self) -> tuple[int, str, int | None, int | None]:
+        """Return what is the same of queries at the same block that the request names alike."""
+        return self.source.id, self.tag, self.timestamp, self.block_number
+
+    @property
+    def time(self) -> str:
+        """Return the time that names the block, a phrase; empty where none does."""
+        if self.timestamp is None:
+            return ""
+        said = utc(self.timestamp)
+        return f"{said} UTC" if said else f"time {self.timestamp}"
 
 
 # In a line, more properties than this are counted instead of named.
@@ -185,13 +201,13 @@ def _kinds(query: Query) -> Sequence[StepKind]:
 
 
 def rows(
-    batch: Batch, queries: Sequence[Query], shown: Mapping[int, Sequence[Value]], held_by: Mapping[int, FactsRegistry]
+    batch: Batch, queries: Sequence[Query], whole: Mapping[int, ShownQuery], held_by: Mapping[int, FactsRegistry]
 ) -> Iterable[QueryRow]:
     """Yield the lines of the queries, which come with their blocks.
 
-    `shown` are values that are read anyway, by the number of the query.
+    `whole` are those of them that are shown whole, by their numbers.
     """
-    done = [query for query in queries if facts.may_be_told(batch, query) and query.position + 1 not in shown]
+    done = [query for query in queries if facts.may_be_told(batch, query) and query.position + 1 not in whole]
     words = fact_display.proven(done, 1, _MOST_IN_ROW) if done else {}
     order = list(StepKind)
     sources: dict[int, ChainName] = {}
@@ -200,7 +216,8 @@ def rows(
         if source not in sources:
             sources[source] = chain_name(source)
         steps, registry = len(_kinds(query)), held_by.get(source)
-        values = list(shown.get(query.position + 1, ()))
+        card = whole.get(query.position + 1)
+        values = list(card.values if card else ())
         if not values and registry:
             values = list(values_of(query, words.get(query.pk, {}), sources[source], registry.address, with_code=False))
         values = values[:_MOST_IN_ROW]
@@ -222,6 +239,7 @@ def rows(
             is_admitted=query.is_admitted,
             values=tuple(values),
             more=len(facts.of(query)) - len(values) if values else 0,
+            card=card,
         )
 
 
@@ -249,6 +267,7 @@ def cards(
     to_blocks = paths_to_blocks.to_blocks(
         [query.block for query in queries if query.block], destination, head, goes_on=is_open
     )
+    parts = path_parts.of_queries(batch, queries, to_blocks, held_by, destination=destination, head=head)
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     for query in queries:
         source, registry = sources[query.source_chain_id], held_by.get(query.source_chain_id)
@@ -269,6 +288,7 @@ def cards(
             slots=tuple(fact_display.shown_slots(query, first_slot)),
             slot_count=len(query.slots),
             first_slot=first_slot or 1,
+            parts=parts.get(query.pk, ()),
             path=to_blocks.get(query.block.pk) if query.block else None,
             steps=tuple(_steps(query, steps[query.pk], batch, sent)),
             values=tuple(values_of(query, words.get(query.pk, {}), source, registry.address)) if registry else (),
@@ -277,8 +297,9 @@ def cards(
 
 def _is_waiting(batch: Batch, query: Query) -> bool:
     block = query.block
-    by_batch = not query.is_admitted and bool(batch.waiting_for)
-    return by_batch or bool(block and block.due_at and block.waiting_for)
+    by_batch = batch.status == BatchStatus.RECEIVED or (not query.is_admitted and bool(batch.waiting_for))
+    is_left_to_others = batch.is_self_funded and query.step in PROVABLE_STEPS
+    return by_batch or is_left_to_others or bool(block and block.due_at and block.waiting_for)
 
 
 def _steps(

@@ -19,7 +19,7 @@ from proving.models import FactsRegistry
 from queries import query_rows
 from queries.models import Batch, Query
 
-# A batch of at most this number of queries shows each whole, below the table of all.
+# A batch of at most this number of queries shows each whole, below its line, and has nothing to search through.
 MAX_CARDS = 10
 # Of queries that are all whole, for programs; and of lines of the table.
 PAGE_SIZE = 50
@@ -68,6 +68,10 @@ class Filters:
     @property
     def is_understood(self) -> bool:
         return bool(self.account or self.block or not self.search)
+
+    @property
+    def keep_blocks_together(self) -> bool:
+        return self.sort in {"", "block"}
 
     @property
     def any(self) -> bool:
@@ -131,6 +135,10 @@ class QueryPage:
         return any(card.values for card in self.cards)
 
     @property
+    def can_be_searched(self) -> bool:
+        return self.total > MAX_CARDS or bool(self.filters.parts)
+
+    @property
     def last(self) -> int | None:
         shown = self.cards or self.rows
         return shown[-1].number if shown else None
@@ -168,7 +176,7 @@ def read(
         else ()
     )
     in_table = wanted.only is None and not wanted.always_whole and total > 1
-    values = {card.number: card.values for card in cards}
+    by_number = {card.number: card for card in cards}
     return QueryPage(
         total=total,
         account=wanted.filters.account,
@@ -179,7 +187,7 @@ def read(
         following=place.following,
         only=wanted.only,
         cards=cards,
-        rows=tuple(query_cards.rows(batch, queries, values, held_by)) if in_table else (),
+        rows=tuple(query_cards.rows(batch, queries, by_number, held_by)) if in_table else (),
         filters=wanted.filters,
     )
 

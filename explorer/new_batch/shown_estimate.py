@@ -38,6 +38,8 @@ class ShownEstimate:
     in_registry: int  # of `parts`
     parts: int  # accounts, slots, header fields and times
     paths: int  # to old blocks
+    jumps: int  # of these, by the beacon chain
+    jump_origins: Sequence[int]  # numbers of the blocks where they begin
     transactions: int
     seconds: int
     reasons: Sequence[Reason]
@@ -63,6 +65,8 @@ def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstim
         in_registry=sum(one.in_registry for one in facts),
         parts=sum(one.count for one in facts),
         paths=sum(one.count for part, one in parts if part == Part.PATHS),
+        jumps=sum(one.jumps for one in found.sources),
+        jump_origins=[one.jump_origin for one in found.sources if one.jump_origin is not None],
         transactions=found.transactions,
         seconds=found.seconds_to_done,
         reasons=[replace(one, sentence=in_words(one.sentence, currency)) for one in found.reasons],

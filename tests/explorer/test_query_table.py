@@ -56,8 +56,8 @@ def test_of_many_facts_a_line_names_the_first_and_counts_the_others():
     accounts = {account: {"props": ["NONCE"], "slots": slots} for account in many_accounts(11)}
     batch = batch_at(block_12={"accounts": accounts, "header": ["GAS_USED"]})
     finish(batch)
-    assert "NONCE 7 slot 0x7 7 slot 0x8 8 and 71 more 4 of 4" in line(batch, 1)
-    assert "header, GAS_USED 21,000 3 of 3" in line(batch, 12)
+    assert "NONCE 7 slot 0x7 7 slot 0x8 8 and 71 more" in line(batch, 1)
+    assert "the block's header GAS_USED 21,000" in line(batch, 12)
 
 
 def blocks_and_states() -> Batch:
@@ -92,6 +92,34 @@ def blocks_and_states() -> Batch:
 )
 def test_filters_leave_some_out_and_orders_change_their_order(parameters, shown):
     assert numbers(blocks_and_states(), **parameters) == shown
+
+
+def heads(batch: Batch, **parameters: Any) -> list[str]:
+    """Return what is above the lines of each block, of the request's or of none."""
+    return re.findall(r'<tr class="group".*?>(Block \d+)<', page(batch, **parameters))
+
+
+def test_lines_are_grouped_by_block_where_their_order_keeps_blocks_together():
+    batch = blocks_and_states()
+    assert heads(batch) == ["Block 9", "Block 5", "Block 7"]
+    assert heads(batch, sort="block") == ["Block 5", "Block 7", "Block 9"]
+    assert heads(batch, sort="account") == []
+    assert "the block's header Block 7 header, GAS_USED" in text_of(page(batch, sort="account"))
+
+
+def test_a_few_queries_need_no_search():
+    assert 'id="find-query"' not in page(a_batch(*many_accounts(10)))
+    assert 'id="find-query"' in page(a_batch(*many_accounts(11)))
+    assert 'id="find-query"' in page(a_batch(*many_accounts(2)), sort="block"), "to take the order back"
+
+
+def test_the_facts_are_offered_as_csv_once_there_is_one():
+    batch = a_batch(*many_accounts(2))
+    assert "facts.csv" not in page(batch)
+    accept(batch)
+    for kind in StepKind:
+        progress.complete(queries_of(batch)[:1], kind)
+    assert "facts.csv" in page(batch)
 
 
 def test_accounts_are_ordered_whatever_the_case_of_their_letters():
@@ -154,14 +182,15 @@ def whole(batch: Batch) -> list[int]:
     return [int(number) for number in re.findall(r'id="whole-(\d+)" open', page(batch))]
 
 
-def test_of_few_queries_those_are_whole_that_are_under_way_or_have_failed():
+def test_of_few_queries_those_are_whole_that_have_failed():
     batch = a_batch(*many_accounts(10))
     accept(batch)
     pks = queries_of(batch)
     for kind in StepKind:
         progress.complete(pks[:8], kind)
+    assert whole(batch) == []
     progress.note_failure(pks[9:], "The node is down.")
-    assert whole(batch) == [9, 10]
+    assert whole(batch) == [10]
     progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert whole(batch) == [10]
 

@@ -627,8 +627,9 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     work()
     work()
     page = Client().get(f"/explorer/query/{batch.pk}").text
-    assert "<dt>Who pays</dt><dd>You" in page
-    assert "You pay for this batch" in page
+    assert "<dt>Who pays</dt><dd>Its submitter" in page
+    assert "It goes on when what it asks for is on the chain." in page
+    assert "GET /batch-queries" not in page
     path = f"/explorer/query/{batch.pk}/transactions"
     assert f'action="{path}"' in page
     assert Client().get(path).status_code == 302
