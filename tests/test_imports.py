@@ -41,9 +41,9 @@ MAY_IMPORT = {
     # A process of its own, of another operator: nothing of the service is in it.
     "attesting": {"chains", "config"},
     # What the demo, tests and campaigns run. The service itself has no use for it.
-    "devnet": set(),
-    # It uses the service over HTTP, as any client does.
-    "demo": {"chains", "devnet"},
+    "devnet": {"contracts"},
+    # It uses the service over HTTP, as any client does. Contracts are deployed by one that has no service for them.
+    "demo": {"chains", "devnet", "contracts"},
 }
 FILES = [
     path.relative_to(PROJECT)

@@ -6,7 +6,6 @@ from the environment, or by lines of standard input. Nothing that is typed is sh
 
 import argparse
 import getpass
-import json
 import math
 import os
 import signal
@@ -16,8 +15,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from eth_utils.address import to_checksum_address
-
+from chains.chains_file import Signer, SignerError
 from config.private_files import new_private_file
 from tools import ports
 
@@ -25,6 +23,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 CHAINS_FILE = "chains.sepolia.toml"
 SEPOLIA, OP_SEPOLIA = 11155111, 11155420
+NAMES = {SEPOLIA: "Sepolia", OP_SEPOLIA: "OP Sepolia"}
 # By the variable that CHAINS_FILE reads: the chain, and what an empty answer means.
 NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "https://sepolia.optimism.io")}
 PORT = 8000
@@ -50,7 +49,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         Testnet(options.folder.resolve()).run(options.port, options.wait_minutes * 60)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):  # Ctrl-C, and Ctrl-D at a question
         say("\nStopped. The same command goes on from here.")
     except (TestnetError, ports.PortInUse) as error:
         print(error, file=sys.stderr)
@@ -89,7 +88,7 @@ class Testnet:
         if is_kept:
             self.environment[f"{name}_FILE"] = str(kept)
         elif not is_given:
-            question = f"URL of a node of chain {chain_id}{f' (Enter: {default})' if default else ''}: "
+            question = f"URL of a node of {NAMES[chain_id]}{f' (Enter: {default})' if default else ''}: "
             self.environment[name] = _ask(question, name) or default
         said, refused = self._manage("check_chains", "--node", f"${{{name}}}")
         # A destination's node needs no proofs.
@@ -111,7 +110,12 @@ class Testnet:
         """Have the signer's keystore and the file with its password."""
         keystore, password = self.secrets / "testnet.json", self.secrets / "testnet.password"
         if keystore.exists():
-            say(f"Signer: {to_checksum_address(json.loads(keystore.read_text())['address'])}, kept in {keystore}.")
+            # Before anybody sends it money: a key that can't be read couldn't spend it.
+            try:
+                account = Signer(keystore_file=keystore, password_file=password).account()
+            except SignerError as error:
+                raise TestnetError(str(error)) from None
+            say(f"Signer: {account.address}, kept in {keystore}.")
             return
         if not password.exists() and (
             chosen := _ask("Passphrase for the signer's new key (Enter: a random one): ", "")
@@ -144,7 +148,7 @@ class Testnet:
             if time.monotonic() - began >= wait_seconds:
                 raise TestnetError("The money is not there yet. Run the same command again when it is.")
             time.sleep(POLL_SECONDS)
-        say(f"Facts of chain {SEPOLIA} on chain {destination}: deploying what is missing ...")
+        say(f"Facts of {NAMES[SEPOLIA]} on {NAMES[destination]}: deploying what is missing ...")
         say(self._must("deploy_registry", str(destination), str(SEPOLIA)).strip())
 
     def _lacking(self, destination: int) -> str:

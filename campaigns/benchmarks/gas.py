@@ -12,22 +12,27 @@ import glob
 import json
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
+import rlp
+from eth_account import Account
 from eth_utils.crypto import keccak
 
 from chains import packed
+from chains.attestation import Domain, Question, sign
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.encoding import hex_data
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts import NO_CONTRACT
+from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
+from devnet.op_stack_games import OpStackGames, output_root
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed
 from tests.fixtures_folder import FOLDER, unhex
@@ -111,46 +116,30 @@ class Lab:
         self._stack.close()
 
     def run(self, case: Case) -> Result:
-        (today, _, slots), (before_prague, data, _) = (self._gas(chain, source, case) for chain, source in self._chains)
-        size, zeros = len(data), data.count(0)
-        bytes_gas = 4 * zeros + 16 * (size - zeros)
-        execution = before_prague - 21_000 - bytes_gas
-        floor = 21_000 + 10 * zeros + 40 * (size - zeros)
-        writing = slots * (_NEXT_WRITE + _NEXT_SLOT - _NEW_SLOT)
-        next_fork = _NEXT_CALL + max(bytes_gas + execution + writing, _NEXT_FLOOR * size)
-        heads = case.heads
-        return Result(
-            case.name,
-            execution // heads,
-            today // heads,
-            size // heads,
-            floor // heads,
-            heads=heads,
-            peers=case.peers,
-            next=next_fork // heads,
-        )
+        sent = [self._gas(chain, source, case) for chain, source in self._chains]
+        return result_of(case.name, *sent, heads=case.heads, peers=case.peers)
 
     def read(self, case: Case, name: str, function: str, *arguments: object, peers: str = "") -> Result:
         """Measure what a contract spends on reading a fact, its call not included."""
         chain, source = self._chains[1]
         registry = self._registry(chain, source, case)
         assert isinstance(case.calldata, bytes)
-        self._send(chain, registry, case.calldata)
+        self.send(chain, registry, case.calldata)
         data = registry.calldata(function, *arguments)
         zeros = data.count(0)
-        used, _ = self._send(chain, registry, data)
+        used, _ = self.send(chain, registry, data)
         return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0, peers=peers)
 
     def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes, int]:
         """Gas used, the transaction's calldata, and how many slots it made."""
         registry = self._registry(chain, source, case)
         for earlier in case.before:
-            self._send(chain, registry, earlier)
+            self.send(chain, registry, earlier)
         to, data = registry, case.calldata
         if not isinstance(data, bytes):
             to = Deployed(chain, "Multicall")
             data = to.calldata("run", [(registry.address, each) for each in data])
-        used, slots = self._send(chain, to, data)
+        used, slots = self.send(chain, to, data)
         return used, data, slots
 
     @staticmethod
@@ -163,8 +152,8 @@ class Lab:
         return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW, beacon)
 
     @staticmethod
-    def _send(chain: DevChain, to: Deployed, data: bytes) -> tuple[int, int]:
-        """Gas used, and how many slots were made."""
+    def send(chain: DevChain, to: Deployed, data: bytes) -> tuple[int, int]:
+        """Send a transaction. Returns the gas it used, and how many slots it made."""
         transaction = {"from": SENDER, "to": to.address, "data": hex_data(data), "gas": _GAS}
         receipt = chain.rpc("eth_sendTransactionSync", transaction)
         if receipt["status"] != "0x1":
@@ -176,6 +165,34 @@ class Lab:
             for when in ("pre", "post")
         )
         return int(receipt["gasUsed"], 16), len(after - before)
+
+
+def result_of(
+    name: str,
+    today: tuple[int, bytes, int],
+    before_prague: tuple[int, bytes, int],
+    *,
+    heads: int = 1,
+    peers: str = "",
+) -> Result:
+    """Return the figures of one transaction: on each chain its gas, its calldata, and how many slots it made."""
+    gas, data, _ = before_prague
+    size, zeros = len(data), data.count(0)
+    bytes_gas = 4 * zeros + 16 * (size - zeros)
+    execution = gas - 21_000 - bytes_gas
+    floor = 21_000 + 10 * zeros + 40 * (size - zeros)
+    writing = today[2] * (_NEXT_WRITE + _NEXT_SLOT - _NEW_SLOT)
+    next_fork = _NEXT_CALL + max(bytes_gas + execution + writing, _NEXT_FLOOR * size)
+    return Result(
+        name,
+        execution // heads,
+        today[0] // heads,
+        size // heads,
+        floor // heads,
+        heads=heads,
+        peers=peers,
+        next=next_fork // heads,
+    )
 
 
 # --- Recorded cases ---------------------------------------------------------------------------------------------------
@@ -432,11 +449,13 @@ def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChai
     roots[beacon.place(slot)] = block.header.root
     roots_root = ssz.tree_root(roots, beacon.period_depth)
     if slot < beacon.capella:
-        states = some(1 << beacon.period_depth)
         periods = some(beacon.periods_before_capella)
-        periods[beacon.period(slot)] = ssz.merge(roots_root, ssz.tree_root(states, beacon.period_depth))
+        state_roots_root = chance.randbytes(32)
+        periods[beacon.period(slot)] = ssz.merge(roots_root, state_roots_root)
         beacon = replace(beacon, historical_roots=ssz.list_root(periods, jumps.HISTORY_DEPTH))
-        branch = BlockBranch(BLOCK_BEFORE_CAPELLA, jumps.before_capella(beacon, block, roots, states, periods))
+        branch = BlockBranch(
+            BLOCK_BEFORE_CAPELLA, jumps.before_capella(beacon, block, roots, state_roots_root, periods)
+        )
         return [branch], header, root, beacon
     summaries = [(chance.randbytes(32), chance.randbytes(32)) for _ in range(_SUMMARIES)]
     index = beacon.period(slot) - beacon.periods_before_capella
@@ -479,6 +498,114 @@ def jump_cases() -> Iterator[Case]:
         if above:
             calls = [packed.encode_block_hash(start), packed.encode(header, root)]
             yield Case(f"jump {name}: hash, then header", _BLOCK, keccak(above), calls, beacon=beacon)
+
+
+# Ages of blocks, in blocks of 12 seconds: how each can be reached on mainnet. A jump reaches no block of the newest
+# period, and no hop one from before Prague, whose history contract came with it.
+_AGES = (
+    ("1 day", 7_200, ""),
+    ("60 days", 60 * 7_200, "since Capella"),
+    ("1 year", 365 * 7_200, "since Capella"),
+    ("3 years", 0, "since Capella"),
+    ("before Capella", 0, "Merge to Capella"),
+    ("block 1,000,001", 0, "before the Merge"),
+)
+
+
+def show_ages(results: Sequence[Result]) -> None:
+    """Print what hops and a jump to a block take, its header included, by its age. Of many hops a tenth is measured."""
+    by_case = {result.case: result for result in results}
+    one, ten = (by_case[f"{count} in one Multicall"] for count in ("one hop: both", "ten hops"))
+
+    def hops_to(blocks: int) -> tuple[int, ...]:
+        count = -(-blocks // WINDOW)
+        figures = ((each.tx, each.next, each.calldata_bytes) for each in (one, ten))
+        return count, *(first + (count - 1) * (last - first) // 9 for first, last in zip(*figures, strict=True))
+
+    titles = ("hops", "gas", "next", "bytes", "jump: gas", "next", "bytes")
+    print("\n" + " ".join([f"{'age of the block':<16}", *(f"{title:>12}" for title in titles)]))
+    for age, blocks, jump_name in _AGES:
+        by_jump = by_case.get(f"jump {jump_name}: header, no hash kept")
+        figures = [
+            *(hops_to(blocks) if blocks else [None] * 4),
+            *((by_jump.tx, by_jump.next, by_jump.calldata_bytes) if by_jump else [None] * 3),
+        ]
+        print(" ".join([f"{age:<16}", *(f"{'-' if each is None else f'{each:,}':>12}" for each in figures)]))
+
+
+# --- What makes a block's hash known ----------------------------------------------------------------------------------
+
+_ROLLUP, _STATE_ROOT, _EXTRA_DATA = 5, 3, 12
+_ATTESTERS = [Account.from_key(f"0x{number:064x}") for number in (1, 2)]
+# Of a block by its number and header: the call that makes its hash known.
+Recording = Callable[[int, bytes], bytes]
+
+
+def attested(chain: DevChain) -> tuple[Deployed, Recording]:
+    attesters = sorted(_ATTESTERS, key=lambda one: one.address.lower())
+    source = Deployed(chain, "AttestedBlockHashSource", _ROLLUP, [one.address for one in attesters], len(attesters))
+
+    def record(number: int, header: bytes) -> bytes:
+        question = Question(Domain(chain.chain_id, source.address), _ROLLUP, number)
+        signatures = b"".join(sign(one, question.message(keccak(header))) for one in attesters)
+        return source.calldata("attest", number, keccak(header), signatures)
+
+    return source, record
+
+
+def arbitrum(chain: DevChain) -> tuple[Deployed, Recording]:
+    outbox = ArbitrumOutbox(chain)
+    source = Deployed(chain, "ArbitrumBlockHashSource", _ROLLUP, outbox.address)
+
+    def record(_: int, header: bytes) -> bytes:
+        outbox.confirm(rlp.decode(header)[_EXTRA_DATA], keccak(header))
+        return source.calldata("record", header)
+
+    return source, record
+
+
+def op_stack_games(chain: DevChain) -> tuple[Deployed, Recording]:
+    games = OpStackGames(chain, _ROLLUP)
+    source = Deployed(chain, "OpStackGamesBlockHashSource", _ROLLUP, games.anchor_state_registry)
+    passer_root = bytes(range(1, 33))
+
+    def record(number: int, header: bytes) -> bytes:
+        claim = output_root(rlp.decode(header)[_STATE_ROOT], passer_root, keccak(header))
+        return source.calldata("record", games.settle(claim, number), passer_root, header)
+
+    return source, record
+
+
+_SOURCES: Mapping[str, Callable[[DevChain], tuple[Deployed, Recording]]] = {
+    "attested, two signatures": attested,
+    "arbitrum": arbitrum,
+    "op-stack-games": op_stack_games,
+}
+
+
+def rollup_header(number: int) -> bytes:
+    """Make a header of mainnet's size whose extra data is a send root."""
+    chance = random.Random(number)
+    fields = list(rlp.decode(prague_header(number, chance.randbytes(32), chance.randbytes(32), chance)))
+    fields[_EXTRA_DATA] = chance.randbytes(32)
+    return tries.encode(fields)
+
+
+def measure_sources() -> Iterator[Result]:
+    """Yield what each source that stores hashes takes for a block, when it has an earlier one."""
+    with ExitStack() as stack:
+        chains = [stack.enter_context(DevChain(hardfork=hardfork)) for hardfork in (None, "cancun")]
+        for chain in chains:
+            chain.rpc("anvil_setBlockTimestampInterval", 1)
+        for name, deploy in _SOURCES.items():
+            sent = []
+            for chain in chains:
+                source, record = deploy(chain)
+                Lab.send(chain, source, record(_BLOCK - 1, rollup_header(_BLOCK - 1)))
+                data = record(_BLOCK, rollup_header(_BLOCK))
+                used, slots = Lab.send(chain, source, data)
+                sent.append((used, data, slots))
+            yield result_of(f"hash by {name}", *sent)
 
 
 # --- Report -----------------------------------------------------------------------------------------------------------
@@ -528,8 +655,11 @@ def main() -> int:
         cases = list(recorded_cases())
         if not cases:
             print("The recorded proofs are not on this machine: generated cases only.")
-        results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases()])) + list(measure_reads())
+        results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases()]))
+        results += [*measure_sources(), *measure_reads()]
     show(results)
+    if not arguments.fixtures:
+        show_ages(results)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     return 0

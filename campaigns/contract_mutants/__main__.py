@@ -33,10 +33,14 @@ def campaigns(*names: str, harness: bool = False) -> Command:
 # What may catch a mutant that changes a contract's code. First what catches most in a second, then the cheapest.
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "ArbitrumBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
+    "ArbitrumBufferBlockHashSource": (pytest("tests/contracts/test_arbitrum_buffer_block_hash_source.py"),),
     "ArbitrumSlotBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
     "BeaconBlockHashSource": (pytest("tests/contracts/test_beacon_block_hash_source.py"),),
-    "BeaconHistory": (campaigns("branches"), pytest("tests/contracts/test_beacon_history.py")),
+    "BeaconHistory": (
+        campaigns("branches"),
+        pytest("tests/contracts/test_beacon_history.py", "tests/contracts/test_beacon_attacks.py"),
+    ),
     "FactsRegistry": (
         campaigns("transactions", "headers", "jumps"),
         campaigns("boundaries", "steps", harness=True),
@@ -50,6 +54,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         pytest("tests/contracts/test_packed_proofs.py"),
     ),
     "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
+    "OpStackGamesBlockHashSource": (pytest("tests/contracts/test_op_stack_games_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
     "Multicall": (pytest("tests/contracts/test_multicall.py"),),
 }

@@ -17,18 +17,8 @@ contract ArbitrumBlockHashSource is ArbitrumBlocks {
     function record(bytes calldata header) external returns (uint256 blockNumber) {
         bytes32 sendRoot;
         (blockNumber, sendRoot) = _read(header);
-        _record(blockNumber, keccak256(header), _confirmed(sendRoot));
-    }
-
-    /// @dev What the Outbox holds; zero, which is no header's hash, where it doesn't answer one word.
-    function _confirmed(bytes32 sendRoot) private view returns (bytes32 hash) {
-        (address asked, bytes4 selector) = (outbox, ROOTS);
-        assembly ("memory-safe") {
-            mstore(0, selector)
-            mstore(4, sendRoot)
-            // An address without code succeeds with an empty answer. (Arguments are evaluated from the right: the call
-            // comes first.)
-            if and(eq(returndatasize(), 32), staticcall(gas(), asked, 0, 36, 0, 32)) { hash := mload(0) }
-        }
+        // Zero, which is no header's hash, where the Outbox doesn't answer one word.
+        bytes32 confirmed = _answer(outbox, abi.encodeWithSelector(ROOTS, sendRoot));
+        _record(blockNumber, keccak256(header), confirmed);
     }
 }

@@ -1,53 +1,32 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IBlockHashSource} from "./IBlockHashSource.sol";
 import {InvalidHeader, PackedHeader} from "./PackedHeader.sol";
+import {RecordedBlocks} from "./RecordedBlocks.sol";
 
 /// @title Blocks of an Arbitrum chain that its own rollup has confirmed, once each is recorded by its header.
 /// @notice The chain's Outbox on the parent chain maps send roots to block hashes. The rollup writes there when it
 /// confirms an assertion, which nobody has disputed in time or which won the dispute. An Arbitrum header holds its send
 /// root as extra data, so the header alone says where its hash must be. Trusted are the rollup's fault proofs and the
 /// parties that can upgrade its contracts.
-abstract contract ArbitrumBlocks is IBlockHashSource {
-    /// @inheritdoc IBlockHashSource
-    /// @dev Told by whoever deploys this: the Outbox doesn't name its chain.
-    uint256 public immutable sourceChainId;
-
+/// @dev The Outbox holds one hash for a send root. A later block without new messages has the same send root and takes
+/// the place: what isn't recorded by then can't be recorded any more.
+abstract contract ArbitrumBlocks is RecordedBlocks {
     /// @notice The chain's Outbox, on its parent chain.
     address public immutable outbox;
-
-    /// @inheritdoc IBlockHashSource
-    /// @dev The Outbox holds one hash for a send root. A later block without new messages has the same send root and
-    /// takes the place: what isn't recorded by then can't be recorded any more.
-    mapping(uint256 blockNumber => bytes32) public blockHash;
-
-    /// @notice The highest number that is recorded; zero where none is.
-    uint256 public newest;
-
-    /// @notice The hash of a block is known for good.
-    event BlockRecorded(uint256 indexed blockNumber, bytes32 blockHash);
 
     /// @notice The Outbox holds another hash, or none, for the header's send root.
     error NotConfirmed(uint256 blockNumber);
 
-    /// @notice Another block of this number is recorded. What is known doesn't change.
-    error Conflict(uint256 blockNumber);
-
-    constructor(uint256 sourceChainId_, address outbox_) {
-        sourceChainId = sourceChainId_;
+    constructor(uint256 sourceChainId_, address outbox_) RecordedBlocks(sourceChainId_) {
         outbox = outbox_;
     }
 
     /// @dev The header's number, and its send root.
     function _read(bytes calldata header) internal pure returns (uint256 blockNumber, bytes32 sendRoot) {
-        uint256 start;
-        assembly ("memory-safe") {
-            start := header.offset
-        }
-        (uint256 cursor, uint256 end) = PackedHeader.open(start);
-        if (end - start != header.length) revert InvalidHeader();
-        (,, blockNumber, cursor) = PackedHeader.takeFirst(cursor, end);
+        uint256 cursor;
+        uint256 end;
+        (, blockNumber, cursor, end) = _open(header);
         // Past gas limit, gas used and timestamp.
         uint256 size;
         (cursor, size,) = PackedHeader.take(PackedHeader.skip(cursor, end, 3), end);
@@ -58,12 +37,6 @@ abstract contract ArbitrumBlocks is IBlockHashSource {
     /// @dev Stores the header's hash if it is the confirmed one. Once more changes nothing, at no error.
     function _record(uint256 blockNumber, bytes32 hash, bytes32 confirmed) internal {
         if (hash != confirmed) revert NotConfirmed(blockNumber);
-        bytes32 known = blockHash[blockNumber];
-        if (known == hash) return;
-        if (known != 0) revert Conflict(blockNumber);
-
-        blockHash[blockNumber] = hash;
-        if (blockNumber > newest) newest = blockNumber;
-        emit BlockRecorded(blockNumber, hash);
+        _store(blockNumber, hash);
     }
 }

@@ -202,7 +202,12 @@ def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
 
 def _drawn_paths(cards: Sequence[ShownQuery]) -> list[tuple[ShownQuery, ShownPath]]:
     """Return each block once, with one of its queries."""
-    found = {(card.source.id, card.block_number): (card, card.path) for card in cards if card.path and card.path.length}
+    found = {
+        (card.source.id, card.block_number): (card, card.path)
+        for card in cards
+        # What a jump leads to is in the same transaction, with what it proves.
+        if card.path and card.path.length and not card.path.is_jump
+    }
     return list(found.values())[:_MOST_PATHS]
 
 

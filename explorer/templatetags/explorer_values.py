@@ -109,21 +109,19 @@ def about(when: datetime) -> SafeString:
 
 @register.filter
 def roughly(seconds: int) -> str:
-    """Return an estimated length of time, in round numbers."""
+    """Return an estimated length of time, in round numbers, from less than a minute up to days."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"
+    if seconds >= 48 * 3600:
+        return f"about {seconds / 86_400:,.0f} days"
     return f"about {minutes} min" if minutes < 120 else f"about {round(seconds / 3600)} h"
 
 
 @register.filter
 def lasting(seconds: float) -> str:
-    """Return an estimated length of time as `roughly` does, from seconds up to days."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 48 * 3600:
-        return roughly(round(seconds))
-    return f"about {seconds / 86_400:,.0f} days"
+    """Return an estimated length of time as `roughly` does, with short ones in seconds."""
+    return f"{seconds:.0f} s" if seconds < 120 else roughly(round(seconds))
 
 
 @register.simple_tag

@@ -16,7 +16,7 @@ from config.configured_chains import get_chains
 from database import leases
 from proving import sources
 from proving.connections import OpenConnection
-from proving.models import SignedTransaction, Transaction, TransactionState
+from proving.models import ParentFact, SignedTransaction, Transaction, TransactionState
 from proving.paths.planning import MAX_RIDERS, Plan
 from proving.registry import deployments, packing
 from proving.registry.contract import Call
@@ -47,6 +47,11 @@ class Leg:
         return [data for _, data in self.calls]
 
     @property
+    def parent_fact(self) -> ParentFact | None:
+        """Return what the calls prove first about the parent chain of the source; None if they don't."""
+        return self.plan.start.parent_fact if self.plan.start else None
+
+    @property
     def arrives(self) -> bool:
         """Return whether the registry trusts the block's hash after these calls."""
         at_start = not self.plan.length and self.plan.origin == self.plan.target
@@ -70,7 +75,10 @@ def next_leg(connection: OpenConnection, plan: Plan, *, others: Collection[int] 
     `others` are blocks that ride along where a hop passes them. Raises `NodeUnavailable`, `RpcRefused`.
     """
     calls: Sequence[Call] = plan.start.calls if plan.start else ()
-    if plan.hops:
+    if plan.jump:
+        # Whoever sends it has the branch.
+        leg = Leg(plan, (), checkpoints=_headers(connection, [plan.target]))
+    elif plan.hops:
         leg = _hop(connection, plan, others)
     elif plan.walk:
         leg = _walk(connection, plan, others)

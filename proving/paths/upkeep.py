@@ -153,8 +153,8 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
 def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
     chain = get_chains().chain(connection.config.destination_id)
     to, data = in_one_call(connection.registry.multicall, leg.calls)
-    passed = leg.checkpoints if isinstance(leg, Leg) else ()
-    intent = Intent(to, data, extends=connection.registry.row_id)
+    passed, fact = (leg.checkpoints, leg.parent_fact) if isinstance(leg, Leg) else ((), None)
+    intent = Intent(to, data, extends=connection.registry.row_id, parent_fact=fact)
     match sending.submit_all(chain, Order([intent], lambda _: checkpoints.note(connection, passed))):
         case Sent():
             return _Done("Waiting for the transaction that accumulates a header.", poll_seconds(chain))
@@ -181,7 +181,7 @@ def _leg_to(
     header = connection.source_rpc.known_header(target)
     if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
         return _accumulate(connection, Leg(Plan(target, target), ()), header)
-    plan = planning.survey(connection, target, extend_lease=lease.extend)
+    plan = planning.survey(connection, header, extend_lease=lease.extend, may_jump=False)
     begun = building.begin(connection, plan) if isinstance(plan, Plan) else plan
     if not isinstance(begun, Plan):
         return begun

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from django.db.models import Exists
+from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from chains.rpc import BlockIdentifier, InvalidReply, RpcClient
 from config.configured_chains import get_chains, get_rpc
-from contracts import load_artifact
+from contracts import NO_CONTRACT, load_artifact
 from contracts.known_bad import why_bad
 from proving.models import ConnectionPause, FactsRegistry, SigningStop
-from proving.registry.contract import Registry
+from proving.registry.contract import Registry, call
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,10 @@ class Deployment:
     contract: Registry
     block_hash_source: str
     multicall: str
+    beacon_history: str = ""
+    """Address of the contract that proves old blocks by the beacon chain; empty: it has none."""
+    jump_origin: int | None = None
+    """Number of the source's block that the last jump began at, if one did."""
     is_paused: bool = False
     """True if the operator had paused its connection when the row was read."""
     is_stopped: bool = False
@@ -47,8 +52,9 @@ class Unusable(Exception):
 # Seconds for which a process relies on a registry's code as it saw it, which hardly ever changes; and on a refusal,
 # which may be a mistake of the node.
 _USED_SECONDS, _REFUSED_SECONDS = 600, 10
-# When, by the client that told and by address: a new client has seen nothing.
-_compared_at: WeakKeyDictionary[RpcClient, dict[str, float]] = WeakKeyDictionary()
+# When, by the client that told, and by the address and that of the registry that it relies on: a new client has seen
+# nothing.
+_compared_at: WeakKeyDictionary[RpcClient, dict[tuple[str, ...], float]] = WeakKeyDictionary()
 
 
 def find(destination: int, source: int) -> Deployment:
@@ -59,15 +65,26 @@ def find(destination: int, source: int) -> Deployment:
     row = _row(destination, source)
     compared_at = _compared_at.setdefault(get_rpc(destination), {})
     now = time.monotonic()
-    if now - compared_at.get(row.address, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
+    compared = (row.address, *((one.address, one.refused) if (one := _of_parent(row)) else ()))
+    if now - compared_at.get(compared, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
         check(row)
-        compared_at[row.address] = now
+        compared_at[compared] = now
     return _usable(row)
 
 
 def noted(destination: int, source: int) -> Deployment:
     """Find the registry by what workers noted of its code, neither asking nodes nor writing. Raises `Unusable`."""
     return _usable(_row(destination, source))
+
+
+def why_no_jump(row: FactsRegistry) -> str:
+    """Say that a registry can't jump though its source chain has a beacon chain, a sentence; empty where it can."""
+    if row.beacon_history or get_chains().chain(row.source_chain_id).beacon_chain is None:
+        return ""
+    return (
+        f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops and "
+        "walks alone."
+    )
 
 
 def _row(destination: int, source: int) -> FactsRegistry:
@@ -89,6 +106,8 @@ def _usable(row: FactsRegistry) -> Deployment:
         Registry(row.address),
         row.block_hash_source,
         row.multicall,
+        row.beacon_history,
+        row.jump_origin,
         is_paused=row.is_paused,  # type: ignore[attr-defined]  # of the annotation
         is_stopped=row.is_stopped,  # type: ignore[attr-defined]  # the same
     )
@@ -107,8 +126,12 @@ def check(row: FactsRegistry) -> None:
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    code = get_rpc(row.destination_chain_id).code(row.address)
-    found = {"code_hash": hex_data(keccak(code)), "refused": _why_refused(row, code)}
+    rpc = get_rpc(row.destination_chain_id)
+    code = rpc.code(row.address)
+    refused = _why_refused(row, code)
+    if row.beacon_history and not refused:
+        refused = _why_history_refused(row, rpc.code(row.beacon_history))
+    found = {"code_hash": hex_data(keccak(code)), "refused": refused}
     if (row.code_hash, row.refused) == tuple(found.values()):
         return
     row.code_hash, row.refused = found.values()
@@ -123,7 +146,7 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
         sourceChainId=source,
         blockHashSource=int(row.block_hash_source, 16),
         historyWindow=row.history_window,
-        beaconChainHistory=0,
+        beaconChainHistory=int(row.beacon_history or NO_CONTRACT, 16),
     )
     configured = get_chains().chain(source).history_window
     if not code:
@@ -139,9 +162,68 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
             f"it was deployed for a history of {row.history_window} slots, and chain {source} has {configured} by "
             "chains.toml."
         )
-    else:
+    elif not (why := _why_source_is_unfit(row)):
         return ""
-    return f"The facts registry at {row.address} on chain {destination} for chain {source} is not used: {why}"
+    return _not_used(row, why)
+
+
+def _why_history_refused(row: FactsRegistry, code: bytes) -> str:
+    """Say why the registry must not be used that believes the beacon history of this code; empty if it may."""
+    chain = get_chains().chain(row.source_chain_id)
+    if chain.beacon_chain is None:
+        return _not_used(
+            row,
+            f"the values of its beacon history at {row.beacon_history} can't be compared, because chains.toml has no "
+            f"[chains.beacon_chain] for chain {chain.id}.",
+        )
+    if code == load_artifact("BeaconHistory").deployed(**chain.beacon_chain.immutables):
+        return ""
+    return _not_used(
+        row,
+        f"the code of its beacon history at {row.beacon_history} is not that of this version's contract with the "
+        f"values of chain {chain.id}.",
+    )
+
+
+def _not_used(row: FactsRegistry, why: str) -> str:
+    return f"The facts registry at {row} is not used: {why}"
+
+
+def _why_source_is_unfit(row: FactsRegistry) -> str:
+    """Say why the block hash source doesn't read what it should, if it was deployed with the address of that."""
+    connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
+    if connection is None or connection.outbox is None:
+        return ""
+    getters = ("outbox",) if connection.parent_id is None else ("outbox", "registry")
+    answers = get_rpc(row.destination_chain_id).eth_calls(
+        [call("ArbitrumSlotBlockHashSource", row.block_hash_source, name) for name in getters]
+    )
+    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
+    if len(words) < len(getters):
+        return f"its block hash source at {row.block_hash_source} is none for {connection.block_hash_source}."
+    outbox, *registry = (to_checksum_address(word[12:]) for word in words)
+    if outbox != connection.outbox:
+        return f"its block hash source reads the Outbox {outbox}, and chains.toml names {connection.outbox}."
+    parent = _of_parent(row)
+    if registry and (parent is None or registry != [parent.address]):
+        relied_on = FactsRegistry.objects.filter(destination_chain_id=row.destination_chain_id, address=registry[0])
+        because = relied_on.values_list("replaced_because", flat=True).first() or ""
+        return (
+            f"its block hash source reads the facts registry at {registry[0]} for chain {connection.parent_id}, which "
+            f"is not the one in use. {because}".strip()
+        )
+    return "" if parent is None else parent.refused and f"its block hash source relies on another. {parent.refused}"
+
+
+def _of_parent(row: FactsRegistry) -> FactsRegistry | None:
+    """Return the registry in use on whose facts about a rollup's parent chain this one's block hash source relies."""
+    connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
+    if connection is None or connection.parent_id is None:
+        return None
+    rows = FactsRegistry.in_use.filter(
+        destination_chain_id=row.destination_chain_id, source_chain_id=connection.parent_id
+    )
+    return rows.exclude(deployed_at=None).first()
 
 
 def vouches(

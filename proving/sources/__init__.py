@@ -6,11 +6,13 @@ that a source vouches for, `proving.paths.planning` leads to all blocks before.
 
 from chains.chains_file import BlockHashSourceName, Connection
 from proving.sources.arbitrum import Arbitrum
+from proving.sources.arbitrum_buffer import ArbitrumBuffer
 from proving.sources.arbitrum_slot import ArbitrumSlot
 from proving.sources.attested import Attested
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.native import Native
 from proving.sources.op_stack import OpStack
+from proving.sources.op_stack_games import OpStackGames
 
 __all__ = ["BlockHashSource", "NotYet", "Preparation", "Start", "of"]
 
@@ -23,6 +25,8 @@ _SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
     "native": Native(),
     "attested": Attested(),
     "op-stack": OpStack(),
+    "op-stack-games": OpStackGames(),
     "arbitrum": Arbitrum(),
+    "arbitrum-buffer": ArbitrumBuffer(),
     "arbitrum-slot": ArbitrumSlot(of),
 }

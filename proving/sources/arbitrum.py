@@ -5,29 +5,28 @@ headers: of one block about every hour, days after it was made. It is recorded b
 reached from it.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Any
-
-from eth_utils.address import to_checksum_address
-from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
 from chains.header import Header
-from chains.rpc import InvalidReply, Log, RpcClient, RpcRefused
+from chains.outbox import Confirmed, Outbox
+from chains.rpc import RpcClient
+from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Preparation, Start
+from proving.sources.base import NotYet, Preparation, Start, days, told_by
+from proving.sources.known_code import behind, why_unknown
+from proving.sources.notices import note
 
-# Of the Outbox: the send root and the block's hash. A later block takes the place of one with the same send root.
-_CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")
-_ROOTS = keccak(text="roots(bytes32)")[:4]
-# Place in a header of the extra data, which is the send root, and its size.
-EXTRA_DATA, _SEND_ROOT_BYTES = 12, 32
-# Blocks of the destination in one request, which nodes bound, and requests: Ethereum's last five days.
-_BLOCKS_PER_REQUEST, _REQUESTS = 2000, 20
 # Of recording a block, as measured.
 _GAS = Likely(67_000, 100_000)
+# Seconds without a confirmation after which that is told: rollups confirm every hour or so.
+_LONG_SILENCE = 86_400
+# The last second that a `datetime` can tell, in unix seconds: a node may say anything.
+_LATEST = 253_402_300_799
 
 
 class Arbitrum:
@@ -47,33 +46,29 @@ class Arbitrum:
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
-        outbox, recorded = self._state(connection)
-        if outbox != connection.config.outbox:
-            return NotYet(
-                f"The block hash source of chain {connection.config.source_id} reads the Outbox {outbox}, and "
-                f"chains.toml names {connection.config.outbox}. The operator must write the former there, or deploy "
-                "another registry."
-            )
-        window = connection.config.window
+        (newest_recorded,) = told_by(connection, self.contract, "newest")
+        recorded, window = int.from_bytes(newest_recorded), connection.config.window
         if target <= recorded <= target + window:
             return Start(recorded)
-        lowest: int | None = None
-        for logs in confirmations(self._parent_rpc(connection), outbox):
-            newest, oldest = self._header(connection, logs[0]).number, self._header(connection, logs[-1]).number
-            if lowest is None and newest < target:
-                return self._not_confirmed(connection, target, logs[0])
+        outbox = self._outbox(connection)
+        header = connection.source_rpc.header(target)
+        if header is None:
+            return NotYet(f"Block {target} of chain {connection.config.source_id} is not there.")
+        # What the Outbox holds for its send root is the only block from there on to that one, however long ago.
+        held = outbox.held(header)
+        found = outbox.by_hash(held) if any(held) else None
+        if found is None or found.number < target:
+            newest = outbox.newest()
+            if newest is None:
+                return _nothing_confirmed(connection.config)
+            if newest.header.number < target:
+                return self._not_confirmed(connection, header, newest)
             # One hop leads over a whole window, however far the block is.
-            if oldest > target + window:
-                lowest = oldest
-                continue
-            for log in logs:
-                number = self._header(connection, log).number
-                if number < target:
-                    break
-                lowest = number
-            break
-        starts = [number for number in (lowest, recorded) if number is not None and number >= target]
-        return Start(min(starts)) if starts else self._nothing_confirmed(connection.config)
+            found = outbox.lowest(header, newest, within=window).header
+            # An event may tell of a block whose place another has taken.
+            held = outbox.held(found)
+            found = outbox.by_hash(held) if any(held) else found
+        return Start(min(number for number in (found.number, recorded) if number >= target))
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
         header = connection.source_rpc.header(start)
@@ -83,11 +78,11 @@ class Arbitrum:
         known = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
         if known == header.hash:
             return Start(start)
-        send_root = header.fields[EXTRA_DATA]
-        held = self._parent_rpc(connection).eth_call(
-            str(connection.config.outbox), _ROOTS + send_root[:_SEND_ROOT_BYTES]
-        )
-        if held != header.hash or len(send_root) != _SEND_ROOT_BYTES or any(known):
+        unknown = _unknown_code(connection)
+        note(connection, [unknown])
+        if unknown:
+            return NotYet(unknown)
+        if self._outbox(connection).held(header) != header.hash or any(known):
             return NotYet(
                 f"Chain {_parent_id(connection.config)} holds another hash than that of block {start} of chain "
                 f"{connection.config.source_id}, or none: waiting for the next block that its rollup confirms."
@@ -106,83 +101,49 @@ class Arbitrum:
         return 1  # The newest that is confirmed.
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
-        outbox = str(connection.config.outbox)
-        logs = next(confirmations(self._parent_rpc(connection), outbox), None)
-        return self._header(connection, logs[0]).number if logs else self._nothing_confirmed(connection.config)
+        newest = self._outbox(connection).newest()
+        return newest.header.number if newest else _nothing_confirmed(connection.config)
 
     def _parent_rpc(self, connection: OpenConnection) -> RpcClient:
         """Return the client of the chain that the Outbox is on."""
         return connection.destination_rpc
 
-    def _state(self, connection: OpenConnection) -> tuple[str, int]:
-        """Return the Outbox that the contract reads, and the highest block that is recorded."""
-        address = connection.registry.block_hash_source
-        answers = connection.destination_rpc.eth_calls(
-            [call(self.contract, address, one) for one in ("outbox", "newest")]
-        )
-        if not all(isinstance(answer, bytes) and len(answer) == 32 for answer in answers):
-            raise InvalidReply(f"There is no {self.contract} at {address}.")
-        outbox, recorded = (bytes(answer) for answer in answers if isinstance(answer, bytes))
-        return to_checksum_address(outbox[12:]), int.from_bytes(recorded)
+    def _outbox(self, connection: OpenConnection) -> Outbox:
+        return Outbox(self._parent_rpc(connection), connection.source_rpc, str(connection.config.outbox))
 
-    def _header(self, connection: OpenConnection, log: Log) -> Header:
-        """Return the header of the block that was confirmed."""
-        header = connection.source_rpc.header_by_hash(log.topics[2])
-        if header is None:
-            raise InvalidReply(
-                f"A node of chain {connection.config.source_id} doesn't have block 0x{log.topics[2].hex()}, which the "
-                "rollup has confirmed."
-            )
-        return header
-
-    def _not_confirmed(self, connection: OpenConnection, target: int, log: Log) -> NotYet:
-        config, newest = connection.config, self._header(connection, log)
-        confirmed_at = self._parent_rpc(connection).known_header(log.block_number).timestamp
+    def _not_confirmed(self, connection: OpenConnection, target: Header, newest: Confirmed) -> NotYet:
+        config, parent = connection.config, self._parent_rpc(connection)
+        confirmed_at = parent.known_header(newest.at).timestamp
+        delay, silence = confirmed_at - newest.header.timestamp, parent.head().timestamp - confirmed_at
+        stopped = f" Nothing was confirmed for {days(silence)}: has the rollup stopped, or another Outbox now?"
+        when = datetime.fromtimestamp(min(max(0, target.timestamp + delay), _LATEST), UTC)
         return NotYet(
-            f"Block {target} of chain {config.source_id} is not confirmed on chain {_parent_id(config)} yet; the "
-            f"newest confirmed block is {newest.number}, which was confirmed {_days(confirmed_at - newest.timestamp)} "
-            "after it was made."
+            f"Block {target.number} of chain {config.source_id} is not confirmed on chain {_parent_id(config)} yet; "
+            f"expect it soon after {when:%Y-%m-%d %H:%M} UTC. The newest confirmed block is {newest.header.number}, "
+            f"which was confirmed {days(delay)} after it was made."
+            f"{stopped if silence > _LONG_SILENCE else ''}"
         )
 
-    def _nothing_confirmed(self, config: Connection) -> NotYet:
-        return NotYet(
-            f"The Outbox {config.outbox} on chain {_parent_id(config)} has confirmed no block of chain "
-            f"{config.source_id} lately."
-        )
+
+def implementations(connection: OpenConnection) -> dict[str, str]:
+    """Return where the code is that the Outbox runs, by its name. Raises `NodeUnavailable`, `RpcRefused`."""
+    return behind(get_rpc(_parent_id(connection.config)), {"Outbox": str(connection.config.outbox)})
+
+
+def _unknown_code(connection: OpenConnection) -> str:
+    """Say what was upgraded, if the operator has named what it ran."""
+    config = connection.config
+    if not config.known_implementations:
+        return ""
+    return why_unknown(config, implementations(connection), _parent_id(config))
 
 
 def _parent_id(config: Connection) -> int:
     return config.parent_id or config.destination_id
 
 
-def confirmations(rpc: RpcClient, outbox: str) -> Iterator[Sequence[Log]]:
-    """Yield what the Outbox still holds of what was confirmed in the last blocks, the newest first, some at a time.
-
-    Raises `NodeUnavailable`, `RpcRefused`.
-    """
-    last, most = rpc.head().number, _BLOCKS_PER_REQUEST
-    replaced: set[bytes] = set()
-    for _ in range(_REQUESTS):
-        first = max(0, last - most + 1)
-        try:
-            logs = rpc.logs(outbox, [_CONFIRMED, None, None], first, last)
-        except RpcRefused:
-            if most == 1:
-                raise
-            # Nodes bound the range, some to ten blocks.
-            most = max(1, most // 4)
-            continue
-        held = []
-        for log in reversed(logs):
-            if log.topics[1] not in replaced:
-                replaced.add(log.topics[1])
-                held.append(log)
-        if held:
-            yield held
-        if first == 0:
-            return
-        last = first - 1
-
-
-def _days(seconds: int) -> str:
-    return f"{seconds / 86_400:.1f} days"
+def _nothing_confirmed(config: Connection) -> NotYet:
+    return NotYet(
+        f"Nodes of chain {_parent_id(config)} tell of no block of chain {config.source_id} that the Outbox "
+        f"{config.outbox} has confirmed."
+    )

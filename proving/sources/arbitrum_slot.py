@@ -5,23 +5,24 @@ So a path begins with a proof about the parent chain, in the same transaction: i
 proven, and then the header is recorded.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
 from chains.header import Header
+from chains.outbox import send_root
 from chains.packed import AccountToProve
-from chains.rpc import ChainError, InvalidReply, ProofRequest, RpcClient
+from chains.rpc import ChainError, InvalidReply, ProofRequest, RpcClient, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
 from config.configured_chains import get_chains, get_rpc
 from proving.connections import OpenConnection, open_unless_paused
 from proving.gas_model.proof_gas import Likely
-from proving.models import FactsRegistry
+from proving.models import FactsRegistry, ParentFact
 from proving.registry import deployments
-from proving.registry.contract import Call, call
-from proving.sources.arbitrum import EXTRA_DATA, Arbitrum, confirmations
+from proving.registry.contract import Call, call, in_one_call
+from proving.sources.arbitrum import Arbitrum
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 
 # The Outbox's mapping of send roots to hashes. Source: nitro-contracts, AbsOutbox.
@@ -57,36 +58,56 @@ class ArbitrumSlot(Arbitrum):
         return get_rpc(_of_parent(connection.config).source_id)
 
     def _record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
-        source = connection.registry.block_hash_source
         try:
             parent = open_unless_paused(connection.config.destination_id, _of_parent(connection.config).source_id)
         except deployments.Unusable as error:
             return NotYet(str(error))
-        registry = connection.destination_rpc.eth_call(*call(self.contract, source, "registry"))
-        if registry[12:].hex() != parent.registry.contract.address[2:].lower():
-            return NotYet(
-                f"The block hash source of chain {connection.config.source_id} reads another registry of chain "
-                f"{parent.config.source_id} than the one in use. The operator must deploy another registry."
-            )
         confirmed_at = self._confirmed_at(connection, header)
-        if confirmed_at is None:
-            return NotYet(f"Waiting for a later block of chain {connection.config.source_id} to be confirmed.")
-        begun = _vouched_for(parent, self._source_of(parent.config), confirmed_at)
+        if confirmed_at is not None:
+            recorded = self._recorded_at(connection, parent, header, confirmed_at)
+            if recorded is not None:
+                return recorded
+        # Events or states that old are not told any more. What was confirmed is held later, too.
+        newest = self._source_of(parent.config).newest(parent)
+        if isinstance(newest, NotYet):
+            return newest
+        return self._recorded_at(connection, parent, header, newest) or NotYet(
+            f"Nodes of chain {parent.config.source_id} serve no proof of the Outbox at block {newest}."
+        )
+
+    def _recorded_at(
+        self, connection: OpenConnection, parent: OpenConnection, header: Header, number: int
+    ) -> Start | Preparation | NotYet | None:
+        """Return the calls that record the header by what the Outbox holds at this block of the parent, or a later one.
+
+        None where nodes don't serve its state.
+        """
+        outbox, contract = str(connection.config.outbox), connection.registry.block_hash_source
+        begun = _vouched_for(parent, self._source_of(parent.config), number)
         if not isinstance(begun, Start):
             return begun
-        proof = _prove(parent, begun.number, str(connection.config.outbox), header)
-        if isinstance(proof, NotYet):
+        proof = _prove(parent, begun.number, outbox, header)
+        if not isinstance(proof, tuple):
             return proof
-        record = call(self.contract, source, "record", begun.number, header.encode())
-        return Start(header.number, (*begun.calls, proof, record))
+        calls = (*begun.calls, proof, call(self.contract, contract, "record", begun.number, header.encode()))
+        fact = ParentFact(
+            registry_id=parent.registry.row_id,
+            block_number=begun.number,
+            account=outbox,
+            slot=f"0x{_slot(header):064x}",
+            vouches_for=header.number,
+            gas=_gas_alone(connection, calls),
+        )
+        return Start(header.number, calls, fact)
 
     def _confirmed_at(self, connection: OpenConnection, header: Header) -> int | None:
-        """Return the parent's block in which the rollup has confirmed this one; None if that was long ago."""
-        for logs in confirmations(self._parent_rpc(connection), str(connection.config.outbox)):
-            for log in logs:
-                if log.topics[2] == header.hash:
-                    return log.block_number
-        return None
+        """Return the parent's block in which the rollup has confirmed this one; None if no event tells that."""
+        outbox = self._outbox(connection)
+        newest = outbox.newest()
+        if newest is None or newest.header.number < header.number:
+            return None
+        found = outbox.lowest(header, newest)
+        return found.at if found.header.hash == header.hash else None
 
 
 def _of_parent(connection: Connection) -> Connection:
@@ -107,11 +128,15 @@ def _vouched_for(parent: OpenConnection, source: BlockHashSource, number: int) -
     return source.begin(parent, start.number)
 
 
-def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) -> Call | NotYet:
-    """Return the call that proves that the Outbox holds this header's hash at the parent's block."""
-    header = parent.source_rpc.known_header(number)
-    slot = int.from_bytes(keccak(confirmed.fields[EXTRA_DATA] + _ROOTS_SLOT.to_bytes(32)))
+def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) -> Call | NotYet | None:
+    """Return the call that proves that the Outbox holds this header's hash at the parent's block.
+
+    None where no node serves that block's state.
+    """
+    header, slot = parent.source_rpc.known_header(number), _slot(confirmed)
     (answer,) = parent.source_rpc.proofs([ProofRequest(number, header.hash, outbox, [slot])])
+    if isinstance(answer, RpcRefused) and not answer.may_pass:
+        return None
     if isinstance(answer, ChainError):
         raise answer
     nodes = {one.slot: one.nodes for one in answer.slots}
@@ -132,3 +157,17 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
     window = parent.source_rpc.chain.history_window
     contract = parent.registry.contract
     return contract.address, contract.prove(header.encode(), header.state_root, [asked], history_window=window)
+
+
+def _slot(header: Header) -> int:
+    """Return the slot in which the Outbox holds the hash of this header."""
+    return int.from_bytes(keccak((send_root(header) or b"") + _ROOTS_SLOT.to_bytes(32)))
+
+
+def _gas_alone(connection: OpenConnection, calls: Sequence[Call]) -> int | None:
+    """Return the gas of a transaction that only makes these calls; None if the node doesn't tell. It is shown."""
+    contract, data = in_one_call(connection.registry.multicall, calls)
+    try:
+        return connection.destination_rpc.estimate_gas(contract, contract, data)
+    except ChainError:
+        return None

@@ -4,7 +4,6 @@ They vouch for final blocks only. One attested block serves many: of the blocks 
 attested, and those before it are proven from its state.
 """
 
-import logging
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -18,11 +17,9 @@ from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.health import attester_checks
-from proving.models import FactsRegistry
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
-
-logger = logging.getLogger(__name__)
+from proving.sources.notices import note
 
 # Gas of attesting a block, and of each signature, as measured.
 _GAS, _GAS_OF_SIGNATURE = Likely(28_000, 90_000), Likely(8_000, 15_000)
@@ -78,7 +75,7 @@ class Attested:
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
-        self._note(
+        note(
             connection,
             [_difference(connection, attesters, threshold), *_contradictions(connection, start, header.hash, answers)],
         )
@@ -123,13 +120,6 @@ class Attested:
             raise InvalidReply(f"There is no {self.contract} at {address}.")
         (addresses,) = decode(["address[]"], members)
         return {to_checksum_address(address) for address in addresses}, int.from_bytes(threshold)
-
-    def _note(self, connection: OpenConnection, sentences: Sequence[str]) -> None:
-        """Tell the operator what is wrong, or that all is right again."""
-        notice = " ".join(filter(None, sentences))
-        rows = FactsRegistry.objects.filter(pk=connection.registry.row_id)
-        if rows.exclude(notice=notice).update(notice=notice) and notice:
-            logger.error("%s", notice)
 
 
 def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer]) -> None:

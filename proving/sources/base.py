@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from chains.chains_file import Connection
+from chains.rpc import InvalidReply
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.registry.contract import Call
+from proving.models import ParentFact
+from proving.registry.contract import Call, call
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,8 @@ class Start:
 
     number: int
     calls: tuple[Call, ...] = ()
+    parent_fact: ParentFact | None = None
+    """What the calls prove about the source's parent chain, not stored yet; None where they prove no such thing."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +74,17 @@ class BlockHashSource(Protocol):
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         """Return the number of the newest block that a path could start from now. Raises as `reach`."""
+
+
+def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
+    """Return the word that each function of the block hash source's contract answers. Raises as `reach`."""
+    address = connection.registry.block_hash_source
+    answers = connection.destination_rpc.eth_calls([call(contract, address, one) for one in functions])
+    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
+    if len(words) < len(functions):
+        raise InvalidReply(f"There is no {contract} at {address}.")
+    return words
+
+
+def days(seconds: int) -> str:
+    return f"{seconds / 86_400:.1f} days"

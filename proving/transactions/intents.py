@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from chains.rpc import TRANSACTION_GAS
-from proving.models import Transaction
+from proving.models import ParentFact, Transaction
 from queries.models import Block, Query
 
 # EIP-7825: no transaction may have more.
@@ -33,6 +33,8 @@ class Intent:
     leads_to: Block | None = None
     continued: Collection[int] = ()
     """Ids of the queries of which the next intent proves more."""
+    parent_fact: ParentFact | None = None
+    """What it proves about the source's parent chain first, to be stored with it."""
     most_gas: int | None = None
     """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
 

@@ -576,4 +576,7 @@ def _store(signer: Signer, nonce: int, simulated: _Simulated, now: datetime) -> 
     tx.queries.add(*intent.queries)
     tx.continued.add(*intent.continued)
     tx.accumulates.add(*intent.accumulates)
+    if fact := intent.parent_fact:
+        fact.transaction = tx
+        fact.save(force_insert=True)
     return tx

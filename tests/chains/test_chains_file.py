@@ -59,10 +59,17 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     paragraphs = (PROJECT / "chains.toml").read_text().split("# Sepolia", 1)[1].split("\n\n")
     examples = [paragraph.split("\n#\n", 1)[1] for paragraph in paragraphs if "\n#\n" in paragraph]
     commented = "\n".join(line.removeprefix("#").strip() for line in "\n".join(examples).splitlines())
-    secrets = ("SEPOLIA_RPC_KEY", "MAINNET_RPC_KEY", "OPTIMISM_RPC_KEY", "ARBITRUM_RPC_KEY", "ATTESTER_PATH")
+    secrets = (
+        "SEPOLIA_RPC_KEY",
+        "MAINNET_RPC_KEY",
+        "OPTIMISM_RPC_KEY",
+        "ARBITRUM_RPC_KEY",
+        "BASE_RPC_KEY",
+        "ATTESTER_PATH",
+    )
     chains = load(commented, dict.fromkeys(secrets, "a"))
-    assert [chain.id for chain in chains.chains] == [11155111, 1, 10, 42161]
-    assert [chain.test_network for chain in chains.destinations()] == [True, False, False]
+    assert [chain.id for chain in chains.chains] == [11155111, 1, 10, 42161, 8453]
+    assert [chain.test_network for chain in chains.destinations()] == [True, False, False, False]
     sources = {(one.source_id, one.destination_id): one.block_hash_source for one in chains.connections}
     assert sources == {
         (11155111, 11155111): "native",
@@ -70,6 +77,8 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
         (1, 11155111): "attested",
         (1, 10): "op-stack",
         (42161, 1): "arbitrum",
+        (8453, 1): "op-stack-games",
+        (1, 42161): "arbitrum-buffer",
     }
 
 
@@ -356,6 +365,16 @@ def test_an_arbitrum_chain_is_connected_to_its_parent_by_its_outbox(load):
     assert (connection.block_hash_source, connection.outbox) == ("arbitrum", ADDRESS)
 
 
+def test_an_op_stack_chain_is_connected_to_the_one_below_by_its_games(load):
+    fields = f'block_hash_source = "op-stack-games"\nanchor_state_registry = "{ADDRESS.lower()}"\n'
+    (connection,) = load(with_connection(fields, source=5)).connections
+    assert (connection.block_hash_source, connection.anchor_state_registry) == ("op-stack-games", ADDRESS)
+    assert connection.known_implementations == ()
+    known = f'known_implementations = ["{ADDRESS.lower()}"]'
+    (connection,) = load(with_connection(fields + known, source=5)).connections
+    assert connection.known_implementations == (ADDRESS,)
+
+
 def test_the_parent_of_an_arbitrum_chain_needs_a_connection_of_its_own(load):
     fields = f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = '
     assert faults_of(load, with_connection(fields + "7", source=5)) == [
@@ -422,6 +441,9 @@ def test_a_fault_of_the_attester_s_key_is_named_with_its_place(load, written, fa
 NEEDS_ATTESTERS = "connections[0]: block_hash_source attested needs 1 to 100 attesters"
 NEEDS_THRESHOLD = "connections[0]: block_hash_source attested needs a threshold, at most the number of attesters"
 OUTBOX = "connections[0]: outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it"
+WITH_GAMES = f'block_hash_source = "op-stack-games"\nanchor_state_registry = "{ADDRESS}"'
+ON_TOP = "block_hash_source op-stack-games needs an OP Stack chain on top of the destination as source"
+GAMES = "connections[0]: anchor_state_registry belongs to block_hash_source op-stack-games, which needs it"
 PARENT = "connections[0]: parent belongs to block_hash_source arbitrum-slot, which needs it"
 BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_hash_source attested"
 
@@ -445,6 +467,11 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
             f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"',
             "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
         ),
+        (
+            'block_hash_source = "arbitrum-buffer"',
+            "connections[0]: block_hash_source arbitrum-buffer needs the parent chain as source",
+        ),
+        (f'block_hash_source = "arbitrum-buffer"\noutbox = "{ADDRESS}"', OUTBOX),
         ('block_hash_source = "arbitrum"', OUTBOX),
         ('block_hash_source = "arbitrum-slot"\nparent = 1', OUTBOX),
         (f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"', PARENT),
@@ -452,6 +479,17 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
         (f'block_hash_source = "native"\noutbox = "{ADDRESS}"', OUTBOX),
         (f'block_hash_source = "op-stack"\noutbox = "{ADDRESS}"', OUTBOX),
         ('block_hash_source = "arbitrum"\noutbox = "0x12"', "connections[0].outbox: must be 0x and 40"),
+        (WITH_GAMES, f"connections[0]: {ON_TOP}"),
+        ('block_hash_source = "op-stack-games"', GAMES),
+        (f'block_hash_source = "op-stack"\nanchor_state_registry = "{ADDRESS}"', GAMES),
+        (
+            f'block_hash_source = "native"\nknown_implementations = ["{ADDRESS}"]',
+            "connections[0]: known_implementations belongs to block_hash_source arbitrum and op-stack-games",
+        ),
+        (
+            f'{WITH_GAMES}\nknown_implementations = ["0x1"]',
+            "connections[0].known_implementations[0]: must be 0x and 40",
+        ),
         ('block_hash_source = "attested"', NEEDS_ATTESTERS),
         ('block_hash_source = "attested"\nthreshold = 1\nattesters = []', NEEDS_ATTESTERS),
         (attested(101), NEEDS_ATTESTERS),
@@ -661,3 +699,25 @@ def test_names_are_resolved_where_the_file_says_and_by_no_gateway_unless_it_says
 def test_a_wrong_table_of_names_is_a_fault(load, table, fault):
     (found,) = faults_of(load, ONE + table)
     assert found.startswith(fault)
+
+
+# --- Old blocks -------------------------------------------------------------------------------------------------------
+
+
+def test_beacon_nodes_and_era_files(load, tmp_path):
+    more = (
+        'beacon_urls = ["https://${HOST}/${KEY}", "http://other:5052"]\nera_files = ["eras", "https://e.org/${KEY}"]\n'
+    )
+    content = ONE.replace("[chains.signer]", f"{more}[chains.signer]")
+    (chain,) = load(content, {"HOST": "beacon.example.org", "KEY": "secret", "SIGNER_KEY": KEY}).chains
+    assert chain.beacon_urls == ("https://beacon.example.org/secret", "http://other:5052")
+    assert chain.beacon_hosts == ("beacon.example.org", "other:5052")
+    assert chain.era_files == (tmp_path / "eras", "https://e.org/secret")
+    assert "secret" not in repr(chain)
+    faults = faults_of(load, content, {"KEY": "secret"})
+    assert faults == ["chains[0].beacon_urls[0]: neither HOST nor HOST_FILE is set in the environment"]
+    twice = content.replace("http://other:5052", "https://${HOST}/${KEY}").replace('"eras"', "7")
+    assert faults_of(load, twice, {"HOST": "a", "KEY": "secret"})[0] == "chains[0].beacon_urls: a node is listed twice"
+    for wrong in ("ftp://a.org", "https://", "${HOST}"):
+        faults = faults_of(load, content.replace("https://e.org/${KEY}", wrong), {"HOST": "a b", "KEY": "secret"})
+        assert any("era_files[1]" in fault and "must be an http or https URL" in fault for fault in faults), faults

@@ -14,6 +14,8 @@ from tests.contracts import tries
 from tests.contracts.beacon_worlds import BeaconWorld
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.lying_calldata import lies
+from tests.contracts.simulator import Call, Simulator
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
 # The contract of EIP-4788, as it says. The development chain has none.
@@ -120,6 +122,21 @@ def test_another_header_or_branch_is_refused(source, world, headers):
     ):
         selector = keccak(text="InvalidProof()")[:4].hex()
         assert refused(source, function, TIME, branch, headers[slot]) in {(selector,), ("InvalidProof",)}
+
+
+def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_chain, source, world, headers):
+    """Offsets and sizes are the caller's words: wherever they point, what is recorded is the header's own hash."""
+    honest = {
+        source.calldata("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]): ANCHOR,
+        source.calldata("recordOld", TIME, world.old(SLOT, ANCHOR), headers[SLOT]): SLOT,
+    }
+    for data, slot in honest.items():
+        swapped = data[:36] + data[68:100] + data[36:68] + data[100:]
+        calls = [data, *lies(data, (36, 68)), swapped]
+        first, *others = Simulator(roots_chain).run([Call(source.address, each) for each in calls])
+        [log] = first.logs
+        assert (log.topics[1], log.data) == (number(slot).to_bytes(32), keccak(headers[slot]))
+        assert not any(each.succeeded for each in others)
 
 
 def test_a_time_without_a_root_is_refused(source, world, headers):

@@ -1,60 +1,22 @@
 """The beacon history on chains of random leaves, whose every block it must answer and nothing else; and the model."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from campaigns.fuzzing import branches
-from campaigns.fuzzing.branches import MODEL, REFUSALS
+from campaigns.fuzzing.branches import MODEL
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, ExecutionBranch
-from chains.beacon.jumps import BeaconChain
-from devnet.devchain import DevChain
 from tests.contracts import beacon_worlds
-from tests.contracts.beacon_model import InvalidBranch
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.contracts.compared_history import Asked, History
 from tests.contracts.deployed import Deployed, Reverted
-from tests.contracts.simulator import Call, Simulator
 
 # The second slot of a period, the one before a fork, its first, one in the middle, and the last of a period.
 MISSED = frozenset({9, 41, 58, 68, 79})
 EMPTY = frozenset({14, 15, 20})
-
-# A function of the contract, and its arguments.
-Asked = tuple[str, tuple[Any, ...]]
-
-
-class History:
-    """A deployed contract beside the model: whatever is asked, they must agree."""
-
-    def __init__(self, chain: DevChain, simulator: Simulator, beacon: BeaconChain) -> None:
-        self.beacon = beacon
-        self.contract = Deployed(chain, "BeaconHistory", beacon.arguments)
-        self._simulator = simulator
-
-    def answers(self, asked: Sequence[Asked]) -> list[bytes | None]:
-        """Return each answer; None where it is refused."""
-        calls = [Call(self.contract.address, self.contract.calldata(name, *arguments)) for name, arguments in asked]
-        found: list[bytes | None] = []
-        for (name, arguments), outcome in zip(asked, self._simulator.run(calls), strict=True):
-            assert not outcome.halted
-            try:
-                expected = MODEL[name](self.beacon, *arguments)
-            except InvalidBranch:
-                assert not outcome.succeeded
-                assert outcome.data[:4] in REFUSALS
-                found.append(None)
-            else:
-                assert outcome.succeeded
-                assert outcome.data == (True.to_bytes(32) if expected is None else expected)
-                found.append(outcome.data)
-        return found
-
-    def answer(self, name: str, *arguments: Any) -> bytes | None:
-        return self.answers([(name, arguments)])[0]
 
 
 @pytest.fixture(scope="module")

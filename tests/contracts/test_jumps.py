@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 from eth_utils.crypto import keccak
 
+from campaigns.fuzzing.jumps import LinkedWorld
 from chains import history, packed
 from chains.beacon import jumps, ssz
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch, CannotPack
@@ -16,6 +17,7 @@ from tests.contracts import beacon_worlds, decoder, recorded_beacon, tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.worlds import number_of
 from tests.fixtures_folder import needs_fixtures
 
 # A newer block, and the slot of the beacon block before its own.
@@ -250,6 +252,32 @@ def test_a_header_of_an_earlier_fork_has_no_beacon_root(registry, source, old):
     for header in (tries.encode(fields), tries.encode([*fields, 0, root])):
         source.send("set", NEWEST, keccak(header))
         assert _refused(registry, packed.encode_block_hash([header, old.branch(50)]), "InvalidHeader")
+
+
+def test_a_jump_starts_at_the_header_right_before_it(chain, source):
+    """After a jump, and after a walk, the next one is below the block that was reached, and no other."""
+    world = LinkedWorld(random.Random(14), SMALL, SMALL.end)
+    source.send("set", number_of(world.headers[89]), keccak(world.headers[89]))
+    beacon = Deployed(chain, "BeaconHistory", world.chain.arguments)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, beacon.address)
+
+    def jump(slot: int, anchor: int) -> BlockBranch:
+        return BlockBranch(OLD_BLOCK, world.old(slot, anchor))
+
+    # The header of a slot names the beacon block before.
+    jumped: Sequence[bytes | BlockBranch] = [world.headers[89], jump(70, 88), world.headers[70]]
+    walked: Sequence[bytes | BlockBranch] = [world.headers[slot] for slot in range(89, 69, -1)]
+    for start in (jumped, walked):
+        proof = packed.encode_block_hash([*start, jump(50, 69)])
+        assert registry.logged(registry.send_raw(proof))[-1:] in ([("BlockHashProven", keccak(world.headers[50]))], [])
+        for anchor in (88, 70, 68):
+            assert _refused(registry, packed.encode_block_hash([*start, jump(50, anchor)]))
+    # A block from before Capella names none.
+    first: Sequence[bytes | BlockBranch] = [
+        BlockBranch(BLOCK_BEFORE_CAPELLA, world.before_capella(30)),
+        world.headers[30],
+    ]
+    assert _refused(registry, packed.encode_block_hash([*first, jump(50, 69)]), "InvalidHeader")
 
 
 def test_nothing_is_proven_below_a_header_that_nobody_vouches_for(registry, old):

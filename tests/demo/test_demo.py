@@ -122,6 +122,13 @@ def test_a_chosen_port_is_looked_at_before_anything_is_installed(tmp_path, targe
     assert not (tmp_path / ".uv").exists()
 
 
+@pytest.mark.parametrize("text", ["0", "65536", "-1", "http"])
+def test_what_is_no_port_is_refused(monkeypatch, capsys, text):
+    monkeypatch.setattr("sys.argv", ["ports.py", f"PORT={text}", "RPC_PORT=", "BIND=unix:/run/web.sock"])
+    assert ports.main() == 1
+    assert capsys.readouterr().err == f"{text} is no port: choose one from 1 to 65535 by PORT.\n"
+
+
 def test_by_default_a_free_port_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = taken.getsockname()[1]

@@ -1,11 +1,12 @@
 """Blocks of other chains, and the sources of trust in them: attesters, an OP Stack chain's view of its L1, a rollup."""
 
 import io
+import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -17,19 +18,26 @@ from eth_utils.crypto import keccak
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
 from chains.chains_file import Attester
 from chains.encoding import hex_data
+from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
+from devnet.foreign_contracts import ask
+from devnet.op_stack_games import OpStackGames, output_of
 from proving.admission.admit import admit
-from proving.models import AttesterWatch, FactsRegistry, SignedTransaction, Signer, Transaction
+from proving.connections import open_connection
+from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.contract import call
 from proving.registry.deploying import DeploymentError, deploy
+from proving.sources.op_stack_games import _Factory, implementations
 from proving.transactions import sending, stop_switch
 from proving.transactions.intents import UnderWay
 from proving.transactions.transaction_monitor import monitor
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from tests.contracts import block_hash_buffer
+from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, registry
 from tests.proving.paths import extending
@@ -268,8 +276,8 @@ class Rollup(NamedTuple):
     ends: dict[int, bytes]
     """The send roots of the blocks that the rollup may confirm, by their numbers."""
 
-    def confirm(self, number: int) -> None:
-        self.outbox.confirm(self.ends[number], self.hash_of(number))
+    def confirm(self, number: int) -> int:
+        return self.outbox.confirm(self.ends[number], self.hash_of(number))
 
     def hash_of(self, number: int) -> bytes:
         return bytes.fromhex(self.chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
@@ -297,6 +305,10 @@ def rollup(chain, db, rollup_chain, settings, tmp_path) -> Rollup:
     return Rollup(outbox, *rollup_chain)
 
 
+def time_of(chain: DevChain, block: int) -> int:
+    return int(chain.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+
+
 def newest_recorded(chain: DevChain) -> int:
     address, data = call("ArbitrumBlockHashSource", registry(THERE).block_hash_source, "newest")
     return int(chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest"), 16)
@@ -313,14 +325,14 @@ def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
         rollup.confirm(number)
     assert work_until_done(submit(key, of_chains(there=[36])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 36) == balance_at(rollup.chain, CHARLIE, 36)
-    # The nearest is recorded, in the transaction that hops.
+    # One from which a hop reaches it is recorded, in the transaction that hops: the newest is found first.
     (tx,) = extending()
     assert tx.succeeded
-    assert newest_recorded(chain) == 40
+    assert newest_recorded(chain) == 50
     # From there everything in one window is one hop away, and is not recorded again.
     assert work_until_done(submit(key, of_chains(there=[33])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 33) == balance_at(rollup.chain, CHARLIE, 33)
-    assert newest_recorded(chain) == 40
+    assert newest_recorded(chain) == 50
 
 
 def test_an_old_block_is_proven_over_several_hops(chain, rollup, key):
@@ -334,20 +346,21 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     submit(key, of_chains(there=[42]))
     work()
     work()
-    assert waiting() == [
-        f"The Outbox {rollup.outbox.address} on chain {HERE} has confirmed no block of chain {THERE} lately."
-    ]
-    rollup.confirm(40)
+    (sentence,) = waiting()
+    assert sentence.startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
+    confirmed_in = rollup.confirm(40)
     batch = submit(key, of_chains(there=[43]))
     for _ in range(3):
         work()
         chain.mine()
     (sentence,) = (one for one in waiting() if one.startswith("Block 43 "))
-    assert sentence.startswith(
-        f"Block 43 of chain {THERE} is not confirmed on chain {HERE} yet; the newest confirmed block is 40, which was "
-        "confirmed "
+    delay = time_of(chain, confirmed_in) - time_of(rollup.chain, 40)
+    expected = datetime.fromtimestamp(time_of(rollup.chain, 43) + delay, UTC)
+    assert sentence == (
+        f"Block 43 of chain {THERE} is not confirmed on chain {HERE} yet; expect it soon after "
+        f"{expected:%Y-%m-%d %H:%M} UTC. The newest confirmed block is 40, which was confirmed "
+        f"{delay / 86_400:.1f} days after it was made."
     )
-    assert sentence.endswith(" days after it was made.")
     assert Transaction.objects.exclude(to="").count() == 0
     rollup.confirm(50)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -383,12 +396,45 @@ def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain,
 
 def test_check_chains_tells_what_is_confirmed(rollup):
     said = io.StringIO()
-    with pytest.raises(CommandError, match=f"nothing_confirmed: The Outbox {rollup.outbox.address} on chain {HERE}"):
+    with pytest.raises(CommandError, match=f"nothing_confirmed: Nodes of chain {HERE} tell of no block"):
         call_command("check_chains", stdout=said)
     rollup.confirm(30)
     with pytest.raises(CommandError, match="no_worker"):
         call_command("check_chains", stdout=said)
     assert f"The newest confirmed block of The other chain ({THERE}) is 30." in said.getvalue()
+    assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in said.getvalue()
+
+
+def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_named_its_code(
+    chain, rollup, settings, key
+):
+    rollup.confirm(40)
+    text = settings.CHAINS_FILE.read_text()
+
+    def know(*code: str) -> None:
+        known = f"known_implementations = {json.dumps(code)}\noutbox"
+        settings.CHAINS_FILE.write_text(text.replace("outbox", known))
+        forget_chains()
+
+    know(rollup.outbox.address)
+    implementation = "0x" + "12" * 20
+    slot = hex(int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1)
+    chain.rpc("anvil_setStorageAt", rollup.outbox.address, slot, "0x" + implementation[2:].rjust(64, "0"))
+    batch = submit(key, of_chains(there=[40]))
+    sentence = told(chain)
+    assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
+    assert registry(THERE).notice == sentence
+    know(implementation)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert registry(THERE).notice == ""
+
+
+def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key):
+    rollup.confirm(40)
+    submit(key, of_chains(there=[43]))
+    assert "Nothing was confirmed" not in told(chain)
+    chain.rpc("evm_increaseTime", 100_000)
+    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in told(chain)
 
 
 def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, key):
@@ -400,6 +446,218 @@ def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, k
     work()
     work()
     assert f"and chains.toml names {other}. The operator must" in waiting()[0]
+
+
+# --- OP Stack, by dispute games ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def games(chain, db, there, settings, tmp_path) -> OpStackGames:
+    """Games about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
+    chain.rpc("anvil_setBlockTimestampInterval", 1)
+    games = OpStackGames(chain, THERE)
+    connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
+    return games
+
+
+def settle(games: OpStackGames, there: DevChain, number: int, claim: bytes = b"") -> str:
+    game = games.settle(claim or output_of(there, number), number)
+    games.chain.mine()
+    assert games.is_valid(game)
+    return game
+
+
+def newest_by_games(chain: DevChain) -> int:
+    address, data = call("OpStackGamesBlockHashSource", registry(THERE).block_hash_source, "newest")
+    return int(chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest"), 16)
+
+
+def told(chain: DevChain, rounds: int = 3) -> str:
+    """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
+    for _ in range(rounds):
+        work()
+        chain.mine()
+    (sentence,) = waiting()
+    assert Transaction.objects.exclude(to="").count() == 0
+    return sentence
+
+
+def test_a_block_that_a_game_has_settled_is_proven(chain, games, there, key):
+    settle(games, there, 24)
+    assert work_until_done(submit(key, of_chains(there=[24])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+
+
+def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
+    games.settle(output_of(there, 26), 26)
+    nearer = settle(games, there, 23)
+    games.propose(output_of(there, 21), 21)
+    settle(games, there, 28)
+    games.guardian("blacklistDisputeGame(address)", settle(games, there, 22))
+    assert work_until_done(submit(key, of_chains(there=[20])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    # Recorded in the transaction that hops.
+    (tx,) = extending()
+    assert tx.succeeded
+    assert newest_by_games(chain) == 23
+    # From there everything in one window is one hop away, and no game is needed for it.
+    games.guardian("blacklistDisputeGame(address)", nearer)
+    games.guardian("updateRetirementTimestamp()")
+    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert newest_by_games(chain) == 23
+
+
+def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
+    batch = submit(key, of_chains(there=[24]))
+    none = f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
+    assert told(chain) == none
+    settle(games, there, 20)
+    assert told(chain) == none
+    game = games.propose(output_of(there, 25), 25)
+    sentence = told(chain)
+    assert sentence.startswith(
+        f"Block 24 of chain {THERE} waits for the game {game} on chain {HERE}, which is about block 25 and was made "
+    )
+    assert sentence.endswith(" days ago: its claim is not valid yet.")
+    games.resolve(game)
+    games.guardian("setPaused(bool)", True)
+    who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
+    assert told(chain) == f"{who} is paused: no claim about chain {THERE} is valid meanwhile."
+    games.guardian("setPaused(bool)", False)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+
+
+def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there, key):
+    """Neither an output that no block has, nor that of one block under another's number, nor a number beyond all."""
+    game = settle(games, there, 24, b"\x66" * 32)
+    settle(games, there, 25, output_of(there, 24))
+    settle(games, there, 10**9, output_of(there, 24))
+    settle(games, there, 2**256 - 1, output_of(there, 24))
+    batch = submit(key, of_chains(there=[24]))
+    assert told(chain) == (
+        f"The game {game} on chain {HERE} claims another output of block 24 of chain {THERE} than that chain's nodes "
+        "have. The operator must find out who is right."
+    )
+    settle(games, there, 27)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+    assert newest_by_games(chain) == 27
+
+
+def test_games_that_were_retired_are_not_looked_at(chain, games, there, key):
+    settle(games, there, 24)
+    games.guardian("updateRetirementTimestamp()")
+    submit(key, of_chains(there=[24]))
+    assert told(chain) == f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
+
+
+def test_the_first_game_after_a_time_is_found_among_many(chain, games, there):
+    made = [games.propose(output_of(there, 1 + place % 28), 1 + place) for place in range(40)]
+    times = [int.from_bytes(ask(chain, game, "createdAt()")) for game in made]
+    assert times == sorted(set(times))
+    factory = _Factory.of(open_connection(HERE, THERE))
+    for place in (0, 1, 15, 16, 17, 38):
+        first, *_ = next(iter(factory.games_since(times[place])))
+        assert (first.address, first.made_at, first.number) == (made[place + 1], times[place + 1], place + 2)
+    assert [len(page) for page in factory.games_since(0)] == [32, 8]
+    assert list(factory.games_since(times[-1])) == []
+
+
+def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
+    said = io.StringIO()
+    who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
+    with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
+        call_command("check_chains", stdout=said)
+    games.guardian("setAnchorState(address)", settle(games, there, 24))
+    with pytest.raises(CommandError, match="no_worker"):
+        call_command("check_chains", stdout=said)
+    assert f"The newest confirmed block of The other chain ({THERE}) is 24." in said.getvalue()
+    code = implementations(open_connection(HERE, THERE))
+    assert code["AnchorStateRegistry"] == games.anchor_state_registry
+    assert len(set(code.values())) == 3
+    for name, address in code.items():
+        assert f"{name}: {address}" in said.getvalue()
+    games.guardian("blacklistDisputeGame(address)", ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:])
+    with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
+        call_command("check_chains", stdout=said)
+
+
+def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, there, settings, key):
+    settle(games, there, 24)
+    text, before = settings.CHAINS_FILE.read_text(), implementations(open_connection(HERE, THERE))
+
+    def know(code: Iterable[str]) -> None:
+        known = json.dumps([each.lower() for each in code])
+        with_known = text.replace("anchor_state_registry", f"known_implementations = {known}\nanchor_state_registry")
+        settings.CHAINS_FILE.write_text(with_known)
+        forget_chains()
+
+    know(before.values())
+    games.implement(0)
+    batch = submit(key, of_chains(there=[24]))
+    sentence = told(chain)
+    after = implementations(open_connection(HERE, THERE))["games of type 0"]
+    assert f"doesn't name this code in known_implementations: games of type 0: {after}. The operator" in sentence
+    assert registry(THERE).notice == sentence
+    know([*before.values(), after])
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert registry(THERE).notice == ""
+
+
+def test_an_anchor_state_registry_that_is_not_the_contract_s_is_told(chain, games, settings, key):
+    other = "0x" + "12" * 20
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace(games.anchor_state_registry, other))
+    forget_chains()
+    submit(key, of_chains(there=[24]))
+    assert f"and chains.toml names {other}. The operator must" in told(chain)
+
+
+def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, anchor_state_registry="0x" + "12" * 20)
+    submit(key, of_chains(there=[24]))
+    assert "isn't what the OP Stack has there." in told(chain)
+
+
+# --- An Arbitrum chain's view of its parent ---------------------------------------------------------------------------
+
+
+def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
+    blocks = [there.rpc("eth_getBlockByNumber", hex(number), False) for number in range(first, last + 1)]
+    return first, [bytes.fromhex(block["hash"][2:]) for block in blocks]
+
+
+def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    batch = submit(key, of_chains(there=[20]))
+    assert told(chain) == (
+        f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
+    )
+    buffer = BlockHashBuffer(chain)
+    buffer.push(*pushed(there, 10, 15))
+    assert told(chain) == (
+        f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody pushes block "
+        f"20 or a later one, through 0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE}."
+    )
+    buffer.push(*pushed(there, 22, 24))
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    # One that was pushed itself needs no path.
+    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert len(extending()) == 1
+
+
+def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    BlockHashBuffer(chain).push(24, [b"\x66" * 32])
+    submit(key, of_chains(there=[20]))
+    assert told(chain) == (
+        f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
+        "the next push."
+    )
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
@@ -429,11 +687,106 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
         f"Chain {HERE} knows chain 31339 only up to block 1 yet; waiting for block {confirmed_at}."
     }
     assert Transaction.objects.exclude(to="").count() == 0
+    assert [[part["status"] for part in query["parts"]] for query in shown(batch)] == [["IN_PROGRESS", ""]] * 2
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
     l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
+    # The page shows both parts of the path, which the first transaction after the record proves.
+    slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
+    for query in shown(batch):
+        first, second = query["parts"]
+        assert (first["chain"]["id"], second["chain"]["id"]) == (parent.chain_id, THERE)
+        assert (first["status"], second["status"]) == ("COMPLETED", "COMPLETED")
+        assert (first["slot"], first["account"]) == (hex_data(slot), elsewhere.outbox.address)
+        assert (first["blockNumber"], second["blockNumber"]) == (int(head["number"], 16), 40)
+        assert first["factsRegistry"] == registry(parent.chain_id).address
+        value = call("FactsRegistry", first["factsRegistry"], "accountStorageSlotValues", *value_at(first))[1]
+        told = chain.rpc("eth_call", {"to": first["factsRegistry"], "data": hex_data(value)}, "latest")
+        assert told == hex_data(elsewhere.hash_of(40))
+    by_block = {query["blockNumber"]: query["parts"] for query in shown(batch)}
+    first, second = by_block[36]
+    # The parent's source had to be told of its block before.
+    preparing, tx = first["transactions"]
+    assert second["transactions"] == [tx]
+    assert first["gas"] + second["gas"] == preparing["gasUsed"] + tx["gasUsed"]
+    assert 0 < first["gas"] - preparing["gasUsed"] < tx["gasUsed"]
+    first, second = by_block[40]
+    assert (first["transactions"], first["onAnotherPath"], second["transactions"]) == ([tx], True, [])
+
+
+def shown(batch: Batch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = Client().get(f"/explorer/query/{batch.pk}.json").json()["queries"]
+    return found
+
+
+def value_at(part: dict[str, Any]) -> tuple[str, int, bytes]:
+    return part["account"], part["blockNumber"], bytes.fromhex(part["slot"][2:])
+
+
+def test_a_confirmation_that_no_event_tells_of_any_more_is_proven_at_a_newer_block_of_the_parent(
+    chain, elsewhere, key, monkeypatch
+):
+    parent = elsewhere.outbox.chain
+    elsewhere.confirm(40)
+    parent.mine(3)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    monkeypatch.setattr(RpcClient, "logs", lambda *_: [])
+    assert work_until_done(submit(key, of_chains(there=[40])), chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
+
+
+def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent_is_proven(
+    chain, elsewhere, key, monkeypatch
+):
+    parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
+    confirmed_at = elsewhere.confirm(40)
+    l1_block.tell(confirmed_at, bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)["hash"][2:]))
+    address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
+    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    parent.mine(3)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    proofs = RpcClient.proofs
+
+    def pruned(client, wanted):
+        if client.chain.id == parent.chain_id and wanted[0].block_number == confirmed_at:
+            return [RpcRefused(-32000, "missing trie node")] * len(wanted)
+        return proofs(client, wanted)
+
+    monkeypatch.setattr(RpcClient, "proofs", pruned)
+    assert work_until_done(submit(key, of_chains(there=[40])), chain, rounds=20).status == BatchStatus.DONE
+    assert ParentFact.objects.get().block_number == int(head["number"], 16)
+
+
+def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_used_until_it_is_too(
+    chain, elsewhere, key
+):
+    parent = elsewhere.outbox.chain
+    elsewhere.confirm(40)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    old, relying = registry(parent.chain_id).address, registry(THERE).address
+    chain.rpc("anvil_setCode", old, "0x00")
+    batch = submit(key, of_chains(there=[40]))
+    for _ in range(4):
+        work()
+        chain.mine()
+    assert f"its block hash source relies on another. The facts registry at {old} on" in waiting()[0]
+    deploy(HERE, parent.chain_id, replace=True)
+    for _ in range(3):
+        work()
+    command = f"The operator must run: manage.py deploy_registry {HERE} {THERE} --replace"
+    (sentence,) = waiting()
+    assert f"reads the facts registry at {old} for chain {parent.chain_id}, which is not the one in use." in sentence
+    assert sentence.endswith(command)
+    assert Transaction.objects.exclude(to="").count() == 0
+    deploy(HERE, THERE, replace=True)
+    assert registry(THERE).address != relying
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
 
 
 def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, settings, tmp_path):

@@ -1,0 +1,293 @@
+"""The chain below an OP Stack chain vouches for the blocks that dispute games have settled there.
+
+The contract is `OpStackGamesBlockHashSource.sol`. A game claims the output root of one block, about every hour. Its
+claim is valid days later, says the chain's AnchorStateRegistry. Any game serves that is valid still, however old it is.
+The block is recorded by its header, and everything before is reached from it.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Self
+
+from eth_abi.abi import encode
+from eth_utils.abi import function_signature_to_4byte_selector
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+
+from chains.chains_file import Connection
+from chains.header import Header
+from chains.rpc import InvalidReply, Reverted, RpcClient
+from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
+from proving.registry.contract import Call, call
+from proving.sources.base import NotYet, Preparation, Start, days, told_by
+from proving.sources.known_code import behind, why_unknown
+from proving.sources.notices import note
+
+# Place in a header of the storage root of L2ToL1MessagePasser, since Isthmus. Source: OP Stack specification.
+_MESSAGE_PASSER_ROOT = 16
+# A sequencer's clock may be ahead of the chain below, in seconds (Fjord: at most 1,800).
+_AHEAD = 3600
+# Games by whose times one is sought; games that are looked at together, and how often.
+_PROBES, _GAMES, _LOOKS = 16, 32, 4
+# Valid claims among these that are compared with the nodes' headers.
+_CLAIMS = 8
+# Of recording a block: as measured, and what the real contracts' proxies take beside.
+_GAS = Likely(120_000, 200_000)
+
+
+class OpStackGames:
+    contract = "OpStackGamesBlockHashSource"
+    title = "OP Stack: blocks that dispute games have settled on the destination"
+
+    def trust(self, connection: Connection) -> str:
+        below = connection.destination_id
+        return (
+            f"The proofs of chain {connection.source_id} on chain {below}, its guardian, who sets false games aside in "
+            "time, and whoever can upgrade its contracts there. A block counts when a game about it, or about a later "
+            "one, is over for long enough, which takes days."
+        )
+
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:
+        return connection.source_id, connection.anchor_state_registry
+
+    def gas(self, connection: Connection) -> Likely:
+        return _GAS
+
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+        config = connection.config
+        address, newest = told_by(connection, self.contract, "anchorStateRegistry", "newest")
+        registry, recorded = to_checksum_address(address[12:]), int.from_bytes(newest)
+        if registry != config.anchor_state_registry:
+            return NotYet(
+                f"The block hash source of chain {config.source_id} reads the AnchorStateRegistry {registry}, and "
+                f"chains.toml names {config.anchor_state_registry}. The operator must write the former there, or "
+                "deploy another registry."
+            )
+        if target <= recorded <= target + config.window:
+            return Start(recorded)
+        found = _nearest(connection, target)
+        if isinstance(found, NotYet):
+            return Start(recorded) if recorded >= target else found
+        number = found.header.number
+        return Start(min(number, recorded) if recorded >= target else number)
+
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
+        config, source = connection.config, connection.registry.block_hash_source
+        header = connection.source_rpc.header(start)
+        if header is None:
+            return NotYet(f"Block {start} of chain {config.source_id} is not there.")
+        known = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
+        if known == header.hash:
+            return Start(start)
+        if any(known):
+            return NotYet(
+                f"The block hash source knows another block {start} of chain {config.source_id} than its nodes."
+            )
+        return self._record(connection, header)
+
+    def _record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
+        """Return the block with the call that records it."""
+        unknown = _unknown_code(connection)
+        note(connection, [unknown])
+        if unknown:
+            return NotYet(unknown)
+        found = _nearest(connection, header.number)
+        if isinstance(found, NotYet):
+            return found
+        if found.header.hash != header.hash:
+            return NotYet(f"Waiting for a game about block {header.number} of chain {connection.config.source_id}.")
+        source, root = connection.registry.block_hash_source, _message_passer_root(header)
+        return Start(header.number, (call(self.contract, source, "record", found.address, root, header.encode()),))
+
+    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
+        return True  # What is recorded stays.
+
+    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
+        return 1  # The newest that is settled.
+
+    def newest(self, connection: OpenConnection) -> int | NotYet:
+        rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
+        (anchor,) = _words(rpc, [_call(registry, "anchorGame()")])
+        game = to_checksum_address(anchor[12:])
+        (found,) = _looked_at(rpc, registry, [(game, 0)]) if any(anchor) else (None,)
+        settled = found and found.is_valid and _settled(connection, found)
+        return settled.header.number if settled else _none_is_valid(connection)
+
+
+@dataclass(frozen=True)
+class _Game:
+    """A game, and the block of the OP Stack chain that it is about, by its own word."""
+
+    address: str
+    made_at: int  # seconds
+    number: int
+    is_valid: bool
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """A block with the game whose valid claim is its output root."""
+
+    address: str
+    header: Header
+
+
+def _nearest(connection: OpenConnection, target: int) -> _Settled | NotYet:
+    """Return the block nearest at or above `target` that a valid claim is about. Raises `NodeUnavailable`."""
+    config, head = connection.config, connection.source_rpc.head().number
+    since = connection.source_rpc.known_header(target).timestamp - _AHEAD
+    waiting: _Game | None = None
+    other: _Game | None = None
+    for games in _Factory.of(connection).games_since(since):
+        about = sorted((game for game in games if target <= game.number <= head), key=attrgetter("number"))
+        for game in [game for game in about if game.is_valid][:_CLAIMS]:
+            if settled := _settled(connection, game):
+                return settled
+            other = other or game
+        waiting = waiting or next((game for game in about if not game.is_valid), None)
+    if other:
+        return NotYet(
+            f"The game {other.address} on chain {config.destination_id} claims another output of block {other.number} "
+            f"of chain {config.source_id} than that chain's nodes have. The operator must find out who is right."
+        )
+    if _is_paused(connection):
+        return _none_is_valid(connection)
+    if waiting:
+        age = connection.destination_rpc.head().timestamp - waiting.made_at
+        return NotYet(
+            f"Block {target} of chain {config.source_id} waits for the game {waiting.address} on chain "
+            f"{config.destination_id}, which is about block {waiting.number} and was made {days(age)} ago: its claim "
+            "is not valid yet."
+        )
+    return NotYet(
+        f"No game on chain {config.destination_id} is about block {target} of chain {config.source_id} or a later one "
+        "yet."
+    )
+
+
+def _settled(connection: OpenConnection, game: _Game) -> _Settled | None:
+    """Return the game's block if its claim is that block's output root, by the header that nodes have."""
+    header = connection.source_rpc.header(game.number)
+    if header is None or len(header.fields) <= _MESSAGE_PASSER_ROOT:
+        return None
+    (claim,) = _words(connection.destination_rpc, [_call(game.address, "rootClaim()")])
+    output = keccak(bytes(32) + header.state_root + _message_passer_root(header) + header.hash)
+    return _Settled(game.address, header) if claim == output else None
+
+
+def _message_passer_root(header: Header) -> bytes:
+    return header.fields[_MESSAGE_PASSER_ROOT]
+
+
+def _is_paused(connection: OpenConnection) -> bool:
+    registry = str(connection.config.anchor_state_registry)
+    (word,) = _words(connection.destination_rpc, [_call(registry, "paused()")])
+    return any(word)
+
+
+def _none_is_valid(connection: OpenConnection) -> NotYet:
+    config = connection.config
+    who = f"The AnchorStateRegistry {config.anchor_state_registry} on chain {config.destination_id}"
+    if _is_paused(connection):
+        return NotYet(f"{who} is paused: no claim about chain {config.source_id} is valid meanwhile.")
+    return NotYet(f"{who} has no anchor game about chain {config.source_id} whose claim is valid.")
+
+
+@dataclass(frozen=True)
+class _Factory:
+    """The factory whose games the AnchorStateRegistry judges."""
+
+    rpc: RpcClient
+    registry: str
+    address: str
+    count: int
+    retired_at: int
+    """Games that were made until this time, in seconds, are valid no more."""
+
+    @classmethod
+    def of(cls, connection: OpenConnection) -> Self:
+        rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
+        asked = [_call(registry, "disputeGameFactory()"), _call(registry, "retirementTimestamp()")]
+        factory, retired_at = _words(rpc, asked)
+        address = to_checksum_address(factory[12:])
+        (count,) = _words(rpc, [_call(address, "gameCount()")])
+        return cls(rpc, registry, address, int.from_bytes(count), int.from_bytes(retired_at))
+
+    def games_since(self, seconds: int) -> Iterator[Sequence[_Game]]:
+        """Yield games that were made after this time, the first ones first, some at a time."""
+        first = self._first_after(max(seconds, self.retired_at))
+        for start in range(first, min(self.count, first + _GAMES * _LOOKS), _GAMES):
+            yield _looked_at(self.rpc, self.registry, self._at(range(start, min(self.count, start + _GAMES))))
+
+    def _first_after(self, seconds: int) -> int:
+        """Return the place of the first game that was made after this time. They lie in the order of their times."""
+        low, high = 0, self.count
+        while low < high:
+            places = sorted({low + (high - low) * part // _PROBES for part in range(_PROBES)})
+            for place, (_, made_at) in zip(places, self._at(places), strict=True):
+                if made_at > seconds:
+                    high = place
+                    break
+                low = place + 1
+        return low
+
+    def _at(self, places: Sequence[int]) -> list[tuple[str, int]]:
+        """Return address and time of each game at these places."""
+        asked = [_call(self.address, "gameAtIndex(uint256)", place) for place in places]
+        answers = self.rpc.eth_calls(asked)
+        if not all(isinstance(answer, bytes) and len(answer) == 96 for answer in answers):
+            raise InvalidReply(f"The factory {self.address} doesn't tell its games.")
+        read = [bytes(answer) for answer in answers if isinstance(answer, bytes)]
+        return [(to_checksum_address(each[76:]), int.from_bytes(each[32:64])) for each in read]
+
+
+def _looked_at(rpc: RpcClient, registry: str, games: Sequence[tuple[str, int]]) -> list[_Game]:
+    """Return what each game is about, and whether its claim is valid; but for those that tell no number."""
+    asked = [_call(registry, "isGameClaimValid(address)", game) for game, _ in games]
+    answers = rpc.eth_calls([*asked, *(_call(game, "extraData()") for game, _ in games)])
+    found = []
+    for (game, made_at), valid, extra in zip(games, answers[: len(games)], answers[len(games) :], strict=True):
+        # The number comes first; some types of games have more behind.
+        if isinstance(extra, bytes) and len(extra) >= 96:
+            is_valid = isinstance(valid, bytes) and int.from_bytes(valid) == 1
+            found.append(_Game(game, made_at, int.from_bytes(extra[64:96]), is_valid))
+    return found
+
+
+def implementations(connection: OpenConnection) -> dict[str, str]:
+    """Return where the code is that the AnchorStateRegistry, its factory and new games run, by their names.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
+    factory, game_type = _words(rpc, [_call(registry, "disputeGameFactory()"), _call(registry, "respectedGameType()")])
+    address = to_checksum_address(factory[12:])
+    (game,) = _words(rpc, [_call(address, "gameImpls(uint32)", int.from_bytes(game_type))])
+    present = behind(rpc, {"AnchorStateRegistry": registry, "DisputeGameFactory": address})
+    return present | {f"games of type {int.from_bytes(game_type)}": to_checksum_address(game[12:])}
+
+
+def _unknown_code(connection: OpenConnection) -> str:
+    """Say what was upgraded, if the operator has named what it ran."""
+    config = connection.config
+    if not config.known_implementations:
+        return ""
+    return why_unknown(config, implementations(connection), config.destination_id)
+
+
+def _call(to: str, signature: str, *arguments: object) -> Call:
+    types = signature[signature.index("(") + 1 : -1]
+    data = function_signature_to_4byte_selector(signature) + encode([types] if types else [], arguments)
+    return to, data
+
+
+def _words(rpc: RpcClient, calls: Sequence[Call]) -> list[bytes]:
+    """Return the word that each answers. Raises as `RpcClient.eth_calls`, and `InvalidReply` where one doesn't."""
+    answers: list[bytes] = []
+    for (to, _), answer in zip(calls, rpc.eth_calls(calls), strict=True):
+        if isinstance(answer, Reverted) or len(answer) != 32:
+            raise InvalidReply(f"{to} on {rpc.chain.label} isn't what the OP Stack has there.")
+        answers.append(answer)
+    return answers

@@ -1,0 +1,128 @@
+"""What a rollup has confirmed is found by the events of Arbitrum's own Outbox, however old and however few are read."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains import outbox as outbox_module
+from chains.header import Header
+from chains.outbox import Outbox
+from chains.rpc import RpcClient, RpcRefused
+from devnet.arbitrum_outbox import ArbitrumOutbox
+from devnet.devchain import DevChain
+
+# The rollup confirms every tenth block. In between some blocks of the parent pass: a hundredth of Ethereum's.
+EACH, CONFIRMED = 10, 40
+HEAD = EACH * CONFIRMED + 5
+RANGE = 20
+
+
+class Rollup(NamedTuple):
+    parent: DevChain
+    rollup: DevChain
+    address: str
+    at: dict[int, int]
+    """The parent's block in which each block was confirmed."""
+
+
+@pytest.fixture(scope="module")
+def confirmed() -> Iterator[Rollup]:
+    with DevChain() as parent, DevChain(chain_id=31338) as rollup:
+        rollup.rpc("anvil_mine", hex(HEAD), hex(5))
+        outbox = ArbitrumOutbox(parent)
+        at = {}
+        for number in range(EACH, HEAD, EACH):
+            # Not evenly, as no rollup does.
+            parent.rpc("anvil_mine", hex(1 + number % 70 // 10), "0xc")
+            block_hash = bytes.fromhex(rollup.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
+            at[number] = outbox.confirm(keccak(bytes([number // EACH])), block_hash)
+        yield Rollup(parent, rollup, outbox.address, at)
+
+
+class Bounded(NamedTuple):
+    """Counts requests for events, and refuses those for more than `most` blocks, or of blocks before the `first`."""
+
+    requests: list[tuple[int, int]]
+    bound: Callable[..., None]
+
+
+@pytest.fixture
+def logs(monkeypatch) -> Bounded:
+    requests: list[tuple[int, int]] = []
+    ask = RpcClient.logs
+
+    def bound(most: int, first: int = 0) -> None:
+        def bounded(client, address, topics, low, high):
+            requests.append((low, high))
+            if high - low >= most or low < first:
+                raise RpcRefused(-32005, f"eth_getLogs is limited to a range of {most} blocks")
+            return ask(client, address, topics, low, high)
+
+        monkeypatch.setattr(RpcClient, "logs", bounded)
+
+    monkeypatch.setattr(outbox_module, "_RANGE", RANGE)
+    bound(10**9)
+    return Bounded(requests, bound)
+
+
+@pytest.fixture
+def outbox(confirmed, client_of) -> Outbox:
+    rollup = client_of(confirmed.rollup.url, chain_id=31338)
+    return Outbox(client_of(confirmed.parent.url), rollup, confirmed.address)
+
+
+def target(confirmed: Rollup, client_of: Callable[..., RpcClient], number: int) -> Header:
+    return client_of(confirmed.rollup.url, chain_id=31338).known_header(number)
+
+
+@pytest.mark.parametrize(("most", "requests"), [(10**9, 6), (RANGE, 6), (7, 9), (1, 25)])
+def test_the_first_confirmed_block_from_any_one_on_is_found_in_few_requests(
+    confirmed, outbox, logs, client_of, most, requests
+):
+    logs.bound(most)
+    newest = outbox.newest()
+    assert (newest.header.number, newest.at) == (HEAD - 5, confirmed.at[HEAD - 5])
+    for number in (1, 9, 10, 11, 95, 200, 333, 391, 400):
+        logs.requests.clear()
+        found = outbox.lowest(target(confirmed, client_of, number), newest)
+        expected = -(-number // EACH) * EACH
+        assert (found.header.number, found.at) == (expected, confirmed.at[expected])
+        assert len(logs.requests) <= requests
+
+
+def test_one_that_is_near_enough_is_found_in_fewer(confirmed, outbox, logs, client_of):
+    newest = outbox.newest()
+    logs.requests.clear()
+    assert outbox.lowest(target(confirmed, client_of, 395), newest, within=10) == newest
+    assert not logs.requests
+    found = outbox.lowest(target(confirmed, client_of, 95), newest, within=100).header.number
+    assert 95 <= found <= 195
+    assert len(logs.requests) <= 3
+
+
+def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_tell(confirmed, outbox, logs, client_of):
+    newest = outbox.newest()
+    logs.bound(RANGE, first=confirmed.at[300])
+    found = outbox.lowest(target(confirmed, client_of, 95), newest)
+    assert found.header.number >= 95
+    logs.bound(0)
+    assert outbox.lowest(target(confirmed, client_of, 95), newest) == newest
+    with pytest.raises(RpcRefused):
+        outbox.newest()
+
+
+def test_the_newest_is_found_however_long_ago_it_was_confirmed(outbox, confirmed, client_of, logs):
+    mark = confirmed.parent.rpc("evm_snapshot")
+    confirmed.parent.mine(1_000)
+    newest = outbox.newest()
+    assert newest.header.number == HEAD - 5
+    assert len(logs.requests) <= 5
+    assert confirmed.parent.rpc("evm_revert", mark)
+
+
+def test_without_events_nothing_is_confirmed(confirmed, client_of):
+    with DevChain(chain_id=31338) as rollup:
+        rpc = client_of(rollup.url, chain_id=31338)
+        assert Outbox(rpc, rpc, confirmed.address).newest() is None

@@ -1,0 +1,251 @@
+"""Attacks on the beacon history by somebody who chooses every leaf of a tree, whoever may choose it on a real chain."""
+
+import itertools
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from chains.beacon import jumps, ssz
+from chains.beacon.blocks import BeaconHeader, ExecutionBranch
+from chains.beacon.jumps import HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor
+from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.contracts.compared_history import Asked, History
+
+# A slot of each layout of blocks and of states, and how deep payloads and states are.
+LAYOUTS = ((33, 4, 5), (45, 5, 5), (60, 5, 6))
+
+
+class Tree:
+    """A tree of random leaves, but for the nodes that are given. Nodes go by generalized index."""
+
+    def __init__(self, chance: random.Random, depth: int, given: Mapping[int, bytes] | None = None) -> None:
+        self.nodes = {index: chance.randbytes(32) for index in range(1 << depth, 2 << depth)}
+        for index in range((1 << depth) - 1, 0, -1):
+            self.nodes[index] = ssz.merge(self.nodes[2 * index], self.nodes[2 * index + 1])
+        for index, node in (given or {}).items():
+            self.nodes[index] = node
+            for above in itertools.takewhile(bool, (index >> height for height in range(1, depth + 1))):
+                self.nodes[above] = ssz.merge(self.nodes[2 * above], self.nodes[2 * above + 1])
+
+    @property
+    def root(self) -> bytes:
+        return self.nodes[1]
+
+    def siblings(self, index: int) -> list[bytes]:
+        return [self.nodes[index >> height ^ 1] for height in range(index.bit_length() - 1)]
+
+
+@pytest.fixture(scope="module")
+def world() -> BeaconWorld:
+    return BeaconWorld(random.Random(21))
+
+
+@pytest.fixture(scope="module")
+def history(chain, simulator, world) -> History:
+    return History(chain, simulator, world.chain)
+
+
+@pytest.fixture(scope="module")
+def unbounded(chain, simulator, world) -> History:
+    """As on mainnet: the fork after Electra's layouts has no slot yet."""
+    return History(chain, simulator, replace(world.chain, end=2**64 - 1))
+
+
+# --- Places -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("slot", "payload_depth", "_"), LAYOUTS)
+def test_of_all_nodes_of_a_body_one_is_taken_for_the_hash(history, world, slot, payload_depth, _):
+    """Below every leaf of a real body goes on a tree that somebody made: below graffiti, votes for eth1 data, headers
+    in slashings, credentials of deposits, extra data."""
+    tree = Tree(random.Random(22), 11)
+    header = replace(world.blocks[slot].header, body_root=tree.root)
+    nodes = range(1 << 7, 2 << 11)
+    forged = (ExecutionBranch(header, tree.nodes[index], tree.siblings(index), []) for index in nodes)
+    answers = history.answers([("ownBlockHash", (header.root, jumps.own(each))) for each in forged])
+    place = 25 << payload_depth | 12
+    assert [index for index, answer in zip(nodes, answers, strict=True) if answer] == [place]
+
+
+@pytest.mark.parametrize(("slot", "_", "depth"), LAYOUTS)
+def test_of_all_nodes_of_a_state_one_is_taken_for_the_summaries(history, world, slot, _, depth):
+    chance = random.Random(23)
+    block, anchor = world.blocks[33], world.blocks[slot].header
+    roots, others = world.periods[world.chain.period(33)]
+    summaries = [(ssz.tree_root(roots, 3), ssz.tree_root(others, 3))]
+    listed = ssz.list_root([ssz.merge(*summaries[0])], HISTORY_DEPTH)
+    head = jumps.old(world.chain, block, roots, _listing(anchor, summaries))
+    head = head[: len(head) - 32 * (depth + 2) - 16]
+    nodes = range(1 << 4, 2 << 7)
+    asked: list[Asked] = []
+    for index in nodes:
+        tree = Tree(chance, 7, {index: listed})
+        header = replace(anchor, state_root=tree.root)
+        asked.append(("oldBlockHash", (header.root, head + _end(header, tree.siblings(index)))))
+    found = [index for index, answer in zip(nodes, history.answers(asked), strict=True) if answer]
+    assert found == [1 << depth | HISTORICAL_SUMMARIES]
+
+
+@pytest.mark.parametrize("slot", [33, 38, 61])
+def test_a_block_is_taken_from_its_own_place_only(history, world, slot):
+    """Its root is planted at each place of each half of each of eight elements; the slot is always the same."""
+    chance = random.Random(24)
+    anchor = world.blocks[89].header
+    own = jumps.own(world.blocks[slot])
+    count = 8
+    places = list(itertools.product(range(count), range(2), range(8)))
+    asked: list[Asked] = []
+    for element, half, place in places:
+        below = [chance.randbytes(32) for _ in range(4)]
+        node = ssz.climb(world.root(slot), below, half << 3 | place)
+        # Of the list: siblings within it, and zeros.
+        above = [chance.randbytes(32) for _ in range(3)]
+        node = ssz.climb(node, above + [ssz.zeros(height) for height in range(3, HISTORY_DEPTH)], element)
+        listed = ssz.merge(node, ssz.integer_leaf(count))
+        state = [chance.randbytes(32) for _ in range(6)]
+        header = replace(anchor, state_root=ssz.climb(listed, state, HISTORICAL_SUMMARIES))
+        branch = own + b"".join(below) + count.to_bytes(3) + b"".join(above) + _end(header, state)
+        asked.append(("oldBlockHash", (header.root, branch)))
+    found = [place for place, answer in zip(places, history.answers(asked), strict=True) if answer]
+    period = world.chain.period(slot) - world.chain.periods_before_capella
+    assert found == [(period, 0, world.chain.place(slot))]
+
+
+# --- The fork after ---------------------------------------------------------------------------------------------------
+
+# The fields of a body and a state of Gloas are all in use, and none besides (EIP-7688).
+_BODY_FIELDS, _STATE_FIELDS = 13, 46
+
+
+def progressive(leaves: list[bytes], fields: bytes | None = None) -> dict[int, bytes]:
+    """Return the nodes of a progressive container by generalized index (EIP-7495, EIP-7916).
+
+    `fields` stands in the place of the leaf that says which fields are in use.
+    """
+    nodes = {3: fields or ((1 << len(leaves)) - 1).to_bytes(32, "little")}
+    spine, size = 2, 1
+    left = list(leaves)
+    while left:
+        depth = size.bit_length() - 1
+        part, left = left[:size], left[size:]
+        for place in range(size):
+            nodes[(2 * spine) << depth | place] = part[place] if place < len(part) else bytes(32)
+        spine, size = 2 * spine + 1, 4 * size
+    nodes[spine] = bytes(32)
+    for index in sorted(_above(nodes), reverse=True):
+        nodes[index] = ssz.merge(nodes[2 * index], nodes[2 * index + 1])
+    return nodes
+
+
+def _above(nodes: Mapping[int, bytes]) -> set[int]:
+    return {index >> height for index in nodes for height in range(1, index.bit_length())}
+
+
+def _siblings(nodes: Mapping[int, bytes], index: int) -> list[bytes]:
+    return [nodes[index >> height ^ 1] for height in range(index.bit_length() - 1)]
+
+
+@pytest.mark.parametrize("is_made_up", [False, True])
+def test_a_body_of_the_fork_after_is_turned_away_at_the_leaf_of_fields_in_use(unbounded, world, is_made_up):
+    """The leaf is the protocol's. If it was anybody's to choose, every hash could be proven: that is all there is."""
+    chance = random.Random(26)
+    # From the payload's hash up to the node that stands where the leaf is.
+    below = Tree(chance, 8)
+    made_up = below.root if is_made_up else None
+    nodes = progressive([chance.randbytes(32) for _ in range(_BODY_FIELDS)], made_up)
+    header = replace(world.blocks[85].header, body_root=nodes[1])
+    # 25 turns right, and goes on with 1001; 12 of 32.
+    index = 0b1_001_01100
+    forged = ExecutionBranch(header, below.nodes[index], [*below.siblings(index), nodes[2]], [])
+    answer = unbounded.answer("ownBlockHash", header.root, jumps.own(forged))
+    assert (answer is not None) == is_made_up
+
+
+def test_no_node_of_a_body_of_the_fork_after_is_taken_for_the_hash(unbounded, world):
+    """Below each field goes on a tree that somebody made. A hash is looked for nine steps below the body's root."""
+    chance = random.Random(27)
+    nodes = progressive([chance.randbytes(32) for _ in range(_BODY_FIELDS)])
+    asked: list[Asked] = []
+    for leaf in sorted(nodes):
+        if leaf == 3 or 2 * leaf in nodes:
+            continue
+        # A field is replaced by the root of what goes on below it.
+        depth = 9 - (leaf.bit_length() - 1)
+        below = Tree(chance, depth)
+        changed = {**nodes, leaf: below.root}
+        for height in range(1, leaf.bit_length()):
+            above = leaf >> height
+            changed[above] = ssz.merge(changed[2 * above], changed[2 * above + 1])
+        header = replace(world.blocks[85].header, body_root=changed[1])
+        for index in range(1 << depth, 2 << depth):
+            forged = ExecutionBranch(header, below.nodes[index], below.siblings(index) + _siblings(changed, leaf), [])
+            asked.append(("ownBlockHash", (header.root, jumps.own(forged))))
+    assert len(asked) == 256
+    assert not any(unbounded.answers(asked))
+
+
+@pytest.mark.parametrize("is_made_up", [False, True])
+def test_a_state_of_the_fork_after_is_turned_away_at_checkpoints(unbounded, world, is_made_up):
+    """Index 91 is the node over fields 17 to 20. Even if somebody chose its left half, the right one is a hash of two
+    checkpoints, where a list has its length. Only if that could be chosen too, a list could be made up."""
+    chance = random.Random(28)
+    block = world.blocks[33]
+    roots, others = world.periods[world.chain.period(33)]
+    summaries = [(ssz.tree_root(roots, 3), ssz.tree_root(others, 3))]
+    nodes = progressive([chance.randbytes(32) for _ in range(_STATE_FIELDS)])
+    assert ssz.merge(nodes[182], nodes[183]) == nodes[91]
+    nodes[182] = ssz.tree_root([ssz.merge(*summaries[0])], HISTORY_DEPTH)
+    if is_made_up:
+        nodes[183] = ssz.integer_leaf(1)
+    for index in (91 >> height for height in range(7)):
+        nodes[index] = ssz.merge(nodes[2 * index], nodes[2 * index + 1])
+    anchor = replace(world.blocks[85].header, state_root=nodes[1])
+    head = jumps.old(world.chain, block, roots, _listing(anchor, summaries))
+    head = head[: len(head) - 32 * 8 - 16]
+    branch = head + _end(anchor, _siblings(nodes, 91))
+    answer = unbounded.answer("oldBlockHash", anchor.root, branch)
+    assert (answer is not None) == is_made_up
+
+
+def test_no_node_of_a_state_of_the_fork_after_is_taken_for_a_list(unbounded, world):
+    """The summaries, and the older roots, are in each place once, also in their own: 2950 and 352."""
+    chance = random.Random(29)
+    block = world.blocks[33]
+    roots, others = world.periods[world.chain.period(33)]
+    summaries = [(ssz.tree_root(roots, 3), ssz.tree_root(others, 3))]
+    listed = ssz.list_root([ssz.merge(*summaries[0])], HISTORY_DEPTH)
+    anchor = world.blocks[85].header
+    head = jumps.old(world.chain, block, roots, _listing(anchor, summaries))
+    head = head[: len(head) - 32 * 8 - 16]
+    asked: list[Asked] = []
+    for place in range(_STATE_FIELDS):
+        for planted in (listed, world.chain.historical_roots):
+            fields = [chance.randbytes(32) for _ in range(_STATE_FIELDS)]
+            fields[place] = planted
+            nodes = progressive(fields)
+            header = replace(anchor, state_root=nodes[1])
+            [leaf] = [index for index, node in nodes.items() if node == planted]
+            siblings = _siblings(nodes, leaf)
+            for branch in (siblings, siblings[:6], siblings[-6:], siblings[-5:], [*siblings, *siblings][:6]):
+                asked.append(("oldBlockHash", (header.root, head + _end(header, branch))))
+                asked.append(("provesHistoricalRoots", (header.root, _end(header, branch))))
+    assert len(asked) == 920
+    assert not any(unbounded.answers(asked))
+
+
+# --- Parts of branches ------------------------------------------------------------------------------------------------
+
+
+def _end(header: BeaconHeader, state: list[bytes]) -> bytes:
+    """Return how a branch goes on from a field of the state, whatever the table says of its depth."""
+    rest = ssz.merge(ssz.merge(header.body_root, bytes(32)), ssz.zeros(1))
+    return b"".join([header.slot.to_bytes(8), header.proposer.to_bytes(8), header.parent_root, *state, rest])
+
+
+def _listing(header: BeaconHeader, summaries: list[tuple[bytes, bytes]]) -> Anchor:
+    """Return an anchor whose state has these summaries, and zeros."""
+    branch = [bytes(32)] * SMALL.state_depth(header.slot)
+    listed = ssz.list_root([ssz.merge(*each) for each in summaries], HISTORY_DEPTH)
+    return Anchor(replace(header, state_root=ssz.climb(listed, branch, HISTORICAL_SUMMARIES)), summaries, branch)

@@ -1,0 +1,370 @@
+"""Blocks of an OP Stack chain by its dispute games, on the chain below it.
+
+Factory and games are the OP Stack's own code (`devnet/op_stack_games.py` says which). The AnchorStateRegistry, which
+tells what claims are valid, is a stand-in with the interface and the rules of version 3: no package has its code.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.packed import encode
+from contracts import NO_CONTRACT
+from devnet.devchain import DevChain
+from devnet.foreign_contracts import OWNER, ask, create, send
+from devnet.op_stack_games import OpStackGames, output_root
+from tests.contracts import tries
+from tests.contracts.deployed import Deployed, Reverted
+
+OP_CHAIN_ID = 10
+BLOCK = 1234
+STATE_ROOT, PASSER_ROOT = b"\x01" * 32, b"\x05" * 32
+ZERO = bytes(32)
+NO_GAME = "0x" + "12" * 20
+DELAY_SECONDS = 302_400
+
+
+def header_of(number: int = BLOCK, *, state_root: bytes = STATE_ROOT) -> bytes:
+    return tries.header(number, state_root)
+
+
+HEADER = header_of()
+HASH = keccak(HEADER)
+CLAIM = output_root(STATE_ROOT, PASSER_ROOT, HASH)
+
+
+@pytest.fixture(scope="module")
+def below() -> Iterator[DevChain]:
+    """The chain below the OP Stack chain. Each of its blocks is a second after the one before."""
+    with DevChain() as chain:
+        chain.rpc("anvil_setBlockTimestampInterval", 1)
+        yield chain
+
+
+@pytest.fixture
+def chain(below: DevChain) -> Iterator[DevChain]:
+    """The same, with its clock, for one test."""
+    snapshot = below.rpc("evm_snapshot")
+    yield below
+    assert below.rpc("evm_revert", snapshot)
+
+
+@pytest.fixture
+def games(chain: DevChain) -> OpStackGames:
+    return OpStackGames(chain, OP_CHAIN_ID)
+
+
+@pytest.fixture
+def source(chain: DevChain, games: OpStackGames) -> Deployed:
+    return Deployed(chain, "OpStackGamesBlockHashSource", OP_CHAIN_ID, games.anchor_state_registry)
+
+
+def settled(games: OpStackGames, claim: bytes = CLAIM, number: int = BLOCK) -> str:
+    """Return a game whose claim is valid now."""
+    game = games.settle(claim, number)
+    games.chain.mine()
+    assert games.is_valid(game)
+    return game
+
+
+def refusal(source: Deployed, game: str, header: bytes = HEADER, passer_root: bytes = PASSER_ROOT) -> tuple[Any, ...]:
+    with pytest.raises(Reverted) as reverted:
+        source.send("record", game, passer_root, header)
+    return reverted.value.error
+
+
+def refused_game(error: tuple[Any, ...]) -> str:
+    name, address = error
+    assert name == "ClaimNotValid"
+    return str(address)
+
+
+def test_a_block_is_known_once_its_output_is_a_valid_claim_and_it_is_recorded(games, source):
+    game = settled(games)
+    assert source.call("blockHash", BLOCK) == ZERO
+    assert source.call("record", game, PASSER_ROOT, HEADER) == BLOCK
+    assert source.logged(source.send("record", game, PASSER_ROOT, HEADER)) == [("BlockRecorded", BLOCK, HASH)]
+    assert [source.call("blockHash", number) for number in (BLOCK - 1, BLOCK, BLOCK + 1)] == [ZERO, HASH, ZERO]
+    assert source.call("newest") == BLOCK
+    assert source.call("sourceChainId") == OP_CHAIN_ID
+    assert source.call("anchorStateRegistry") == games.anchor_state_registry.lower()
+
+
+def test_nothing_is_known_before(source):
+    assert [source.call("blockHash", number) for number in (0, 1, BLOCK, 2**256 - 1)] == [ZERO] * 4
+    assert source.call("newest") == 0
+
+
+def test_recording_again_changes_nothing(games, source):
+    game, other = settled(games), settled(games, number=BLOCK + 1)
+    source.send("record", game, PASSER_ROOT, HEADER)
+    for again in (game, other):
+        assert source.logged(source.send("record", again, PASSER_ROOT, HEADER)) == []
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+# --- Games whose claims aren't valid ----------------------------------------------------------------------------------
+
+
+def test_a_game_that_is_not_over_proves_nothing(games, source):
+    game = games.propose(CLAIM, BLOCK)
+    assert refused_game(refusal(source, game)) == game.lower()
+    send(games.chain, game, "resolveClaim(uint256,uint256)", 0, 0)
+    assert refused_game(refusal(source, game)) == game.lower()
+
+
+def test_a_game_must_be_over_for_as_long_as_the_chain_says(chain):
+    games = OpStackGames(chain, OP_CHAIN_ID, delay_seconds=DELAY_SECONDS)
+    source = Deployed(chain, "OpStackGamesBlockHashSource", OP_CHAIN_ID, games.anchor_state_registry)
+    game = games.settle(CLAIM, BLOCK)
+    over_at = int.from_bytes(ask(chain, game, "resolvedAt()")) + DELAY_SECONDS
+    chain.rpc("evm_setNextBlockTimestamp", over_at - 1)
+    chain.mine()
+    # In the next block, too: the delay must be over, and a second more.
+    assert refused_game(refusal(source, game)) == game.lower()
+    chain.mine()
+    source.send("record", game, PASSER_ROOT, HEADER)
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_a_game_that_its_challenger_has_won_proves_nothing(games, source):
+    """The output root is right, and the number beside it isn't: the game itself is shown the header."""
+    game = games.propose(CLAIM, BLOCK + 1)
+    proof = (ZERO, STATE_ROOT, PASSER_ROOT, HASH)
+    challenge = keccak(text="challengeRootL2Block((bytes32,bytes32,bytes32,bytes32),bytes)")[:4]
+    arguments = b"".join(proof) + (160).to_bytes(32) + len(HEADER).to_bytes(32) + HEADER + bytes(-len(HEADER) % 32)
+    data = "0x" + (challenge + arguments).hex()
+    receipt = games.chain.rpc("eth_sendTransactionSync", {"from": OWNER, "to": game, "data": data})
+    assert receipt["status"] == "0x1"
+    games.resolve(game)
+    games.chain.mine()
+    assert int.from_bytes(ask(games.chain, game, "status()")) == 1
+    assert refused_game(refusal(source, game)) == game.lower()
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda games, game: games.guardian("blacklistDisputeGame(address)", game),
+        lambda games, _: games.guardian("updateRetirementTimestamp()"),
+        lambda games, _: games.guardian("setRespectedGameType(uint32)", 1),
+        lambda games, _: games.guardian("setPaused(bool)", True),
+    ],
+    ids=["blacklisted", "retired", "not respected", "paused"],
+)
+def test_a_game_that_is_set_aside_proves_nothing_and_what_it_has_proven_stays(games, source, happens):
+    game, later = settled(games), settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(header_of(BLOCK + 1))))
+    source.send("record", game, PASSER_ROOT, HEADER)
+    for each in (game, later):
+        happens(games, each)
+    assert refused_game(refusal(source, game)) == game.lower()
+    assert refused_game(refusal(source, later, header_of(BLOCK + 1))) == later.lower()
+    assert [source.call("blockHash", number) for number in (BLOCK, BLOCK + 1)] == [HASH, ZERO]
+
+
+def test_after_a_pause_the_same_game_proves_again(games, source):
+    game = settled(games)
+    games.guardian("setPaused(bool)", True)
+    assert refused_game(refusal(source, game)) == game.lower()
+    games.guardian("setPaused(bool)", False)
+    source.send("record", game, PASSER_ROOT, HEADER)
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_a_contract_that_says_it_is_a_game_proves_nothing(games, source):
+    """It says of itself what a valid game says, by that game's own code and words."""
+    game = settled(games)
+    code = games.chain.rpc("eth_getCode", game, "latest")
+    size = (len(code) - 2) // 2
+    forged = create(games.chain, f"61{size:04x}80600b5f395ff3" + "00" + code[2:])
+    assert ask(games.chain, forged, "rootClaim()") == CLAIM
+    assert refused_game(refusal(source, forged)) == forged.lower()
+
+
+def test_a_game_of_another_factory_proves_nothing(chain, games, source):
+    others = OpStackGames(chain, OP_CHAIN_ID)
+    game = settled(others)
+    assert refused_game(refusal(source, game)) == game.lower()
+
+
+def test_a_game_of_this_factory_that_heeds_another_registry_proves_nothing(chain, games, source):
+    """As one from before the chain has moved to another AnchorStateRegistry."""
+    moved = Deployed(chain, "test/AnchorStateRegistryStandIn", games.factory, 0)
+    games.anchor_state_registry = moved.address
+    games.implement(0)
+    game = settled(games)
+    assert refused_game(refusal(source, game)) == game.lower()
+
+
+@pytest.mark.parametrize("address", [NO_GAME, NO_CONTRACT, OWNER], ids=["nobody", "zero", "an account"])
+def test_an_address_without_code_proves_nothing(games, source, address):
+    settled(games)
+    assert refused_game(refusal(source, address)) == address.lower()
+
+
+# --- Claims of something else -----------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_of_one_block_alone(games, source):
+    game = settled(games)
+    forged = header_of(state_root=b"\x66" * 32)
+    assert refusal(source, game, forged) == ("NotClaimed", game.lower(), BLOCK)
+    assert refusal(source, game, header_of(BLOCK + 1)) == ("NotClaimed", game.lower(), BLOCK + 1)
+    assert refusal(source, game, passer_root=b"\x06" * 32) == ("NotClaimed", game.lower(), BLOCK)
+    assert source.call("blockHash", BLOCK) == ZERO
+
+
+def test_no_changed_byte_passes(games, source):
+    game = settled(games)
+    for place in range(len(HEADER)):
+        changed = bytearray(HEADER)
+        changed[place] ^= 1
+        with pytest.raises(Reverted) as reverted:
+            source.call("record", game, PASSER_ROOT, bytes(changed))
+        assert reverted.value.error[0] in {"NotClaimed", "InvalidHeader"}
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        HASH,
+        STATE_ROOT,
+        keccak(STATE_ROOT + PASSER_ROOT + HASH),
+        keccak((1).to_bytes(32) + STATE_ROOT + PASSER_ROOT + HASH),
+        keccak(bytes(32) + PASSER_ROOT + STATE_ROOT + HASH),
+        keccak(bytes(32) + STATE_ROOT + HASH + PASSER_ROOT),
+        keccak(bytes(32) + STATE_ROOT + PASSER_ROOT + HASH + bytes(32)),
+        keccak(b"\1" + (1_700_000_000).to_bytes(8) + OP_CHAIN_ID.to_bytes(32) + CLAIM),
+        bytes([CLAIM[0] ^ 0x80, *CLAIM[1:]]),
+        bytes([*CLAIM[:31], CLAIM[31] ^ 1]),
+    ],
+    ids=[
+        "the hash",
+        "the state root",
+        "without version",
+        "version 1",
+        "the roots exchanged",
+        "the hash before",
+        "something behind",
+        "a super root",
+        "the first bit",
+        "the last bit",
+    ],
+)
+def test_a_valid_claim_of_anything_else_proves_nothing(games, source, claim):
+    game = settled(games, claim)
+    assert refusal(source, game) == ("NotClaimed", game.lower(), BLOCK)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**64 - 1])
+def test_the_number_is_the_header_s_not_the_game_s(games, source, number):
+    header = header_of(number)
+    game = settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(header)))
+    source.send("record", game, PASSER_ROOT, header)
+    assert (source.call("blockHash", number), source.call("newest")) == (keccak(header), number)
+    assert number == BLOCK or source.call("blockHash", BLOCK) == ZERO
+
+
+def test_a_recorded_block_is_replaced_by_no_other_of_its_number(games, source):
+    forged = header_of(state_root=b"\x66" * 32)
+    game, other = settled(games), settled(games, output_root(b"\x66" * 32, PASSER_ROOT, keccak(forged)))
+    source.send("record", game, PASSER_ROOT, HEADER)
+    assert refusal(source, other, forged) == ("Conflict", BLOCK)
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_the_newest_is_the_highest_that_was_recorded(games, source):
+    for number in (BLOCK + 5, BLOCK + 3):
+        header = header_of(number)
+        game = settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(header)), number)
+        source.send("record", game, PASSER_ROOT, header)
+        assert source.call("blockHash", number) == keccak(header)
+    assert source.call("newest") == BLOCK + 5
+
+
+_FIELDS = rlp.decode(HEADER)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"\xf9",
+        HEADER + b"\0",
+        HEADER[:-1],
+        tries.encode([*_FIELDS[:8], b"\0\1", *_FIELDS[9:]]),
+        tries.encode([*_FIELDS[:8], b"\1" * 9, *_FIELDS[9:]]),
+        tries.encode([*_FIELDS[:3], b"\1" * 31, *_FIELDS[4:]]),
+        tries.encode([*_FIELDS[:3], [b"\1"], *_FIELDS[4:]]),
+    ],
+    ids=["nothing", "a byte", "a byte too many", "a byte too few", "zero", "nine bytes", "31 bytes", "a list"],
+)
+def test_what_is_no_header_is_refused_even_if_it_is_claimed(games, source, header):
+    game = settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(header)))
+    assert refusal(source, game, header) == ("InvalidHeader",)
+
+
+# --- Without the contracts --------------------------------------------------------------------------------------------
+
+_ONE, _CLAIM = f"0x7f{1:064x}5f52", "0x7f" + CLAIM.hex() + "5f52"
+ENDS = {"reverts": "60205ffd", "31 bytes": "601f5ff3", "64 bytes": "60405ff3"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["0x", "0x00", "0xfe", *(_ONE + end for end in ENDS.values()), f"0x7f{2:064x}5f5260205ff3", "0x5f195f5260205ff3"],
+    ids=["none", "stops", "invalid", *ENDS, "two", "all bits"],
+)
+def test_without_a_working_anchor_state_registry_nothing_is_recorded(games, source, code):
+    game = settled(games)
+    games.chain.rpc("anvil_setCode", games.anchor_state_registry, code)
+    assert refused_game(refusal(source, game)) == game.lower()
+    games.chain.rpc("anvil_setCode", games.anchor_state_registry, _ONE + "60205ff3")
+    source.send("record", game, PASSER_ROOT, HEADER)
+
+
+@pytest.mark.parametrize(
+    "code", ["0x", "0x00", "0xfe", *(_CLAIM + end for end in ENDS.values())], ids=["none", "stops", "invalid", *ENDS]
+)
+def test_a_game_that_does_not_answer_proves_nothing(games, source, code):
+    games.chain.rpc("anvil_setCode", games.anchor_state_registry, _ONE + "60205ff3")
+    games.chain.rpc("anvil_setCode", NO_GAME, code)
+    assert refusal(source, NO_GAME) == ("NotClaimed", NO_GAME, BLOCK)
+    games.chain.rpc("anvil_setCode", NO_GAME, _CLAIM + "60205ff3")
+    source.send("record", NO_GAME, PASSER_ROOT, HEADER)
+
+
+def test_what_was_recorded_stays_known_without_the_anchor_state_registry(games, source):
+    source.send("record", settled(games), PASSER_ROOT, HEADER)
+    games.chain.rpc("anvil_setCode", games.anchor_state_registry, "0x")
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_a_reorg_of_the_chain_below_takes_the_record_with_the_game(chain, games, source):
+    before = chain.rpc("evm_snapshot")
+    game = settled(games)
+    source.send("record", game, PASSER_ROOT, HEADER)
+    assert chain.rpc("evm_revert", before)
+    assert source.call("blockHash", BLOCK) == ZERO
+    assert refused_game(refusal(source, game)) == game.lower()
+
+
+def test_a_registry_takes_headers_of_recorded_blocks(chain, games, source):
+    registry = Deployed(chain, "FactsRegistry", OP_CHAIN_ID, source.address, 8191, NO_CONTRACT)
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(encode(HEADER, STATE_ROOT))
+    assert reverted.value.error == ("UnknownBlock", BLOCK)
+    source.send("record", settled(games), PASSER_ROOT, HEADER)
+    assert registry.logged(registry.send_raw(encode(HEADER, STATE_ROOT))) == [("HeaderAccumulated", BLOCK, STATE_ROOT)]
+
+
+def test_what_it_costs_to_record_a_block(games, source):
+    """The games' own code answers. The real AnchorStateRegistry and what it asks lie behind proxies: they take more."""
+    before = header_of(BLOCK - 1)
+    first = settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(before)))
+    source.send("record", first, PASSER_ROOT, before)
+    gas = int(source.send("record", settled(games), PASSER_ROOT, HEADER)["gasUsed"], 16)
+    assert 92_000 < gas < 95_000, gas
