@@ -18,7 +18,7 @@ from proving.models import ChainHead, SignedTransaction, Transaction
 from queries.models import Block, PathUnit
 
 # About how much one transaction can hold, and how many blocks pass until the next one can build on it.
-_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170}
+_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170, PathUnit.JUMPS: 1}
 _BLOCKS_PER_TRANSACTION = 3
 
 
@@ -30,6 +30,11 @@ class ShownPath(JsonObject):
     gas: int  # so far, of whole transactions, which may serve other blocks and batches too
     seconds_left: int | None  # an estimate; None: nothing is left, or the work has stopped
     transactions: tuple[ShownTransaction, ...]
+    jump: str = ""  # how it leads there, a phrase, if it is one
+
+    @property
+    def is_jump(self) -> bool:
+        return self.unit == PathUnit.JUMPS
 
     @property
     def done(self) -> int:
@@ -37,7 +42,7 @@ class ShownPath(JsonObject):
 
     @property
     def how_far(self) -> str:
-        return _how_far(self.unit, self.done, self.length)
+        return self.jump or _how_far(self.unit, self.done, self.length)
 
     @property
     def unit_of_length(self) -> str:
@@ -46,7 +51,15 @@ class ShownPath(JsonObject):
 
 def how_far(block: Block) -> str:
     """Return how far the path is, a phrase; empty if nothing of it is left."""
-    return _how_far(block.path_unit, block.path_length - block.path_left, block.path_length) if block.path_left else ""
+    if not block.path_left:
+        return ""
+    return _jump(block) or _how_far(block.path_unit, block.path_length - block.path_left, block.path_length)
+
+
+def _jump(block: Block) -> str:
+    if block.path_unit != PathUnit.JUMPS:
+        return ""
+    return "by the beacon chain" + ("" if block.path_origin is None else f", from block {block.path_origin}")
 
 
 def _how_far(unit: str, done: int, length: int) -> str:
@@ -67,6 +80,7 @@ def to_blocks(
             gas=sum(tx.gas_used for tx in sent[pk]),
             seconds_left=_seconds(block, destination) if goes_on else None,
             transactions=tuple(transaction_display.shown(tx.latest_hash, tx, destination, head) for tx in sent[pk]),
+            jump=_jump(block),
         )
         for pk, block in needing.items()
     }

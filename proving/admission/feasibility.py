@@ -353,7 +353,8 @@ def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
         )
     if isinstance(route, TooFar):
         return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
-    return Counted([*unknown, *missing], route, headers)
+    counted = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in (*unknown, *missing)]
+    return Counted(counted, route, headers)
 
 
 def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[Missing], dict[int, Header]]:

@@ -43,7 +43,8 @@ def branch(number: int) -> bytes:
     """Return the branch from `anchor()`, or from the constant, to an execution block since the Merge."""
     if is_before_capella(number):
         first, second = roots(number)[:_PERIOD], roots(number)[_PERIOD:]
-        return jumps.before_capella(MAINNET, block(number), first, second, historical_roots())
+        state_roots_root = ssz.tree_root(second, MAINNET.period_depth)
+        return jumps.before_capella(MAINNET, block(number), first, state_roots_root, historical_roots())
     return jumps.old(MAINNET, block(number), roots(number), anchor())
 
 

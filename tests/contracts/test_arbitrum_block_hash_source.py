@@ -13,6 +13,8 @@ from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.lying_calldata import lies
+from tests.contracts.simulator import Call
 from tests.contracts.worlds import Asked, World
 from tests.fixtures_folder import load_fixture, needs_fixtures, unhex
 
@@ -105,6 +107,15 @@ def test_no_changed_byte_passes(outbox, arbitrum):
         with pytest.raises(Reverted) as reverted:
             arbitrum.call("record", bytes(changed))
         assert reverted.value.error[0] in {"NotConfirmed", "InvalidHeader"}
+
+
+def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(simulator, outbox, arbitrum):
+    outbox.confirm(SEND_ROOT, HASH)
+    data = arbitrum.calldata("record", HEADER)
+    first, *others = simulator.run([Call(arbitrum.address, each) for each in (data, *lies(data, [4]))])
+    [log] = first.logs
+    assert (log.topics[1], log.data) == (BLOCK.to_bytes(32), HASH)
+    assert not any(each.succeeded for each in others)
 
 
 def test_the_outbox_holds_the_last_of_the_blocks_with_a_send_root(outbox, arbitrum):

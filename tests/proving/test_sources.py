@@ -36,6 +36,8 @@ from proving.transactions import sending, stop_switch
 from proving.transactions.intents import UnderWay
 from proving.transactions.transaction_monitor import monitor
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from tests.contracts import block_hash_buffer
+from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, registry
 from tests.proving.paths import extending
@@ -451,7 +453,7 @@ def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, k
 
 @pytest.fixture
 def games(chain, db, there, settings, tmp_path) -> OpStackGames:
-    """Those about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
+    """Games about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     games = OpStackGames(chain, THERE)
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
@@ -471,7 +473,7 @@ def newest_by_games(chain: DevChain) -> int:
 
 
 def told(chain: DevChain, rounds: int = 3) -> str:
-    """What the only waiting query waits for, after some rounds in which nothing was sent."""
+    """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
     for _ in range(rounds):
         work()
         chain.mine()
@@ -617,6 +619,45 @@ def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, s
     connect(settings, tmp_path, chain, there.url, anchor_state_registry="0x" + "12" * 20)
     submit(key, of_chains(there=[24]))
     assert "isn't what the OP Stack has there." in told(chain)
+
+
+# --- An Arbitrum chain's view of its parent ---------------------------------------------------------------------------
+
+
+def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
+    blocks = [there.rpc("eth_getBlockByNumber", hex(number), False) for number in range(first, last + 1)]
+    return first, [bytes.fromhex(block["hash"][2:]) for block in blocks]
+
+
+def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    batch = submit(key, of_chains(there=[20]))
+    assert told(chain) == (
+        f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
+    )
+    buffer = BlockHashBuffer(chain)
+    buffer.push(*pushed(there, 10, 15))
+    assert told(chain) == (
+        f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody pushes block "
+        f"20 or a later one, through 0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE}."
+    )
+    buffer.push(*pushed(there, 22, 24))
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    # One that was pushed itself needs no path.
+    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert len(extending()) == 1
+
+
+def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    BlockHashBuffer(chain).push(24, [b"\x66" * 32])
+    submit(key, of_chains(there=[20]))
+    assert told(chain) == (
+        f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
+        "the next push."
+    )
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
