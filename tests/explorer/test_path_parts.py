@@ -77,7 +77,8 @@ def test_both_parts_are_there_before_anything_is_sent():
     assert (first["chain"]["id"], first["account"], first["factsRegistry"]) == (SOURCE, OUTBOX, REGISTRY)
     assert (second["chain"]["id"], second["account"]) == (ROLLUP, "")
     text = text_of(page(batch))
-    assert f"Path over Other chain, to Development chain Other chain (5) waits a slot of the Outbox {OUTBOX} holds" in text
+    assert "Path over Other chain, to Development chain Other chain (5) waits a slot of the Outbox " in text
+    assert f" {OUTBOX} holds the hash of a block of Rollup; facts registry {REGISTRY}" in text
     assert "Rollup (6) not begun a block with that hash is recorded by its header" in text
 
 
