@@ -345,6 +345,11 @@ CHANGES = (
         (Removal("RecordedBlocks", "eq(returndatasize(), 32)", "1"),),
         ("OpStackGamesProofs.check_an_answer_is_one_word",),
     ),
+    Change(
+        "the buffer's answer may have any size",
+        (Removal("ArbitrumBufferBlockHashSource", "eq(returndatasize(), 32)", "1"),),
+        ("ArbitrumBufferProofs.check_a_hash_is_the_one_word_that_the_buffer_answers",),
+    ),
 )
 
 
