@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -402,6 +402,39 @@ def test_check_chains_tells_what_is_confirmed(rollup):
     with pytest.raises(CommandError, match="no_worker"):
         call_command("check_chains", stdout=said)
     assert f"The newest confirmed block of The other chain ({THERE}) is 30." in said.getvalue()
+    assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in said.getvalue()
+
+
+def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_named_its_code(
+    chain, rollup, settings, key
+):
+    rollup.confirm(40)
+    text = settings.CHAINS_FILE.read_text()
+
+    def know(*code: str) -> None:
+        known = f"known_implementations = {json.dumps(code)}\noutbox"
+        settings.CHAINS_FILE.write_text(text.replace("outbox", known))
+        forget_chains()
+
+    know(rollup.outbox.address)
+    implementation = "0x" + "12" * 20
+    slot = hex(int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1)
+    chain.rpc("anvil_setStorageAt", rollup.outbox.address, slot, "0x" + implementation[2:].rjust(64, "0"))
+    batch = submit(key, of_chains(there=[40]))
+    sentence = told(chain)
+    assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
+    assert registry(THERE).notice == sentence
+    know(implementation)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert registry(THERE).notice == ""
+
+
+def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key):
+    rollup.confirm(40)
+    submit(key, of_chains(there=[43]))
+    assert "Nothing was confirmed" not in told(chain)
+    chain.rpc("evm_increaseTime", 100_000)
+    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in told(chain)
 
 
 def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, key):
@@ -654,11 +687,42 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
         f"Chain {HERE} knows chain 31339 only up to block 1 yet; waiting for block {confirmed_at}."
     }
     assert Transaction.objects.exclude(to="").count() == 0
+    assert [[part["status"] for part in query["parts"]] for query in shown(batch)] == [["IN_PROGRESS", ""]] * 2
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
     l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
+    # The page shows both parts of the path, which the first transaction after the record proves.
+    slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
+    for query in shown(batch):
+        first, second = query["parts"]
+        assert (first["chain"]["id"], second["chain"]["id"]) == (parent.chain_id, THERE)
+        assert (first["status"], second["status"]) == ("COMPLETED", "COMPLETED")
+        assert (first["slot"], first["account"]) == (hex_data(slot), elsewhere.outbox.address)
+        assert (first["blockNumber"], second["blockNumber"]) == (int(head["number"], 16), 40)
+        assert first["factsRegistry"] == registry(parent.chain_id).address
+        value = call("FactsRegistry", first["factsRegistry"], "accountStorageSlotValues", *value_at(first))[1]
+        told = chain.rpc("eth_call", {"to": first["factsRegistry"], "data": hex_data(value)}, "latest")
+        assert told == hex_data(elsewhere.hash_of(40))
+    by_block = {query["blockNumber"]: query["parts"] for query in shown(batch)}
+    first, second = by_block[36]
+    # The parent's source had to be told of its block before.
+    preparing, tx = first["transactions"]
+    assert second["transactions"] == [tx]
+    assert first["gas"] + second["gas"] == preparing["gasUsed"] + tx["gasUsed"]
+    assert 0 < first["gas"] - preparing["gasUsed"] < tx["gasUsed"]
+    first, second = by_block[40]
+    assert (first["transactions"], first["onAnotherPath"], second["transactions"]) == ([tx], True, [])
+
+
+def shown(batch: Batch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = Client().get(f"/explorer/query/{batch.pk}.json").json()["queries"]
+    return found
+
+
+def value_at(part: dict[str, Any]) -> tuple[str, int, bytes]:
+    return part["account"], part["blockNumber"], bytes.fromhex(part["slot"][2:])
 
 
 def test_a_confirmation_that_no_event_tells_of_any_more_is_proven_at_a_newer_block_of_the_parent(
