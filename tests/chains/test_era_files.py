@@ -137,7 +137,8 @@ def served(site: Site) -> Iterator[str]:
 
 
 def _of_folder_and_site(world: EncodedWorld, folder: Path, url: str) -> list[EraFiles]:
-    return [EraFiles(world.chain, places) for places in ([folder], [url], [folder / "nothing", url])]
+    several: Sequence[Sequence[Path | str]] = ([folder], [url], [folder / "nothing", url])
+    return [EraFiles(world.chain, places) for places in several]
 
 
 def test_roots_and_blocks_of_a_period(world, path, root, roots):
