@@ -38,7 +38,7 @@ _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
 # many as before.
 AT_ONCE = 32
 _DOUBLING_SECONDS = 60
-_UINT64 = re.compile(r"[0-9]{1,20}")
+_INTEGER = re.compile(r"[0-9]{1,20}")
 # Refusals of one request, as far as the node is concerned: what it hasn't, and what it doesn't know.
 _REFUSED = frozenset(
     {
@@ -211,7 +211,7 @@ class BeaconEndpoint:
         if isinstance(answer, NodeUnavailable):
             raise answer
         try:
-            return _read_uint64(_data(b"" if isinstance(answer, RpcRefused) else answer).get("chain_id"))
+            return _read_integer(_data(b"" if isinstance(answer, RpcRefused) else answer).get("chain_id"))
         except ValueError:
             raise InvalidReply(f"{self.host} does not tell its chain id") from None
 
@@ -269,8 +269,8 @@ def _data(content: bytes) -> dict[str, Any]:
     return read_object(read_object(answer).get("data"))
 
 
-def _read_uint64(written: Any) -> int:
-    if not isinstance(written, str) or not _UINT64.fullmatch(written) or int(written) >= 1 << 64:
+def _read_integer(written: Any) -> int:
+    if not isinstance(written, str) or not _INTEGER.fullmatch(written):
         raise ValueError("a number that is none")
     return int(written)
 
@@ -281,7 +281,7 @@ def _read_root(content: bytes) -> bytes:
 
 def _read_header(content: bytes, root: bytes | None) -> BeaconHeader:
     message = read_object(read_object(_data(content).get("header")).get("message"))
-    slot, proposer = (_read_uint64(message.get(name)) for name in ("slot", "proposer_index"))
+    slot, proposer = (_read_integer(message.get(name)) for name in ("slot", "proposer_index"))
     roots = (read_data(message.get(name), 32) for name in ("parent_root", "state_root", "body_root"))
     header = BeaconHeader(slot, proposer, *roots)
     if root not in {None, header.root}:

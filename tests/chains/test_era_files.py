@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.beacon import era_files, jumps, ssz
+from chains.beacon import era_files, jumps, shipped, ssz
 from chains.beacon.era_files import EraFiles, PeriodRoots
 from chains.beacon.jumps import MAINNET
 from chains.node_errors import NodeUnavailable
@@ -189,6 +189,15 @@ def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
     with served(site) as url:
         assert EraFiles(MAINNET, [url]).roots(period, historical[period]) == wanted
     assert len(site.asked) == 2
+
+
+def test_names_are_those_of_published_files():
+    """Those of mainnet that the format's own page names, and that tests of other projects do."""
+    files, epochs = EraFiles(MAINNET, []), shipped.epochs(MAINNET)
+    assert files._era_name(0, shipped.historical_roots(MAINNET)[0]) == "mainnet-00001-40cf2f3c.era"
+    names = [files._era1_name(epoch, epochs[epoch]) for epoch in (0, 1, 151, 1896)]
+    assert names[:3] == ["mainnet-00000-5ec1ffb8.era1", "mainnet-00001-a5364e9a.era1", "mainnet-00151-e322efe1.era1"]
+    assert names[3] == "mainnet-01896-e6ebe562.era1"
 
 
 def test_what_is_nowhere(world, tmp_path, root, epoch):
