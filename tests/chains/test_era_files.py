@@ -254,6 +254,19 @@ def test_a_damaged_epoch_is_no_epoch(world, tmp_path, epoch):
     assert wrong > 30
 
 
+def test_roots_and_records_are_those_of_the_name(world, path, root, roots, tmp_path, epoch):
+    good = path.read_bytes()
+    for one in (roots.blocks[-32:], roots.states[:32]):
+        assert good.count(one) == 1
+        path.write_bytes(good.replace(one, bytes(32)))
+        with pytest.raises(NodeUnavailable, match="Its roots are not those of the period"):
+            EraFiles(world.chain, [tmp_path]).roots(PERIOD, root)
+    path = epoch.write(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"anybody", b"another", 1))
+    with pytest.raises(NodeUnavailable, match="Its blocks are not those of the epoch"):
+        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
+
+
 def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
     good = path.read_bytes()
     (tmp_path / "right").mkdir()
