@@ -19,7 +19,7 @@ from proving.health import attester_checks, beacon_checks, chain_checks, report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
 from proving.registry import deployments, funding
-from proving.sources import NotYet, op_stack_games
+from proving.sources import NotYet, arbitrum, op_stack_games
 from proving.transactions import signers
 
 # How long to wait for the id of a node's chain.
@@ -100,9 +100,9 @@ def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str]
     """Tell the newest block that the rollup of a connection has confirmed, once the registry is deployed."""
     try:
         opened = open_connection(connection.destination_id, connection.source_id)
-        if connection.anchor_state_registry:
-            code = ", ".join(f"{name}: {at}" for name, at in op_stack_games.implementations(opened).items())
-            say(f"  Code that decides about {chains.chain(connection.source_id).label}: {code}.")
+        rollup = op_stack_games if connection.anchor_state_registry else arbitrum
+        code = ", ".join(f"{name}: {at}" for name, at in rollup.implementations(opened).items())
+        say(f"  Code that decides about {chains.chain(connection.source_id).label}: {code}.")
         newest = sources.of(connection).newest(opened)
     except (DatabaseError, deployments.Unusable):
         return []

@@ -512,7 +512,7 @@ def _trust(context: Context, header: Header) -> Trust:
     may_jump = origins.may_jump(context.connection, header)
     return Trust(
         header,
-        is_vouched_for and not (may_jump and config.always_jump),
+        is_vouched_for and not (may_jump and _always_jumps_to(context, header)),
         sources.of(config).vouches_for_long(config, header.number, context.heads.latest.number),
         is_extending,
         together.ask_once(("pause", row), lambda: building.pause_after_failures(context.connection)),
@@ -533,10 +533,18 @@ def _lacking_of_batch(context: Context, compared: _Compared) -> Lacking:
     header = _header_needed(context, lacking.needing)
     if header is None:
         return lacking
-    jumps = context.connection.config.always_jump and origins.may_jump(context.connection, header)
+    jumps = _always_jumps_to(context, header) and origins.may_jump(context.connection, header)
     is_vouched_for = not jumps and _vouches(context, header, at="pending")
     trust = Trust(header, is_vouched_for, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
     return replace(lacking, trust=trust)
+
+
+def _always_jumps_to(context: Context, header: Header) -> bool:
+    """Return whether a jump to a header is wanted although its hash is vouched for.
+
+    That of the next block is never: the jump there has its hash stored, which then serves.
+    """
+    return context.connection.config.always_jump and header.number == context.block.number
 
 
 def _root_is_known(context: Context, compared: _Compared) -> bool:
@@ -659,7 +667,7 @@ class PathFound:
     rotation: Rotation | None = None
     """Whose path comes next, where there is one to be sent."""
     jump: HeaderParts = ()
-    """What comes before the header that a jump leads to."""
+    """The parts before the header that a jump leads to."""
 
 
 def path(context: Context, target: Header) -> PathFound | Preparation | NotYet | TooFar:

@@ -69,7 +69,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     )
     chains = load(commented, dict.fromkeys(secrets, "a"))
     assert [chain.id for chain in chains.chains] == [11155111, 1, 10, 42161, 8453]
-    assert [chain.test_network for chain in chains.destinations()] == [True, False, False]
+    assert [chain.test_network for chain in chains.destinations()] == [True, False, False, False]
     sources = {(one.source_id, one.destination_id): one.block_hash_source for one in chains.connections}
     assert sources == {
         (11155111, 11155111): "native",
@@ -78,6 +78,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
         (1, 10): "op-stack",
         (42161, 1): "arbitrum",
         (8453, 1): "op-stack-games",
+        (1, 42161): "arbitrum-buffer",
     }
 
 
@@ -466,6 +467,11 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
             f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"',
             "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
         ),
+        (
+            'block_hash_source = "arbitrum-buffer"',
+            "connections[0]: block_hash_source arbitrum-buffer needs the parent chain as source",
+        ),
+        (f'block_hash_source = "arbitrum-buffer"\noutbox = "{ADDRESS}"', OUTBOX),
         ('block_hash_source = "arbitrum"', OUTBOX),
         ('block_hash_source = "arbitrum-slot"\nparent = 1', OUTBOX),
         (f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"', PARENT),
@@ -478,7 +484,7 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
         (f'block_hash_source = "op-stack"\nanchor_state_registry = "{ADDRESS}"', GAMES),
         (
             f'block_hash_source = "native"\nknown_implementations = ["{ADDRESS}"]',
-            "connections[0]: known_implementations belongs to block_hash_source op-stack-games",
+            "connections[0]: known_implementations belongs to block_hash_source arbitrum and op-stack-games",
         ),
         (
             f'{WITH_GAMES}\nknown_implementations = ["0x1"]',

@@ -48,7 +48,7 @@ def check() -> str:
 
 
 def said() -> str:
-    """What `check_chains` prints."""
+    """Return what `check_chains` prints."""
     lines: list[str] = []
     installation_check.check(lines.append)
     return "\n".join(lines)
@@ -58,7 +58,8 @@ def said() -> str:
 def jumping(chain, db, settings, tmp_path) -> DevChain:
     configure(chain, settings, tmp_path)
     deploying.deploy(31337, 31337)
-    return chain
+    jumping: DevChain = chain
+    return jumping
 
 
 def test_it_is_deployed_with_the_values_of_the_beacon_chain(jumping):
