@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,12 +46,15 @@ def prove(
     seconds: float,
     *,
     serves_on: bool,
+    then: Callable[[], bool] = lambda: True,
     **variables: str,
 ) -> bool:
     """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
 
-    If the service `serves_on` afterwards, its addresses are printed, else none. `variables` come to those that the
-    examples of the documentation use. Raises `ClientError` when the batch is not DONE in time.
+    If the service `serves_on` afterwards, its addresses are printed, else none. `then` shows more before that, and
+    returns whether it is right. `variables` come to those that the examples of the documentation use.
+
+    Raises `ClientError` when the batch is not DONE in time.
     """
     print("Signing in with a wallet and taking its API key ...", flush=True)
     api_key = client.take_api_key(service.base_url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
@@ -89,6 +92,7 @@ def prove(
     }
     are_right = [show(destination, source, block) for source, block in zip(sources, blocks, strict=True)]
     are_right.append(read_by_bqs(internal_id, env))
+    are_right.append(then())
     env_file = service.folder / "env"
     write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
     if serves_on:

@@ -69,7 +69,7 @@ def _prove(chain: DevChain, registry: str, recorded: _Recorded) -> bool:
     moment = datetime.fromtimestamp(said[1], UTC)
     branch = next(part for part in recorded.jump if isinstance(part, BlockBranch))
     print(
-        f"  block {recorded.number:>10,}  {recorded.era:<10}  branch {len(branch.branch):,} bytes, "
+        f"  block {recorded.number:>10,}  {recorded.era:<13}  branch {len(branch.branch):>5,} bytes  "
         f"{int(receipt['gasUsed'], 16):,} gas  time {moment:%Y-%m-%d %H:%M:%S}"
         + ("" if is_right else f"  WRONG: its header says {header.timestamp}"),
         flush=True,
@@ -88,7 +88,7 @@ def _all(newer: bytes) -> Iterator[_Recorded]:
         is_early = recorded_beacon.is_before_capella(number)
         branch = BlockBranch(BLOCK_BEFORE_CAPELLA if is_early else OLD_BLOCK, recorded_beacon.branch(number))
         layout = MAINNET.layout(recorded_beacon.block(number).header.slot)
-        jump = [branch] if is_early else [newer, branch]
+        jump: HeaderParts = [branch] if is_early else [newer, branch]
         yield _Recorded(number, layout.name.capitalize(), jump, recorded_beacon.header(number))
 
 
