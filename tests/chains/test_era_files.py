@@ -267,6 +267,14 @@ def test_roots_and_records_are_those_of_the_name(world, path, root, roots, tmp_p
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
+@pytest.mark.parametrize("to", [-(10**9), 8, 2**62])
+def test_an_index_that_leads_beyond_the_file(world, path, root, to):
+    good = path.read_bytes()
+    path.write_bytes(good[:-16] + to.to_bytes(8, "little", signed=True) + good[-8:])
+    with pytest.raises(NodeUnavailable, match="Its index leads beyond it"):
+        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+
+
 def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
     good = path.read_bytes()
     (tmp_path / "right").mkdir()
@@ -286,9 +294,9 @@ def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path
         ({"understands_ranges": False}, "doesn't serve parts of files"),
         ({"status": 500}, "answered with HTTP status 500"),
         ({"status": 403}, "answered with HTTP status 403"),
-        ({"told_range": "bytes 0-9/10"}, "doesn't tell which bytes it sent"),
-        ({"told_range": "bytes 0-9/*"}, "doesn't tell which bytes it sent"),
-        ({"told_range": "none"}, "doesn't tell which bytes it sent"),
+        ({"told_range": "bytes 0-9/10"}, "Its index leads beyond it"),
+        ({"told_range": "bytes 0-9/*"}, "doesn't tell how long a file is"),
+        ({"told_range": "none"}, "doesn't tell how long a file is"),
     ],
     ids=str,
 )
