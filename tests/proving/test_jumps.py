@@ -344,3 +344,27 @@ def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there,
         if not killed:
             break
     assert exchange > 5
+
+
+# --- Where jumps begin ------------------------------------------------------------------------------------------------
+
+
+def origin_of(number: int) -> int | None:
+    return Block.objects.get(number=number).path_origin
+
+
+def test_an_origin_serves_for_as_long_as_it_remembers_enough_and_the_chain_has_it(service, there, key):
+    service.tell(30)
+    # Nothing younger is known there, though the chain has gone on.
+    assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
+    service.tell(NEWEST)
+    assert work_until_done(submit(key, of_there(OLD + 1)), service.here).status == BatchStatus.DONE
+    # The state before block 30 knows nothing of the period of block 40.
+    assert work_until_done(submit(key, of_there(40)), service.here).status == BatchStatus.DONE
+    assert work_until_done(submit(key, of_there(OLD + 2)), service.here).status == BatchStatus.DONE
+    assert [origin_of(number) for number in (OLD, OLD + 1, 40, OLD + 2)] == [30, 30, NEWEST, NEWEST]
+    # As after a reorganisation, or in another registry: what isn't vouched for any more is no origin.
+    FactsRegistry.objects.update(jump_origin=NEWEST - 1)
+    assert work_until_done(submit(key, of_there(OLD + 3)), service.here).status == BatchStatus.DONE
+    assert origin_of(OLD + 3) == NEWEST
+    assert proven(service, there, OLD, OLD + 1, 40, OLD + 2, OLD + 3)
