@@ -244,8 +244,12 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     assert sentence.startswith("No beacon node of The other chain (31338) has the historical summaries of the state of")
     # It is told before anything is recorded for it.
     assert not of_batch(batch)
+    # Eight failures of another kind say nothing of the beacon node.
+    Block.objects.filter(number=OLD).update(attempts=8, waiting_for="Something else.")
+    work()
+    assert Transaction.objects.count() == sent
     # As it is after three minutes; what it begins with is recorded, and then the way is gone.
-    for _ in range(2):
+    for _ in range(3):
         Block.objects.filter(number=OLD).update(attempts=8)
         work()
         service.here.mine()
