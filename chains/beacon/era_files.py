@@ -98,8 +98,11 @@ class EraFiles:
 
         None if no place has the file. Raises as `roots`.
         """
-        name = f"{self._chain.config_name}-{epoch:05}-{root[:4].hex()}.era1"
+        name = self._era1_name(epoch, root)
         return self._first(name, lambda place, name: _read_records(place, name, root))
+
+    def _era1_name(self, epoch: int, root: bytes) -> str:
+        return f"{self._chain.config_name}-{epoch:05}-{root[:4].hex()}.era1"
 
     def _era_name(self, period: int, root: bytes) -> str:
         # An era is numbered by where it ends.
