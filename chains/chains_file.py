@@ -494,7 +494,9 @@ class Ens(_Model):
     """Servers that resolvers may refer to (EIP-3668): scheme, host and port of each."""
 
 
-BlockHashSourceName = Literal["native", "attested", "op-stack", "op-stack-games", "arbitrum", "arbitrum-slot"]
+BlockHashSourceName = Literal[
+    "native", "attested", "op-stack", "op-stack-games", "arbitrum", "arbitrum-slot", "arbitrum-buffer"
+]
 
 
 class Connection(_Model):
@@ -504,7 +506,7 @@ class Connection(_Model):
     destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
     """The way in which the destination learns hashes of the source's blocks: it is the same chain, attesters sign
-    them, it is an OP Stack chain on top of the source, or the source is an OP Stack or Arbitrum chain on top of it."""
+    them, it is an OP Stack or Arbitrum chain on top of the source, or the source is one on top of it."""
     window: Annotated[int, Field(ge=1)] = history.WINDOW
     """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
@@ -525,19 +527,19 @@ class Connection(_Model):
     anchor_state_registry: Address | None = None
     """The OP Stack chain's AnchorStateRegistry, on the chain below it."""
     known_implementations: Annotated[tuple[Address, ...], Field(strict=False)] = ()
-    """Code that the AnchorStateRegistry and what it relies on may run. None: it isn't looked at."""
+    """Code that the Outbox, or the AnchorStateRegistry and what it relies on, may run. None: it isn't looked at."""
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
-        if (self.outbox is not None) != self.block_hash_source.startswith("arbitrum"):
+        if (self.outbox is not None) != (self.block_hash_source in {"arbitrum", "arbitrum-slot"}):
             raise ValueError("outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it")
         if (self.parent_id is not None) != (self.block_hash_source == "arbitrum-slot"):
             raise ValueError("parent belongs to block_hash_source arbitrum-slot, which needs it")
         has_games = self.block_hash_source == "op-stack-games"
         if (self.anchor_state_registry is not None) != has_games:
             raise ValueError("anchor_state_registry belongs to block_hash_source op-stack-games, which needs it")
-        if self.known_implementations and not has_games:
-            raise ValueError("known_implementations belongs to block_hash_source op-stack-games")
+        if self.known_implementations and not (has_games or self.outbox):
+            raise ValueError("known_implementations belongs to block_hash_source arbitrum and op-stack-games")
         if self.block_hash_source != "attested":
             if self.attesters or self.threshold is not None:
                 raise ValueError("attesters and threshold belong to block_hash_source attested")
@@ -677,16 +679,22 @@ def _table(
         return None
 
 
+# Kinds of block hash source whose source chain can't be the destination, with the chain that each needs there.
+_OTHER_CHAIN: Mapping[BlockHashSourceName, str] = {
+    "op-stack": "the chain below",
+    "op-stack-games": "an OP Stack chain on top of the destination",
+    "arbitrum": "an Arbitrum chain on top of the destination",
+    "arbitrum-buffer": "the parent chain",
+}
+
+
 def _wrong_ends(connection: Connection) -> list[str]:
     """Return what is wrong with the pair of chains, both of which are configured."""
-    if connection.block_hash_source == "native" and connection.source_id != connection.destination_id:
+    kind, is_same = connection.block_hash_source, connection.source_id == connection.destination_id
+    if kind == "native" and not is_same:
         return ["block_hash_source native needs source and destination to be the same chain"]
-    if connection.block_hash_source == "op-stack" and connection.source_id == connection.destination_id:
-        return ["block_hash_source op-stack needs the chain below as source"]
-    if connection.block_hash_source == "op-stack-games" and connection.source_id == connection.destination_id:
-        return ["block_hash_source op-stack-games needs an OP Stack chain on top of the destination as source"]
-    if connection.block_hash_source == "arbitrum" and connection.source_id == connection.destination_id:
-        return ["block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source"]
+    if kind in _OTHER_CHAIN and is_same:
+        return [f"block_hash_source {kind} needs {_OTHER_CHAIN[kind]} as source"]
     if connection.parent_id in {connection.source_id, connection.destination_id}:
         return ["parent is neither source nor destination"]
     return []

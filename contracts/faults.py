@@ -9,6 +9,7 @@ from dataclasses import dataclass
 FACTS = "src/Facts.sol"
 ATTESTED = "src/AttestedBlockHashSource.sol"
 ARBITRUM = "src/ArbitrumBlocks.sol"
+BEACON = "src/BeaconHistory.sol"
 RECORDED = "src/RecordedBlocks.sol"
 GAMES = "src/OpStackGamesBlockHashSource.sol"
 HEADER = "src/PackedHeader.sol"
@@ -216,6 +217,98 @@ FAULTS = (
         ARBITRUM,
         "PackedHeader.skip(cursor, end, 3)",
         "PackedHeader.skip(cursor, end, 4)",
+    ),
+    # --- Jumps --------------------------------------------------------------------------------------------------------
+    # A block's hash is elsewhere in a payload, or the payload elsewhere in a body.
+    Fault("BeaconHistoryProofs.check_own", BEACON, "BLOCK_HASH = 12;", "BLOCK_HASH = 13;"),
+    Fault("BeaconHistoryProofs.check_own", BEACON, "EXECUTION_PAYLOAD = 9;", "EXECUTION_PAYLOAD = 8;"),
+    # Blocks of another fork are laid out so.
+    Fault("BeaconHistoryProofs.check_own", BEACON, "slot < deneb ? 4 : 5", "slot <= deneb ? 4 : 5"),
+    Fault("BeaconHistoryProofs.check_own", BEACON, "if (slot < bellatrix) revert InvalidProof();", ""),
+    Fault("BeaconHistoryProofs.check_own", BEACON, "if (slot >= end)", "if (slot > end)"),
+    # An empty payload has a hash.
+    Fault(
+        "BeaconHistoryProofs.check_own",
+        BEACON,
+        "// A block before the Merge has an empty payload.\n        if (blockHash == 0) revert InvalidProof();",
+        "",
+    ),
+    # Half of an integer is in another order.
+    Fault(
+        "BeaconHistoryProofs.check_own",
+        BEACON,
+        "value << 224 | (value >> 32) << 192",
+        "(value >> 32) << 224 | value << 192",
+    ),
+    # Any root will do.
+    Fault("BeaconHistoryProofs.check_own", BEACON, "input.cursor != place || root != trusted", "input.cursor != place"),
+    # A block is shown in another place, another period or the other half of one.
+    Fault(
+        "BeaconHistoryProofs.check_old_by_slot",
+        BEACON,
+        "_climb(input, node, slot, periodDepth)",
+        "_climb(input, node, slot ^ 1, periodDepth)",
+    ),
+    Fault("BeaconHistoryProofs.check_old_by_slot", BEACON, "period - first, input", "period, input"),
+    Fault(
+        "BeaconHistoryProofs.check_old_by_slot",
+        BEACON,
+        "return _hash(node, input.takeHash());\n    }\n\n    /// @dev From a field",
+        "return _hash(input.takeHash(), node);\n    }\n\n    /// @dev From a field",
+    ),
+    # An element is behind the end.
+    Fault("BeaconHistoryProofs.check_old_by_slot", BEACON, "if (index >= count)", "if (index > count)"),
+    # Summaries are elsewhere in a state.
+    Fault(
+        "BeaconHistoryProofs.check_old_by_anchor", BEACON, "HISTORICAL_SUMMARIES = 27;", "HISTORICAL_SUMMARIES = 26;"
+    ),
+    Fault("BeaconHistoryProofs.check_old_by_anchor", BEACON, "slot < electra ? 5 : 6", "slot <= electra ? 5 : 6"),
+    Fault("BeaconHistoryProofs.check_old_by_anchor", BEACON, "if (slot < capella) revert InvalidProof();", ""),
+    # What is beyond the end is sent.
+    Fault("BeaconHistoryProofs.check_old_by_count", BEACON, "xor(side, 1)), count)", "xor(side, 1)), add(count, 1))"),
+    # A tree of zeros has another root.
+    Fault("BeaconHistoryProofs.check_old_by_count", BEACON, 'hex"e71f0aa83cc3', 'hex"e71f0aa83cc2'),
+    # The length isn't hashed in.
+    Fault(
+        "BeaconHistoryProofs.check_old_by_count", BEACON, "return _hash(node, _leaf(count));", "return _hash(node, 0);"
+    ),
+    # A constant is not compared.
+    Fault(
+        "BeaconHistoryProofs.check_before_capella",
+        BEACON,
+        "_finish(input, branch, node, historicalRoots);",
+        "_finish(input, branch, node, node);",
+    ),
+    Fault(
+        "BeaconHistoryProofs.check_before_capella",
+        BEACON,
+        "slot >> periodDepth, _periodsBefore(), HISTORY",
+        "slot >> periodDepth, _periodsBefore() + 1, HISTORY",
+    ),
+    Fault(
+        "BeaconHistoryProofs.check_before_merge",
+        BEACON,
+        "_finish(input, branch, node, accumulator);",
+        "_finish(input, branch, node, node);",
+    ),
+    # An epoch has more records, or the list one epoch less.
+    Fault(
+        "BeaconHistoryProofs.check_before_merge",
+        BEACON,
+        "if (size > 1 << RECORDS_DEPTH) size = 1 << RECORDS_DEPTH;",
+        "",
+    ),
+    Fault(
+        "BeaconHistoryProofs.check_before_merge", BEACON, "((count - 1) >> RECORDS_DEPTH) + 1", "count >> RECORDS_DEPTH"
+    ),
+    # Another field is taken for the constant.
+    Fault("BeaconHistoryProofs.check_historical_roots", BEACON, "HISTORICAL_ROOTS = 7;", "HISTORICAL_ROOTS = 6;"),
+    # A branch goes on.
+    Fault(
+        "BeaconHistoryProofs.check_a_branch_has_its_size",
+        BEACON,
+        "input.cursor != place || root != trusted",
+        "root != trusted",
     ),
     # --- Dispute games ------------------------------------------------------------------------------------------------
     Fault(
@@ -581,7 +674,7 @@ FAULTS = (
     Fault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
-        "            _checkHash(blockNumber, headerHash);\n",
+        "if (expected == 0) _checkHash(blockNumber, headerHash);",
         "",
     ),
     # A source vouches that answers too little or too much.
@@ -595,14 +688,14 @@ FAULTS = (
     Fault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
-        "headerHash != expected || blockNumber + 1 != child",
-        "blockNumber + 1 != child",
+        "headerHash != expected || (op == PARENT && blockNumber + 1 != child)",
+        "op == PARENT && blockNumber + 1 != child",
     ),
     # A parent has any number.
     Fault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
-        "headerHash != expected || blockNumber + 1 != child",
+        "headerHash != expected || (op == PARENT && blockNumber + 1 != child)",
         "headerHash != expected",
     ),
     # The first block has a parent.

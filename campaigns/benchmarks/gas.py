@@ -500,6 +500,39 @@ def jump_cases() -> Iterator[Case]:
             yield Case(f"jump {name}: hash, then header", _BLOCK, keccak(above), calls, beacon=beacon)
 
 
+# Ages of blocks, in blocks of 12 seconds: how each can be reached on mainnet. A jump reaches no block of the newest
+# period, and no hop one from before Prague, whose history contract came with it.
+_AGES = (
+    ("1 day", 7_200, ""),
+    ("60 days", 60 * 7_200, "since Capella"),
+    ("1 year", 365 * 7_200, "since Capella"),
+    ("3 years", 0, "since Capella"),
+    ("before Capella", 0, "Merge to Capella"),
+    ("block 1,000,001", 0, "before the Merge"),
+)
+
+
+def show_ages(results: Sequence[Result]) -> None:
+    """Print what hops and a jump to a block take, its header included, by its age. Of many hops a tenth is measured."""
+    by_case = {result.case: result for result in results}
+    one, ten = (by_case[f"{count} in one Multicall"] for count in ("one hop: both", "ten hops"))
+
+    def hops_to(blocks: int) -> tuple[int, ...]:
+        count = -(-blocks // WINDOW)
+        figures = ((each.tx, each.next, each.calldata_bytes) for each in (one, ten))
+        return count, *(first + (count - 1) * (last - first) // 9 for first, last in zip(*figures, strict=True))
+
+    titles = ("hops", "gas", "next", "bytes", "jump: gas", "next", "bytes")
+    print("\n" + " ".join([f"{'age of the block':<16}", *(f"{title:>12}" for title in titles)]))
+    for age, blocks, jump_name in _AGES:
+        by_jump = by_case.get(f"jump {jump_name}: header, no hash kept")
+        figures = [
+            *(hops_to(blocks) if blocks else [None] * 4),
+            *((by_jump.tx, by_jump.next, by_jump.calldata_bytes) if by_jump else [None] * 3),
+        ]
+        print(" ".join([f"{age:<16}", *(f"{'-' if each is None else f'{each:,}':>12}" for each in figures)]))
+
+
 # --- What makes a block's hash known ----------------------------------------------------------------------------------
 
 _ROLLUP, _STATE_ROOT, _EXTRA_DATA = 5, 3, 12
@@ -625,6 +658,8 @@ def main() -> int:
         results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases()]))
         results += [*measure_sources(), *measure_reads()]
     show(results)
+    if not arguments.fixtures:
+        show_ages(results)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     return 0

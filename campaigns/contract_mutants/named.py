@@ -246,34 +246,67 @@ CHANGES = (
         ),
     ),
     *(
-        Change(name, (Removal("BeaconHistory", check, by),))
-        for name, check, by in (
-            ("an execution payload is elsewhere in a body", "EXECUTION_PAYLOAD = 9", "EXECUTION_PAYLOAD = 8"),
-            ("a block's hash is elsewhere in a payload", "BLOCK_HASH = 12", "BLOCK_HASH = 10"),
-            ("summaries are elsewhere in a state", "HISTORICAL_SUMMARIES = 27", "HISTORICAL_SUMMARIES = 26"),
-            ("historical roots are elsewhere in a state", "HISTORICAL_ROOTS = 7", "HISTORICAL_ROOTS = 6"),
-            ("blocks of Deneb are laid out as before", "slot < deneb ? 4 : 5", "slot <= deneb ? 4 : 5"),
-            ("states of Electra are laid out as before", "slot < electra ? 5 : 6", "slot <= electra ? 5 : 6"),
-            ("a fork that is not known is taken", "if (slot >= end)", "if (slot > end)"),
-            ("an anchor may be from before Capella", "if (slot < capella) revert InvalidProof();", "{}"),
-            ("a block may be from before Bellatrix", "if (slot < bellatrix) revert InvalidProof();", "{}"),
+        Change(name, (Removal("BeaconHistory", check, by),), (f"BeaconHistoryProofs.check_{claim}",))
+        for name, check, by, claim in (
+            ("an execution payload is elsewhere in a body", "EXECUTION_PAYLOAD = 9", "EXECUTION_PAYLOAD = 8", "own"),
+            ("a block's hash is elsewhere in a payload", "BLOCK_HASH = 12", "BLOCK_HASH = 10", "own"),
+            (
+                "summaries are elsewhere in a state",
+                "HISTORICAL_SUMMARIES = 27",
+                "HISTORICAL_SUMMARIES = 26",
+                "old_by_anchor",
+            ),
+            (
+                "historical roots are elsewhere in a state",
+                "HISTORICAL_ROOTS = 7",
+                "HISTORICAL_ROOTS = 6",
+                "historical_roots",
+            ),
+            ("blocks of Deneb are laid out as before", "slot < deneb ? 4 : 5", "slot <= deneb ? 4 : 5", "own"),
+            (
+                "states of Electra are laid out as before",
+                "slot < electra ? 5 : 6",
+                "slot <= electra ? 5 : 6",
+                "old_by_anchor",
+            ),
+            ("a fork that is not known is taken", "if (slot >= end)", "if (slot > end)", "own"),
+            (
+                "an anchor may be from before Capella",
+                "if (slot < capella) revert InvalidProof();",
+                "{}",
+                "old_by_anchor",
+            ),
+            ("a block may be from before Bellatrix", "if (slot < bellatrix) revert InvalidProof();", "{}", "own"),
             (
                 "an empty payload has a hash",
                 "// A block before the Merge has an empty payload.\n        if (blockHash == 0) revert InvalidProof();",
                 "{}",
+                "own",
             ),
-            ("an element may be beyond the end", "if (index >= count) revert InvalidProof();", "{}"),
+            ("an element may be beyond the end", "if (index >= count) revert InvalidProof();", "{}", "old_by_slot"),
             (
                 "a period's places are shifted",
                 "_climb(input, node, slot, periodDepth)",
                 "_climb(input, node, slot + 1, periodDepth)",
+                "old_by_slot",
             ),
-            ("a branch may be longer than what is read", "input.cursor != place || root != trusted", "root != trusted"),
-            ("a branch may lead to any root", "input.cursor != place || root != trusted", "input.cursor != place"),
+            (
+                "a branch may be longer than what is read",
+                "input.cursor != place || root != trusted",
+                "root != trusted",
+                "a_branch_has_its_size",
+            ),
+            (
+                "a branch may lead to any root",
+                "input.cursor != place || root != trusted",
+                "input.cursor != place",
+                "own",
+            ),
             (
                 "an epoch before the Merge may have more records",
                 "if (size > 1 << RECORDS_DEPTH) size = 1 << RECORDS_DEPTH;",
                 "{}",
+                "before_merge",
             ),
         )
     ),

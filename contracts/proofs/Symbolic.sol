@@ -14,6 +14,7 @@ interface Vm {
     /// @dev Leaves only the cases in which the condition holds.
     function assume(bool condition) external pure;
     function store(address target, bytes32 slot, bytes32 value) external;
+    function etch(address target, bytes calldata code) external;
 }
 
 /// @dev Where halmos answers.

@@ -101,7 +101,8 @@ def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
     links = Transaction.queries.through.objects.filter(query__block__in=blocks, transaction__extends__isnull=False)
     pairs = list(links.order_by("transaction").values_list("query__block", "transaction").distinct())
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
-    rows = Transaction.objects.defer("data").prefetch_related(versions).in_bulk({tx for _, tx in pairs})
+    facts = Transaction.objects.select_related("parent_fact__registry")
+    rows = facts.defer("data").prefetch_related(versions).in_bulk({tx for _, tx in pairs})
     for block, tx in pairs:
         sent[block].append(rows[tx])
     return sent

@@ -92,7 +92,7 @@ class Site:
     status: int = 0
     """Another than the right one."""
     shift: int = 0
-    """Of what is sent, against what was asked for."""
+    """By how much what is sent comes later than what was asked for."""
     told_range: str = ""
     """Another than the right one."""
     asked: list[tuple[str, str]] = field(default_factory=list)

@@ -94,6 +94,8 @@ class Forgery:
     lies: Answers
     before: Sequence[bytes] = ()
     after: Sequence[bytes] = ()
+    refusal: str = "InvalidProof()"
+    """The error by which a registry that lacks nothing refuses `proof`."""
 
 
 # --- Memory -----------------------------------------------------------------------------------------------------------
@@ -203,11 +205,11 @@ def _slot_is(owner: bytes, number: int, value: int) -> Answers:
 
 
 # A header that nobody mined.
-_FALSE_ROOT = b"\x66" * 32
-_FALSE_HEADER = tries.header(999_999, _FALSE_ROOT, b"\x55" * 32)
-_FALSE_BLOCK: Answers = {
-    ("vouches", 999_999, keccak(_FALSE_HEADER)): True.to_bytes(32),
-    ("stateRoot", 999_999): _FALSE_ROOT,
+FALSE_ROOT = b"\x66" * 32
+FALSE_HEADER = tries.header(999_999, FALSE_ROOT, b"\x55" * 32)
+FALSE_BLOCK: Answers = {
+    ("vouches", 999_999, keccak(FALSE_HEADER)): True.to_bytes(32),
+    ("stateRoot", 999_999): FALSE_ROOT,
 }
 
 
@@ -261,10 +263,10 @@ def a_block_that_nobody_mined() -> Forgery:
     """By its hash in a slot of the history contract, whose proof is genuine but for that."""
     world = _history_world({1: VALUE, 2: VALUE})
     genuine = world.prove([(HISTORY_ADDRESS, 0, [1])])
-    forged = block_hash(slot_below(f"{FORGOTTEN}2"), FORGOTTEN_DEPTH, keccak(_FALSE_HEADER))
+    forged = block_hash(slot_below(f"{FORGOTTEN}2"), FORGOTTEN_DEPTH, keccak(FALSE_HEADER))
     proof = _with(genuine, open_storage(HISTORY_ADDRESS), forget(_dummy_slot, [forged]))
-    accumulate = encode(_FALSE_HEADER, _FALSE_ROOT)
-    return Forgery(frozenset({"bottom", "zone"}), world.header, proof, _FALSE_BLOCK, after=[accumulate])
+    accumulate = encode(FALSE_HEADER, FALSE_ROOT)
+    return Forgery(frozenset({"bottom", "zone"}), world.header, proof, FALSE_BLOCK, after=[accumulate])
 
 
 def an_absence_at_what_a_header_left_in_memory() -> Forgery:
@@ -408,11 +410,11 @@ def an_extension_that_leads_to_a_leaf() -> Forgery:
 
 def a_hash_in_a_slot_that_the_protocol_does_not_write() -> Forgery:
     """It is there, but the maker of the chain has put it there."""
-    world = _history_world({1: VALUE, WINDOW: int.from_bytes(keccak(_FALSE_HEADER))})
+    world = _history_world({1: VALUE, WINDOW: int.from_bytes(keccak(FALSE_HEADER))})
     wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [WINDOW])]
     proof = encode(world.header, world.root, wanted, history_window=2**256)
-    accumulate = encode(_FALSE_HEADER, _FALSE_ROOT)
-    return Forgery(frozenset({"window"}), world.header, proof, _FALSE_BLOCK, after=[accumulate])
+    accumulate = encode(FALSE_HEADER, FALSE_ROOT)
+    return Forgery(frozenset({"window"}), world.header, proof, FALSE_BLOCK, after=[accumulate])
 
 
 OF_MAINNET = [four_balances_under_a_header_of_mainnet]

@@ -1,4 +1,4 @@
-"""Forgeries are refused, each by the check that it is made to get around; tests/contracts/forgeries.py explains them.
+"""Forgeries are refused, each by the check that it is made to get around; forgeries.py and jump_forgeries.py tell how.
 
 That they can work is shown on registries that lack checks, which takes the compiler: `-k "not missing"` leaves it out.
 """
@@ -10,18 +10,22 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains import history
-from contracts import NO_CONTRACT
+from contracts import Artifact
 from devnet.devchain import DevChain
-from tests.contracts import decoder
+from tests.contracts import decoder, forgeries, jump_forgeries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed
-from tests.contracts.forgeries import CHECKS, FORGERIES, OF_MAINNET, Forgery
+from tests.contracts.forgeries import OF_MAINNET, Forgery
 from tests.contracts.simulator import Call, Outcome, Simulator
 from tests.contracts.weakened import compile_without
 from tests.contracts.worlds import number_of
 from tests.fixtures_folder import needs_fixtures
 
-# What registries lack. Some lack two checks that have nothing to do with each other, as compiling takes seconds.
+CHECKS = {**forgeries.CHECKS, **jump_forgeries.CHECKS}
+FORGERIES = [*forgeries.FORGERIES, *jump_forgeries.FORGERIES]
+
+# What registries, and their beacon histories, lack. Some lack several checks that have nothing to do with each other,
+# as compiling takes seconds.
 LACKING = [
     frozenset({"bottom"}),
     frozenset({"bottom", "zone"}),
@@ -29,6 +33,10 @@ LACKING = [
     frozenset({"only", "window"}),
     frozenset({"all children", "reach"}),
     frozenset({"own children", "storage"}),
+    frozenset({"start", "place", "zero"}),
+    frozenset({"jump", "constant", "size"}),
+    frozenset({"index"}),
+    frozenset({"fork", "end"}),
 ]
 
 each_forgery = pytest.mark.parametrize(
@@ -49,18 +57,22 @@ def trusted(chain: DevChain) -> Deployed:
 @pytest.fixture(scope="module")
 def whole(chain: DevChain, trusted: Deployed) -> Deployed:
     """A registry that lacks nothing."""
-    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, trusted.address, history.WINDOW, NO_CONTRACT)
+    return _deploy(chain, trusted)
 
 
 @pytest.fixture(scope="module")
 def lacking(chain: DevChain, trusted: Deployed) -> Mapping[frozenset[str], Deployed]:
-    """Registries by the checks that they lack."""
-    arguments = (SOURCE_CHAIN_ID, trusted.address, history.WINDOW, NO_CONTRACT)
-    compiled = compile_without(CHECKS, LACKING)
-    return {
-        checks: Deployed(chain, "FactsRegistry", *arguments, artifact=artifact)
-        for checks, artifact in zip(LACKING, compiled, strict=True)
-    }
+    """Registries by the checks that they, or their beacon histories, lack."""
+    compiled = (compile_without(CHECKS, LACKING, contract) for contract in ("FactsRegistry", "BeaconHistory"))
+    return {checks: _deploy(chain, trusted, *artifacts) for checks, *artifacts in zip(LACKING, *compiled, strict=True)}
+
+
+def _deploy(
+    chain: DevChain, trusted: Deployed, registry: Artifact | None = None, beacon: Artifact | None = None
+) -> Deployed:
+    history_of_jumps = Deployed(chain, "BeaconHistory", jump_forgeries.world().chain.arguments, artifact=beacon)
+    arguments = (SOURCE_CHAIN_ID, trusted.address, history.WINDOW, history_of_jumps.address)
+    return Deployed(chain, "FactsRegistry", *arguments, artifact=registry)
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +97,17 @@ def attempt(trusted: Deployed, simulator: Simulator) -> Attempt:
 def test_a_forgery_is_refused(whole, attempt, make):
     forgery = make()
     proof, after, told = attempt(forgery, whole)
-    assert (proof.succeeded, proof.data) == (False, keccak(text="InvalidProof()")[:4])
+    assert (proof.succeeded, proof.data[:4]) == (False, keccak(text=forgery.refusal)[:4])
     assert not any(outcome.succeeded for outcome in after)
     assert not any(told)
     root = rlp.decode(forgery.header)[3] if forgery.before else None
     with pytest.raises(decoder.InvalidPacked):
-        decoder.decode(forgery.proof, block_hash=lambda _: keccak(forgery.header), state_root=lambda _: root)
+        decoder.decode(
+            forgery.proof,
+            block_hash=lambda _: keccak(forgery.header),
+            state_root=lambda _: root,
+            beacon=jump_forgeries.world().chain,
+        )
 
 
 @each_forgery

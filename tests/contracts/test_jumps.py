@@ -265,14 +265,18 @@ def test_a_jump_starts_at_the_header_right_before_it(chain, source):
         return BlockBranch(OLD_BLOCK, world.old(slot, anchor))
 
     # The header of a slot names the beacon block before.
-    for between in ([jump(70, 88), world.headers[70]], [world.headers[slot] for slot in range(88, 69, -1)]):
-        start = [world.headers[89], *between]
+    jumped: Sequence[bytes | BlockBranch] = [world.headers[89], jump(70, 88), world.headers[70]]
+    walked: Sequence[bytes | BlockBranch] = [world.headers[slot] for slot in range(89, 69, -1)]
+    for start in (jumped, walked):
         proof = packed.encode_block_hash([*start, jump(50, 69)])
         assert registry.logged(registry.send_raw(proof))[-1:] in ([("BlockHashProven", keccak(world.headers[50]))], [])
         for anchor in (88, 70, 68):
             assert _refused(registry, packed.encode_block_hash([*start, jump(50, anchor)]))
     # A block from before Capella names none.
-    first = [BlockBranch(BLOCK_BEFORE_CAPELLA, world.before_capella(30)), world.headers[30]]
+    first: Sequence[bytes | BlockBranch] = [
+        BlockBranch(BLOCK_BEFORE_CAPELLA, world.before_capella(30)),
+        world.headers[30],
+    ]
     assert _refused(registry, packed.encode_block_hash([*first, jump(50, 69)]), "InvalidHeader")
 
 

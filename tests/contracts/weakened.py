@@ -46,13 +46,15 @@ def decoder_without(check: str, by: str = "") -> ModuleType:
     return weakened
 
 
-def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Sequence[Iterable[str]]) -> list[Artifact]:
-    """The registry without each of these sets of checks, which are removals by name.
+def compile_without(
+    checks: Mapping[str, Iterable[Removal]], registries: Sequence[Iterable[str]], contract: str = "FactsRegistry"
+) -> list[Artifact]:
+    """The contract without each of these sets of checks, which are removals by name.
 
-    Raises ValueError where a check isn't there, or the registry doesn't compile without it.
+    Raises ValueError where a check isn't there, or the contract doesn't compile without it.
     """
     variants = [_sources(removal for name in names for removal in checks[name]) for names in registries]
-    return compile_each(variants, "src/FactsRegistry.sol")
+    return compile_each(variants, f"src/{contract}.sol")
 
 
 def _sources(removals: Iterable[Removal]) -> dict[str, str]:

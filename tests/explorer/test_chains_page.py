@@ -217,7 +217,7 @@ def test_a_dead_node_leaves_what_was_known_with_its_time_and_slows_nothing(servi
     assert "can't be reached" in chain["problems"][0]
     assert "can&#x27;t be reached" in html
     assert "last answered <span" in html
-    assert ">7 min " in html
+    assert ">7 min" in html
     assert before["seenAt"] > chain["seenAt"]
 
 

@@ -75,6 +75,7 @@ def connect(
     outbox: str = "",
     parent: DevChain | None = None,
     anchor_state_registry: str = "",
+    block_hash_source: str = "op-stack",
     of_there: str = "",
     more: str = "",
 ) -> None:
@@ -83,7 +84,7 @@ def connect(
     `of_there` adds lines to the other chain's table, `more` to that of its connection.
     """
     path = chains_toml(folder, here.url)
-    source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else "op-stack"
+    source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else block_hash_source
     if anchor_state_registry:
         source = "op-stack-games"
     text = f"""
