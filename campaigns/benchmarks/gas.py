@@ -32,7 +32,7 @@ from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, A
 from contracts import NO_CONTRACT
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
-from devnet.op_stack_games import OpStackGames, output_root
+from devnet.dispute_games import DisputeGames, output_root
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed
 from tests.contracts.worlds import Asked, World
@@ -585,7 +585,7 @@ def arbitrum_slot(chain: DevChain) -> tuple[Deployed, Recording]:
 
 
 def op_stack_games(chain: DevChain) -> tuple[Deployed, Recording]:
-    games = OpStackGames(chain, _ROLLUP)
+    games = DisputeGames(chain, _ROLLUP)
     source = Deployed(chain, "OpStackGamesBlockHashSource", _ROLLUP, games.anchor_state_registry)
     passer_root = bytes(range(1, 33))
 

@@ -1,6 +1,6 @@
 """Blocks of an OP Stack chain by its dispute games, on the chain below it.
 
-Factory and games are the OP Stack's own code (`devnet/op_stack_games.py` says which). The AnchorStateRegistry, which
+Factory and games are the OP Stack's own code (`devnet/dispute_games.py` says which). The AnchorStateRegistry, which
 tells what claims are valid, is a stand-in with the interface and the rules of version 3: no package has its code.
 """
 
@@ -14,8 +14,8 @@ from eth_utils.crypto import keccak
 from chains.packed import encode
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
+from devnet.dispute_games import DisputeGames, output_root
 from devnet.foreign_contracts import OWNER, ask, create, send
-from devnet.op_stack_games import OpStackGames, output_root
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed, Reverted
 
@@ -53,16 +53,16 @@ def chain(below: DevChain) -> Iterator[DevChain]:
 
 
 @pytest.fixture
-def games(chain: DevChain) -> OpStackGames:
-    return OpStackGames(chain, OP_CHAIN_ID)
+def games(chain: DevChain) -> DisputeGames:
+    return DisputeGames(chain, OP_CHAIN_ID)
 
 
 @pytest.fixture
-def source(chain: DevChain, games: OpStackGames) -> Deployed:
+def source(chain: DevChain, games: DisputeGames) -> Deployed:
     return Deployed(chain, "OpStackGamesBlockHashSource", OP_CHAIN_ID, games.anchor_state_registry)
 
 
-def settled(games: OpStackGames, claim: bytes = CLAIM, number: int = BLOCK) -> str:
+def settled(games: DisputeGames, claim: bytes = CLAIM, number: int = BLOCK) -> str:
     """Return a game whose claim is valid now."""
     game = games.settle(claim, number)
     games.chain.mine()
@@ -117,7 +117,7 @@ def test_a_game_that_is_not_over_proves_nothing(games, source):
 
 
 def test_a_game_must_be_over_for_as_long_as_the_chain_says(chain):
-    games = OpStackGames(chain, OP_CHAIN_ID, delay_seconds=DELAY_SECONDS)
+    games = DisputeGames(chain, OP_CHAIN_ID, delay_seconds=DELAY_SECONDS)
     source = Deployed(chain, "OpStackGamesBlockHashSource", OP_CHAIN_ID, games.anchor_state_registry)
     game = games.settle(CLAIM, BLOCK)
     over_at = int.from_bytes(ask(chain, game, "resolvedAt()")) + DELAY_SECONDS
@@ -185,7 +185,7 @@ def test_a_contract_that_says_it_is_a_game_proves_nothing(games, source):
 
 
 def test_a_game_of_another_factory_proves_nothing(chain, games, source):
-    others = OpStackGames(chain, OP_CHAIN_ID)
+    others = DisputeGames(chain, OP_CHAIN_ID)
     game = settled(others)
     assert refused_game(refusal(source, game)) == game.lower()
 

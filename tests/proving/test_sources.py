@@ -22,8 +22,8 @@ from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
+from devnet.dispute_games import DisputeGames, output_of
 from devnet.foreign_contracts import ask
-from devnet.op_stack_games import OpStackGames, output_of
 from proving.admission.admit import admit
 from proving.connections import open_connection
 from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Signer, Transaction
@@ -452,15 +452,15 @@ def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, k
 
 
 @pytest.fixture
-def games(chain, db, there, settings, tmp_path) -> OpStackGames:
+def games(chain, db, there, settings, tmp_path) -> DisputeGames:
     """Games about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
-    games = OpStackGames(chain, THERE)
+    games = DisputeGames(chain, THERE)
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
     return games
 
 
-def settle(games: OpStackGames, there: DevChain, number: int, claim: bytes = b"") -> str:
+def settle(games: DisputeGames, there: DevChain, number: int, claim: bytes = b"") -> str:
     game = games.settle(claim or output_of(there, number), number)
     games.chain.mine()
     assert games.is_valid(game)

@@ -35,7 +35,7 @@ def output_of(chain: DevChain, number: int) -> bytes:
     return output_root(*(bytes.fromhex(block[name][2:]) for name in ("stateRoot", "withdrawalsRoot", "hash")))
 
 
-class OpStackGames:
+class DisputeGames:
     """The contracts on `chain`; `anchor_state_registry` is an address. Anybody proposes, and acts as the guardian."""
 
     def __init__(self, chain: DevChain, source_id: int, *, delay_seconds: int = 0) -> None:
