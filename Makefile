@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-cluster testnet test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
+.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
 
 ## Run it
 
@@ -55,6 +55,9 @@ demo-cross-chain: free-ports .venv/ready-for-demo node_modules/ready-for-demo ##
 demo-rollup: free-ports .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
 	@$(BIN)/python -m demo.rollup $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
+demo-any-block: free-ports .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain, and recorded ones of mainnet (ONCE=1)
+	@$(BIN)/python -m demo.any_block $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+
 demo-cluster: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
@@ -63,11 +66,14 @@ testnet: free-ports .venv/ready-for-demo ## Run the service on Sepolia and OP Se
 
 ## Check a change
 
+# Types of beacon blocks and states that others wrote, to compare ours with.
+LODESTAR := tests/beacon_oracles/npm/node_modules
+
 # Each process has the next tests in their order, which share what is slow to make; one that is done takes half of what
 # another one still has. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
 # others must not wait for it. What takes one process runs beside: the checks, which are types above all, and then the
 # tests on PostgreSQL.
-test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=4 CAMPAIGNS=all)
+test: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=4 CAMPAIGNS=all)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@mkdir -p build
 	@{ $(LINT); lint=$$?; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
@@ -210,9 +216,10 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group docs -o requirements-docs.txt
 	$(LOCK) $(ARGS) --group peer -o requirements-peer.txt
 	$(LOCK) $(ARGS) --group generators -o requirements-generators.txt
+	$(LOCK) $(ARGS) --group beacon -o requirements-beacon.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer node_modules $(REAL_NODES) build .demo .demo-cross-chain .demo-rollup .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer .venv-beacon node_modules $(REAL_NODES) $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^## / { print "\n" substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -249,6 +256,10 @@ help: ## List the commands
 	@$(INSTALL) .venv-generators $<
 	@touch $@
 
+.venv-beacon/ready: requirements-beacon.txt .venv/ready-for-demo
+	@$(INSTALL) .venv-beacon $<
+	@touch $@
+
 .venv-peer/ready: requirements-peer.txt .venv/ready
 	@$(INSTALL) .venv-peer $<
 	@touch $@
@@ -267,5 +278,9 @@ node_modules/ready: package-lock.json | .venv/ready-for-demo
 	@touch $@ node_modules/ready-for-demo
 
 $(REAL_NODES)/ready: tests/real_nodes/npm/package-lock.json | .venv/ready-for-demo
+	@cd $(<D) && $(call NPM_CI,)
+	@touch $@
+
+$(LODESTAR)/ready: tests/beacon_oracles/npm/package-lock.json | .venv/ready-for-demo
 	@cd $(<D) && $(call NPM_CI,)
 	@touch $@

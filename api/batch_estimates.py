@@ -41,9 +41,15 @@ class EstimatedParts(Schema):
     paths: EstimatedPart | None = Field(None, description="Paths by which the registry comes to trust old blocks.")
 
 
+class EstimatedJumps(Schema):
+    count: int = Field(description="Number of blocks that are reached by the beacon chain.")
+    fromBlock: str | None = Field(None, description="The block where the jumps begin. Left out if they need none.")
+
+
 class EstimatedSource(Schema):
     sourceChainId: str
     gas: EstimatedGas
+    jumps: EstimatedJumps | None = Field(None, description="Left out if no block is reached by the beacon chain.")
     parts: EstimatedParts = Field(description="The requested parts. On Arbitrum, data takes gas beside these.")
 
 
@@ -125,7 +131,9 @@ def _source(one: SourceEstimate, gas: Likely) -> EstimatedSource:
         part.value: EstimatedPart(count=of_part.count, inRegistry=of_part.in_registry, gas=_gas(of_part.gas))
         for part, of_part in one.parts.items()
     }
-    return EstimatedSource(sourceChainId=str(one.source), gas=_gas(gas), parts=EstimatedParts(**parts))
+    origin = None if one.jump_origin is None else str(one.jump_origin)
+    jumps = EstimatedJumps(count=one.jumps, fromBlock=origin) if one.jumps else None
+    return EstimatedSource(sourceChainId=str(one.source), gas=_gas(gas), jumps=jumps, parts=EstimatedParts(**parts))
 
 
 def _gas(gas: Likely) -> EstimatedGas:

@@ -1,5 +1,5 @@
-"""HTTP requests to nodes, attesters and gateways, which may be anybody: bounded in total time, and in bytes once
-decompressed.
+"""HTTP requests to nodes, attesters, gateways and servers of files, which may be anybody: bounded in total time, and in
+bytes once decompressed.
 
 All requests of a process run in one event loop, in a thread of its own. A socket's time-out covers one read only, so a
 blocking client would wait as long as a server likes that drips its headers or its body.
@@ -9,7 +9,7 @@ import asyncio
 import atexit
 import threading
 import zlib
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -50,6 +50,8 @@ class Post:
     """The content of other answers is not read. None: it always is."""
     method: Literal["POST", "GET"] = "POST"
     """A GET has an empty body."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further headers, or other values of those that are sent always."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Answer:
     content: bytes
     is_packed: bool = False
     """True if the content is packed by gzip."""
+    range: str = ""
+    """The header Content-Range: which bytes these are, and of how many."""
 
 
 def post(request: Post) -> Answer:
@@ -114,7 +118,7 @@ async def _answer(session: "aiohttp.ClientSession", request: Post) -> Answer:
         request.method,
         request.url,
         data=request.body or None,
-        headers={"Content-Type": "application/json", "Accept-Encoding": "gzip"},
+        headers={"Content-Type": "application/json", "Accept-Encoding": "gzip", **request.headers},
         timeout=aiohttp.ClientTimeout(
             total=None, sock_connect=request.silence_seconds, sock_read=request.silence_seconds
         ),
@@ -129,7 +133,8 @@ async def _answer(session: "aiohttp.ClientSession", request: Post) -> Answer:
             content += part
             if len(content) > request.max_bytes:
                 raise TooLong(f"sent more than {request.max_bytes} bytes")
-        return Answer(response.status, bytes(content), is_packed=encoding == "gzip")
+        told_range = response.headers.get("Content-Range", "")
+        return Answer(response.status, bytes(content), is_packed=encoding == "gzip", range=told_range)
 
 
 def _unpacked(request: Post, answer: Answer) -> Answer:
@@ -144,7 +149,7 @@ def _unpacked(request: Post, answer: Answer) -> Answer:
         raise TooLong(f"sent more than {request.max_bytes} bytes")
     if not unpacker.eof:
         raise Failed("broke off its answer")
-    return Answer(answer.status, content)
+    return Answer(answer.status, content, range=answer.range)
 
 
 class _Exchanges:

@@ -29,6 +29,9 @@ from pydantic import (
 
 from chains import history
 from chains.address_checksum import checksummed
+from chains.beacon import jumps
+from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET
+from chains.beacon.jumps import MAINNET, BeaconChain
 
 # A contract can check this many signatures in one transaction, with much room to spare.
 MAX_ATTESTERS = 100
@@ -38,6 +41,7 @@ _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?")
+_ROOT = re.compile(r"0x[0-9a-f]{64}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -101,10 +105,19 @@ def _rpc_url(written: str, info: ValidationInfo) -> str:
     return url
 
 
+def _era_place(written: object, info: ValidationInfo) -> object:
+    is_url = isinstance(written, str) and ("://" in written or written.startswith("${"))
+    return _rpc_url(str(written), info) if is_url else _file_path(written, info)
+
+
 def _different_nodes(urls: tuple[str, ...]) -> tuple[str, ...]:
     # pydantic's own minimum length would also complain about a list whose only member is wrong.
     if not urls:
         raise ValueError("at least one is needed")
+    return _none_twice(urls)
+
+
+def _none_twice(urls: tuple[str, ...]) -> tuple[str, ...]:
     # An attester counts nodes, and would count a node that is listed twice as two.
     if len(set(urls)) < len(urls):
         raise ValueError("a node is listed twice")
@@ -139,6 +152,12 @@ def _origin(written: str) -> str:
 def _file_path(written: object, info: ValidationInfo) -> object:
     folder: Path = (info.context or {}).get("folder", Path())
     return folder / Path(written).expanduser() if isinstance(written, str) and written else written
+
+
+def _root(written: str) -> str:
+    if not _ROOT.fullmatch(written):
+        raise ValueError("must be 0x and 64 hexadecimal digits")
+    return written
 
 
 def _amount(written: object) -> object:
@@ -201,8 +220,11 @@ def _host(url: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
 Origin = Annotated[str, AfterValidator(_origin)]
+EraPlace = Annotated[str | Path, BeforeValidator(_era_place)]
 PageUrl = Annotated[str, AfterValidator(_page_url)]
 FilePath = Annotated[Path, BeforeValidator(_file_path)]
+Root = Annotated[str, AfterValidator(_root)]
+Slot = Annotated[int, Field(ge=0, lt=2**64)]
 Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
 Reference = Annotated[str, AfterValidator(_environment_reference)]
 Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmations)]
@@ -276,6 +298,56 @@ class Signer(_Model):
         return account
 
 
+class BeaconChainTable(_Model):
+    """A chain's beacon chain, by which old blocks are proven. Forks are told by their first slots."""
+
+    preset: Literal["mainnet", "minimal"] = "mainnet"
+    period_depth: Annotated[int, Field(ge=1, le=jumps.HISTORY_DEPTH)] | None = None
+    """A state keeps the roots of the last 2 to this power slots. None: as in the preset."""
+    genesis_time: Annotated[int, Field(ge=0)]
+    """The time of slot 0, in seconds since 1970."""
+    slot_seconds: Annotated[int, Field(ge=1)] = 12
+    bellatrix: Slot
+    capella: Slot
+    deneb: Slot
+    electra: Slot
+    end: Slot = 2**64 - 1
+    """The first slot of a fork whose blocks have another layout."""
+    historical_roots: Root = "0x" + "00" * 32
+    """The root of the list of periods before Capella. Zero: those blocks are not proven."""
+    blocks_before_merge: Annotated[int, Field(ge=0, le=2**30)] = 0
+    accumulator: Root = "0x" + "00" * 32
+    """The root of the list of epochs of blocks before the Merge."""
+    config_name: str = ""
+    """The name that era files begin with; empty: there are none."""
+
+    @model_validator(mode="after")
+    def _forks_follow_each_other(self) -> Self:
+        forks = [self.bellatrix, self.capella, self.deneb, self.electra, self.end]
+        if forks != sorted(forks):
+            raise ValueError("bellatrix, capella, deneb, electra and end must not fall: they are the slots of forks")
+        return self
+
+    def beacon_chain(self, chain_id: int) -> BeaconChain:
+        is_minimal = self.preset == "minimal"
+        return BeaconChain(
+            id=chain_id,
+            period_depth=self.period_depth or (6 if is_minimal else 13),
+            bellatrix=self.bellatrix,
+            capella=self.capella,
+            deneb=self.deneb,
+            electra=self.electra,
+            end=self.end,
+            historical_roots=bytes.fromhex(self.historical_roots[2:]),
+            blocks_before_merge=self.blocks_before_merge,
+            accumulator=bytes.fromhex(self.accumulator[2:]),
+            genesis_time=self.genesis_time,
+            slot_seconds=self.slot_seconds,
+            preset=MINIMAL_PRESET if is_minimal else MAINNET_PRESET,
+            config_name=self.config_name,
+        )
+
+
 class Chain(_Model):
     id: ChainId
     name: Text
@@ -294,6 +366,11 @@ class Chain(_Model):
     """Seconds that a small transaction waits for others to share it with."""
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
+    beacon_chain_table: Annotated[BeaconChainTable | None, Field(alias="beacon_chain")] = None
+    beacon_urls: Annotated[tuple[RpcUrl, ...], AfterValidator(_none_twice), Field(strict=False, repr=False)] = ()
+    """URLs of beacon nodes, which tell what old blocks are proven by."""
+    era_files: Annotated[tuple[EraPlace, ...], Field(strict=False, repr=False)] = ()
+    """Folders of era files, by paths or by URLs."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
     min_priority_fee_gwei: Annotated[float, Field(ge=0)] = 0
     minimum_signer_balance: Amount = Decimal("0.01")
@@ -312,6 +389,12 @@ class Chain(_Model):
             raise ValueError("must have [chains.signer] or [[chains.signers]], not both")
         return self
 
+    @model_validator(mode="after")
+    def _knows_mainnets_beacon_chain(self) -> Self:
+        if self.id == MAINNET.id and self.beacon_chain_table is not None:
+            raise ValueError("must have no [chains.beacon_chain]: that of Ethereum, chain 1, is known")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _limit_real_money(cls, written: object) -> object:
@@ -319,6 +402,13 @@ class Chain(_Model):
         if isinstance(written, dict) and not written.get("test_network"):
             return {"daily_limit": _DAILY_LIMIT, "daily_limit_per_user": _DAILY_LIMIT_PER_USER} | written
         return written
+
+    @property
+    def beacon_chain(self) -> BeaconChain | None:
+        """Return the beacon chain whose roots are in field 19 of this chain's headers; None where none is known."""
+        if self.id == MAINNET.id:
+            return MAINNET
+        return self.beacon_chain_table.beacon_chain(self.id) if self.beacon_chain_table else None
 
     @property
     def label(self) -> str:
@@ -346,6 +436,11 @@ class Chain(_Model):
     def hosts(self) -> tuple[str, ...]:
         """Return the RPC URLs' hosts, for messages: the rest of a URL often is a secret."""
         return tuple(_host(url) for url in self.rpc_urls)
+
+    @property
+    def beacon_hosts(self) -> tuple[str, ...]:
+        """Return the hosts of the beacon nodes, as `hosts`."""
+        return tuple(_host(url) for url in self.beacon_urls)
 
     @property
     def needed_nodes(self) -> int:
@@ -399,7 +494,9 @@ class Ens(_Model):
     """Servers that resolvers may refer to (EIP-3668): scheme, host and port of each."""
 
 
-BlockHashSourceName = Literal["native", "attested", "op-stack", "op-stack-games", "arbitrum", "arbitrum-slot"]
+BlockHashSourceName = Literal[
+    "native", "attested", "op-stack", "op-stack-games", "arbitrum", "arbitrum-slot", "arbitrum-buffer"
+]
 
 
 class Connection(_Model):
@@ -409,13 +506,15 @@ class Connection(_Model):
     destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
     """The way in which the destination learns hashes of the source's blocks: it is the same chain, attesters sign
-    them, it is an OP Stack chain on top of the source, or the source is an OP Stack or Arbitrum chain on top of it."""
+    them, it is an OP Stack or Arbitrum chain on top of the source, or the source is one on top of it."""
     window: Annotated[int, Field(ge=1)] = history.WINDOW
     """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most hops that an older block is proven by."""
     max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """The most headers that are walked to an older block, if there is no history to hop through."""
+    always_jump: bool = False
+    """True if blocks are proven by a jump also where hops, walks or the block hash source itself would be cheaper."""
     keep_headers: bool = False
     """True if workers accumulate a header in every window, so that any later block is one hop away."""
     attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
@@ -428,19 +527,19 @@ class Connection(_Model):
     anchor_state_registry: Address | None = None
     """The OP Stack chain's AnchorStateRegistry, on the chain below it."""
     known_implementations: Annotated[tuple[Address, ...], Field(strict=False)] = ()
-    """Code that the AnchorStateRegistry and what it relies on may run. None: it isn't looked at."""
+    """Code that the Outbox, or the AnchorStateRegistry and what it relies on, may run. None: it isn't looked at."""
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
-        if (self.outbox is not None) != self.block_hash_source.startswith("arbitrum"):
+        if (self.outbox is not None) != (self.block_hash_source in {"arbitrum", "arbitrum-slot"}):
             raise ValueError("outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it")
         if (self.parent_id is not None) != (self.block_hash_source == "arbitrum-slot"):
             raise ValueError("parent belongs to block_hash_source arbitrum-slot, which needs it")
         has_games = self.block_hash_source == "op-stack-games"
         if (self.anchor_state_registry is not None) != has_games:
             raise ValueError("anchor_state_registry belongs to block_hash_source op-stack-games, which needs it")
-        if self.known_implementations and not has_games:
-            raise ValueError("known_implementations belongs to block_hash_source op-stack-games")
+        if self.known_implementations and not (has_games or self.outbox):
+            raise ValueError("known_implementations belongs to block_hash_source arbitrum and op-stack-games")
         if self.block_hash_source != "attested":
             if self.attesters or self.threshold is not None:
                 raise ValueError("attesters and threshold belong to block_hash_source attested")
@@ -528,8 +627,16 @@ def chain_of_node(url: str, environ: Mapping[str, str]) -> Chain:
 
     `url` may hold variables, as in the file. Raises `ValueError`, one sentence.
     """
+    return _chain_of({"id": 1, "name": "A chain", "rpc_urls": [url]}, environ)
+
+
+def chain_of_beacon_node(url: str, environ: Mapping[str, str]) -> Chain:
+    """Return Ethereum, of which this beacon node alone is known. Reads `url` and raises as `chain_of_node`."""
+    return _chain_of({"id": 1, "name": "Ethereum", "rpc_urls": [url], "beacon_urls": [url]}, environ)
+
+
+def _chain_of(table: dict[str, Any], environ: Mapping[str, str]) -> Chain:
     faults: list[str] = []
-    table = {"id": 1, "name": "A chain", "rpc_urls": [url]}
     chain = _table(Chain, "", table, {"environ": environ}, faults)
     if chain is None:
         raise ValueError(f"The node's URL can't be used: {faults[0].partition(': ')[2]}.")
@@ -572,16 +679,22 @@ def _table(
         return None
 
 
+# Kinds of block hash source whose source chain can't be the destination, with the chain that each needs there.
+_OTHER_CHAIN: Mapping[BlockHashSourceName, str] = {
+    "op-stack": "the chain below",
+    "op-stack-games": "an OP Stack chain on top of the destination",
+    "arbitrum": "an Arbitrum chain on top of the destination",
+    "arbitrum-buffer": "the parent chain",
+}
+
+
 def _wrong_ends(connection: Connection) -> list[str]:
     """Return what is wrong with the pair of chains, both of which are configured."""
-    if connection.block_hash_source == "native" and connection.source_id != connection.destination_id:
+    kind, is_same = connection.block_hash_source, connection.source_id == connection.destination_id
+    if kind == "native" and not is_same:
         return ["block_hash_source native needs source and destination to be the same chain"]
-    if connection.block_hash_source == "op-stack" and connection.source_id == connection.destination_id:
-        return ["block_hash_source op-stack needs the chain below as source"]
-    if connection.block_hash_source == "op-stack-games" and connection.source_id == connection.destination_id:
-        return ["block_hash_source op-stack-games needs an OP Stack chain on top of the destination as source"]
-    if connection.block_hash_source == "arbitrum" and connection.source_id == connection.destination_id:
-        return ["block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source"]
+    if kind in _OTHER_CHAIN and is_same:
+        return [f"block_hash_source {kind} needs {_OTHER_CHAIN[kind]} as source"]
     if connection.parent_id in {connection.source_id, connection.destination_id}:
         return ["parent is neither source nor destination"]
     return []

@@ -104,6 +104,20 @@ class _TimedOut(NodeUnavailable):
     kind = "timed_out"
 
 
+def without_answer(host: str, failed: bounded_http.Failed) -> NodeUnavailable:
+    """Return what is wrong with a node that gave no usable HTTP answer."""
+    kinds: dict[type[bounded_http.Failed], type[NodeUnavailable]] = {
+        bounded_http.TooLong: _ReplyTooLong,
+        bounded_http.TimedOut: _TimedOut,
+    }
+    return kinds.get(type(failed), NodeUnavailable)(f"{host} {failed}")
+
+
+def has_too_many_values(content: bytes) -> bool:
+    """Return whether JSON may have more than `MAX_REPLY_VALUES`."""
+    return sum(map(content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES
+
+
 # What fewer requests may fare better with.
 _TOO_MUCH = (_BatchRefused, _ReplyTooLong, _TimedOut)
 
@@ -228,7 +242,7 @@ class Endpoint:
     def _post(self, body: Any, max_bytes: int) -> Any:
         """Send a body to the node, and return its reply, read from JSON.
 
-        Raises `NodeUnavailable`, `_TimedOut`, `_ReplyTooLong`.
+        Raises `NodeUnavailable`, and as `without_answer` tells.
         """
         try:
             answer = bounded_http.post(
@@ -241,15 +255,11 @@ class Endpoint:
                     read_statuses=_READ_STATUSES,
                 )
             )
-        except bounded_http.TooLong as error:
-            raise _ReplyTooLong(f"{self.host} {error}") from None
-        except bounded_http.TimedOut as error:
-            raise _TimedOut(f"{self.host} {error}") from None
         except bounded_http.Failed as failed:
-            raise NodeUnavailable(f"{self.host} {failed}") from None
+            raise without_answer(self.host, failed) from None
         if answer.status not in _READ_STATUSES:
             raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
-        if sum(map(answer.content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES:
+        if has_too_many_values(answer.content):
             raise _ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES} values")
         try:
             return json.loads(answer.content)

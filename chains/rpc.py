@@ -31,7 +31,7 @@ from chains.node_errors import (
     WrongChain,
 )
 from chains.node_pool import NodePool
-from chains.request_batches import Further, Request
+from chains.request_batches import Endpoint, Further, Request
 
 __all__ = [
     "AccountProof",
@@ -160,7 +160,11 @@ class RpcClient:
         self.chain = chain
         self.slots_at_once = _MOST_SLOTS
         """The most slots of one account that a request for a proof names: nodes may be too slow for more."""
-        self._nodes = NodePool(chain, timeout_seconds=timeout_seconds, clock=clock)
+        endpoints = [
+            Endpoint(chain.id, url, host, timeout_seconds=timeout_seconds, clock=clock)
+            for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)
+        ]
+        self._nodes = NodePool(chain, endpoints, timeout_seconds=timeout_seconds, clock=clock)
 
     def __repr__(self) -> str:
         return f"RpcClient({self.chain.name!r}, {', '.join(self.chain.hosts)})"

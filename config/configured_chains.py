@@ -8,6 +8,8 @@ from django.conf import settings
 
 # Each command loads this module, and few ask a chain. What reads the file and what asks nodes takes a while to load.
 if TYPE_CHECKING:
+    from chains.beacon.beacon_client import BeaconClient
+    from chains.beacon.era_files import EraFiles
     from chains.chains_file import Chains
     from chains.rpc import RpcClient
 
@@ -39,8 +41,28 @@ def get_page_rpc(chain_id: int) -> "RpcClient":
     return RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS)
 
 
+@cache
+def get_beacon_client(chain_id: int) -> "BeaconClient | None":
+    """Return the client of a chain's beacon nodes, as `get_rpc`. None where it has none, or no known beacon chain."""
+    from chains.beacon.beacon_client import BeaconClient  # noqa: PLC0415 (as above)
+
+    chain = get_chains().chain(chain_id)
+    return BeaconClient(chain, chain.beacon_chain) if chain.beacon_chain and chain.beacon_urls else None
+
+
+@cache
+def get_era_files(chain_id: int) -> "EraFiles | None":
+    """Return the places of a chain's era files. None where there are none."""
+    from chains.beacon.era_files import EraFiles  # noqa: PLC0415 (as above)
+
+    chain = get_chains().chain(chain_id)
+    return EraFiles(chain.beacon_chain, chain.era_files) if chain.beacon_chain and chain.era_files else None
+
+
 def forget_chains() -> None:
     """Make the next call read the file again."""
     get_chains.cache_clear()
     get_rpc.cache_clear()
     get_page_rpc.cache_clear()
+    get_beacon_client.cache_clear()
+    get_era_files.cache_clear()

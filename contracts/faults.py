@@ -674,7 +674,7 @@ FAULTS = (
     Fault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
-        "            _checkHash(blockNumber, headerHash);\n",
+        "if (expected == 0) _checkHash(blockNumber, headerHash);",
         "",
     ),
     # A source vouches that answers too little or too much.
@@ -688,14 +688,14 @@ FAULTS = (
     Fault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
-        "headerHash != expected || blockNumber + 1 != child",
-        "blockNumber + 1 != child",
+        "headerHash != expected || (op == PARENT && blockNumber + 1 != child)",
+        "op == PARENT && blockNumber + 1 != child",
     ),
     # A parent has any number.
     Fault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
-        "headerHash != expected || blockNumber + 1 != child",
+        "headerHash != expected || (op == PARENT && blockNumber + 1 != child)",
         "headerHash != expected",
     ),
     # The first block has a parent.

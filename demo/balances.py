@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from demo import client
 from demo.display import Display
@@ -18,12 +20,23 @@ WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
 SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
 
 
+class Node(Protocol):
+    """A chain's node."""
+
+    chain_id: int
+    url: str
+
+    def head(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Source:
     """A source chain, and the facts registry for it on the destination."""
 
-    chain: DevChain
+    chain: Node
     registry: str
+    block: int | None = None
+    """The block that is asked for, and its time with it. None: the newest, without its time."""
 
 
 def prove(
@@ -33,22 +46,27 @@ def prove(
     seconds: float,
     *,
     serves_on: bool,
+    then: Callable[[], bool] = lambda: True,
     **variables: str,
 ) -> bool:
     """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
 
-    If the service `serves_on` afterwards, its addresses are printed, else none. `variables` come to those that the
-    examples of the documentation use. Raises `ClientError` when the batch is not DONE in time.
+    If the service `serves_on` afterwards, its addresses are printed, else none. `then` shows more before that, and
+    returns whether it is right. `variables` come to those that the examples of the documentation use.
+
+    Raises `ClientError` when the batch is not DONE in time.
     """
     print("Signing in with a wallet and taking its API key ...", flush=True)
     api_key = client.take_api_key(service.base_url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
 
-    blocks = [source.chain.head() for source in sources]
+    blocks = [source.chain.head() if source.block is None else source.block for source in sources]
     where = [f"block {block} of chain {source.chain.chain_id}" for source, block in zip(sources, blocks, strict=True)]
     print(f"Asking for the balance of {SIGNER_ADDRESS} at {' and '.join(where)} ...", flush=True)
     accounts = {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}
     data = {
-        str(source.chain.chain_id): {f"block:{block}": {"accounts": accounts}}
+        str(source.chain.chain_id): {
+            f"block:{block}": {"accounts": accounts} | ({} if source.block is None else {"header": ["TIMESTAMP"]})
+        }
         for source, block in zip(sources, blocks, strict=True)
     }
     body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
@@ -74,6 +92,7 @@ def prove(
     }
     are_right = [show(destination, source, block) for source, block in zip(sources, blocks, strict=True)]
     are_right.append(read_by_bqs(internal_id, env))
+    are_right.append(then())
     env_file = service.folder / "env"
     write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
     if serves_on:
@@ -88,8 +107,11 @@ def prove(
     return all(are_right)
 
 
-def show(destination: DevChain, source: Source, block: int) -> bool:
-    """Print the balance that the facts registry returns. Returns whether the source chain says the same."""
+def show(destination: Node, source: Source, block: int) -> bool:
+    """Print the balance that the facts registry returns, and the block's time where that was asked for too.
+
+    Returns whether the source chain says the same.
+    """
     word = client.account_field(destination.url, source.registry, SIGNER_ADDRESS, block, client.BALANCE)
     balance = int.from_bytes(word)
     expected = int(client.rpc(source.chain.url, "eth_getBalance", SIGNER_ADDRESS, hex(block)), 16)
@@ -101,6 +123,17 @@ def show(destination: DevChain, source: Source, block: int) -> bool:
     print(f"  decimal  {balance} wei")
     print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")
     print(f"  equal to {said} at that block" if is_right else f"  WRONG: {said} says {expected}", flush=True)
+    return is_right and (source.block is None or _show_time(destination, source, block))
+
+
+def _show_time(destination: Node, source: Source, block: int) -> bool:
+    time = int.from_bytes(client.header_field(destination.url, source.registry, block, client.TIMESTAMP))
+    told = client.rpc(source.chain.url, "eth_getBlockByNumber", hex(block), False)
+    is_right = time == int(told["timestamp"], 16)
+    said = f"eth_getBlockByNumber on chain {source.chain.chain_id}"
+    print(f"\n  call     headerField({block}, TIMESTAMP) on {source.registry}")
+    print(f"  decimal  {time}, which is {datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC")
+    print(f"  equal to {said}" if is_right else f"  WRONG: {said} says {int(told['timestamp'], 16)}", flush=True)
     return is_right
 
 

@@ -18,8 +18,9 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from demo import balances, client, command
-from demo.installation import CHAIN_ID, CHAINS_TOML, Installation, Service, free_port
+from demo.installation import CHAIN_ID, CHAINS_TOML, Installation, Service
 from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
 
 WORKERS = 3

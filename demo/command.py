@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import IO, NoReturn
+from typing import IO, NoReturn, Protocol
 
 import requests
 
 from demo.client import ClientError
-from demo.installation import DemoError, Installation
+from demo.installation import DemoError
 from devnet.devchain import PROJECT, DevChainError
+from devnet.json_rpc import NodeRefused
 from devnet.servers import ServerError
 from tools import ports
 
@@ -25,7 +26,15 @@ PORT, RPC_PORT = 8000, 8545
 
 _LOCKS: list[IO[str]] = []
 
-Demo = Callable[[ExitStack, argparse.Namespace], tuple[bool, Sequence[Installation]]]
+
+class Running(Protocol):
+    """Processes that must go on."""
+
+    def require_running(self) -> None:
+        """Raise an error, with a sentence, where one has ended."""
+
+
+Demo = Callable[[ExitStack, argparse.Namespace], tuple[bool, Sequence[Running]]]
 """Starts everything, proves and reads. Returns whether what it read is right, and whose processes must go on."""
 
 
@@ -55,17 +64,17 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
         options.rpc_port = ports.chosen("RPC_PORT", options.rpc_port, RPC_PORT)
         _clear(options.state)
         with ExitStack() as running:
-            is_right, installations = demo(running, options)
+            is_right, processes = demo(running, options)
             if options.once:
                 return 0 if is_right else 1
             print("\nServing until Ctrl-C.", flush=True)
             while True:
-                for installation in installations:
-                    installation.require_running()
+                for process in processes:
+                    process.require_running()
                 time.sleep(0.5)
     except KeyboardInterrupt:
         print("\nStopped.")
-    except (DemoError, DevChainError, ServerError, ClientError, ports.PortInUse) as error:
+    except (DemoError, DevChainError, NodeRefused, ServerError, ClientError, ports.PortInUse) as error:
         print(error, file=sys.stderr)
         return 1
     except requests.RequestException as error:

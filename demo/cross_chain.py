@@ -43,7 +43,9 @@ threshold = {THRESHOLD}
 class Attester(Installation):
     """An attester's process, with a key and a database of its own, on a free port."""
 
-    def __init__(self, running: ExitStack, folder: Path, source: DevChain, chain_toml: str = OTHER_CHAIN_TOML) -> None:
+    def __init__(
+        self, running: ExitStack, folder: Path, source: balances.Node, chain_toml: str = OTHER_CHAIN_TOML
+    ) -> None:
         account = Account.create()
         self.address: str = account.address
         toml = chain_toml % source.url + f'[attester]\nkey_file = "{KEY_FILE}"\n'

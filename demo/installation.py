@@ -1,7 +1,6 @@
 """Installations of this project, each in a folder of its own: the service, or an attester."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -167,12 +166,6 @@ class Service(Installation):
         except requests.RequestException:
             # On a busy machine a first answer may also take too long.
             return False
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def write_private(path: Path, text: str) -> None:

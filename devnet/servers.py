@@ -8,7 +8,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import psycopg
 import redis
 
 from devnet.guarded_process import GuardedProcess
+from devnet.ports import free_port
 
 READY_SECONDS = 30
 STOP_SECONDS = 10
@@ -43,7 +43,7 @@ class _Server:
     _stop_by = signal.SIGTERM
 
     def __init__(self, *, port: int = 0) -> None:
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{self.name}-", dir=_in_memory()))
         self._user = self._owner()
         self._process: GuardedProcess | None = None
@@ -222,7 +222,7 @@ class RabbitMQ(_Server):
     def __init__(self, *, port: int = 0) -> None:
         super().__init__(port=port)
         # Of Erlang's name server, which goes on when the node has ended.
-        self._names_port = _free_port()
+        self._names_port = free_port()
 
     @classmethod
     def is_installed(cls) -> bool:
@@ -251,7 +251,7 @@ class RabbitMQ(_Server):
             "RABBITMQ_NODENAME": f"{self.folder.name}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": str(_free_port()),
+            "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_MNESIA_BASE": inside("data"),
             "RABBITMQ_LOG_BASE": inside("logs"),
             "RABBITMQ_PID_FILE": inside("pid"),
@@ -291,9 +291,3 @@ def _in_memory() -> str | None:
     memory = Path("/dev/shm")  # noqa: S108 (it is only where there is one)
     has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
     return str(memory) if has_room else None
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -77,6 +77,8 @@ class SourceEstimate:
     cost: Cost | None = None  # None: it is not known
     parts: Mapping[Part, PartEstimate] = field(default_factory=dict)
     estimates: Sequence[Estimate] = ()  # of what exists, and of what is still to come
+    jumps: int = 0  # blocks that are reached by the beacon chain
+    jump_origin: int | None = None  # the number of the block where these begin, if one is needed
     seconds: float = 0  # until all of it exists
     rejections: Sequence[Rejection] = ()
     waits: Sequence[str] = ()  # sentences
@@ -290,6 +292,8 @@ def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head:
         cost=costs[0] + costs[1],
         parts=_parts(required.counted, asked, [Asked.once(0, asking.values()) for asking in coming], estimates),
         estimates=estimates,
+        jumps=len(required.counted.route.jumps),
+        jump_origin=required.counted.route.jump_origin,
         seconds=_seconds_until(found, inquiry.source, head),
         rejections=rejections,
         waits=[*waits, *required.counted.route.waits, *faults],
@@ -315,7 +319,8 @@ def _parts(
     counted: Counted, asked: Sequence[Asked], coming: Sequence[Asked], estimates: Sequence[Estimate]
 ) -> dict[Part, PartEstimate]:
     every, missing = _count([*asked, *coming]), _count([*counted.missing, *coming])
-    every += Counter({Part.HEADERS: len(asked) + len(coming), Part.PATHS: counted.route.paths})
+    ways = counted.route.paths + len(counted.route.jumps)
+    every += Counter({Part.HEADERS: len(asked) + len(coming), Part.PATHS: ways})
     missing += Counter({Part.HEADERS: sum(not one.is_known for one in counted.missing) + len(coming)})
     missing[Part.PATHS] = every[Part.PATHS]
     gas = {part: sum((one.parts.get(part, Likely()) for one in estimates), Likely()) for part in Part}

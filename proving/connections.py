@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from chains import history, together
+from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Connection
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
@@ -30,6 +31,11 @@ class OpenConnection:
         """Return why nothing new may be sent for it, as of when this was opened, a sentence; else an empty one."""
         stopped = stop_switch.why_stopped(self.config.destination_id) if self.registry.is_stopped else ""
         return stopped or self.why_paused
+
+    @property
+    def beacon_chain(self) -> BeaconChain | None:
+        """Return the source's beacon chain if the registry proves old blocks by it."""
+        return self.source_rpc.chain.beacon_chain if self.registry.beacon_history else None
 
     def history_slot(self, number: int) -> int:
         """Return the slot in which the source's history contract (EIP-2935) keeps the hash of a block."""

@@ -28,6 +28,9 @@ class FactsRegistry(Leased):
     block_hash_source = models.CharField(max_length=42)  # address of the contract
     history_window = models.PositiveBigIntegerField(default=history.WINDOW)  # what it was deployed with
     multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
+    # Address of the contract that proves old blocks by the beacon chain; empty: it was deployed without one.
+    beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
+    jump_origin = models.PositiveBigIntegerField(null=True)  # the source's block that the last jump began at
     waiting_for = models.TextField(blank=True)  # what its upkeep waits for, a sentence
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
@@ -36,7 +39,7 @@ class FactsRegistry(Leased):
     code_hash = models.CharField(max_length=66, blank=True)
     refused = models.TextField(blank=True)  # why it may not be used, sentences; empty: it may
     replaced_at = models.DateTimeField(null=True)  # null: it is in use, or to be
-    replaced_because = models.TextField(blank=True)  # what `refused` said then
+    replaced_because = models.TextField(blank=True)  # what stood in its way then, sentences
 
     objects = models.Manager["FactsRegistry"]()
     in_use = _InUse()
@@ -390,6 +393,62 @@ class AttesterWatch(models.Model):
 
     def __str__(self) -> str:
         return f"attesters of chain {self.source_chain_id} for chain {self.destination_chain_id}"
+
+
+class BeaconAnchor(models.Model):
+    """A beacon block that a header of a source chain names, and what its state summarises: jumps begin there.
+
+    Verified when it was stored, and again by whoever reads it (`proving.jump_branches`).
+    """
+
+    chain_id = models.PositiveBigIntegerField()
+    root = models.CharField(max_length=66)  # the beacon block's
+    slot = models.PositiveBigIntegerField()
+    proposer = models.PositiveBigIntegerField()
+    parent_root = models.CharField(max_length=66)
+    state_root = models.CharField(max_length=66)
+    body_root = models.CharField(max_length=66)
+    shipped = models.PositiveIntegerField()  # how many of the shipped summaries come first
+    summaries = models.BinaryField()  # the others, 64 bytes each
+    branch = models.BinaryField()  # from the root of all summaries to that of the state
+    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["chain_id", "root"], name="one_anchor_per_beacon_block")
+        ]
+
+    def __str__(self) -> str:
+        return f"slot {self.slot} of the beacon chain of chain {self.chain_id}"
+
+
+class JumpLeavesKind(models.TextChoices):
+    PERIOD = "period"  # of the beacon chain: 32 bytes for each slot, the root of its block or of the one before
+    EPOCH = "epoch"  # of blocks before the Merge: for each its hash and its total difficulty, 32 bytes each
+
+
+class JumpLeaves(Leased):
+    """The leaves of a tree that jumps to old blocks lead through. It is leased to be filled, from the first leaf on.
+
+    The whole is verified before it counts as complete. What is in it before may be false.
+    """
+
+    chain_id = models.PositiveBigIntegerField()
+    kind = models.CharField(max_length=6, choices=JumpLeavesKind.choices)
+    number = models.PositiveIntegerField()
+    # Behind the leaves of a period before Capella stands the root of its state roots.
+    content = models.BinaryField(default=b"")
+    is_complete = models.BooleanField(default=False)
+    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day
+
+    class Meta:
+        verbose_name_plural = "jump leaves"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["chain_id", "kind", "number"], name="one_row_of_leaves_per_tree")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.number} of chain {self.chain_id}"
 
 
 class WorkerHeartbeat(models.Model):

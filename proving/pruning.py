@@ -27,7 +27,16 @@ from accounts.models import AccountEvent, KeyUse, SignInNonce, ThrottleCount, Us
 from database import leases, row_locks
 from database.chunks import chunks
 from database.leases import Lease
-from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
+from proving.models import (
+    AccountProof,
+    BeaconAnchor,
+    JumpLeaves,
+    SignedTransaction,
+    Signer,
+    SlotProof,
+    Transaction,
+    TransactionState,
+)
 from queries import clock
 from queries.models import (
     OPEN_STATUSES,
@@ -277,6 +286,8 @@ KINDS = (
     Kind("steps", "KEEP_STEPS_DAYS", _prune_steps),
     Kind("transactions' calldata", "KEEP_CALLDATA_DAYS", _prune_calldata),
     Kind("headers of paths", "KEEP_PATH_HEADERS_DAYS", _prune_path_headers),
+    Kind("roots of old blocks", "KEEP_BEACON_DATA_DAYS", _older(JumpLeaves, "used_at")),
+    Kind("beacon blocks that jumps begin at", "KEEP_BEACON_DATA_DAYS", _older(BeaconAnchor, "used_at")),
     Kind("webhooks and deliveries", "KEEP_WEBHOOK_DELIVERIES_DAYS", _prune_webhooks),
     Kind("account events", "KEEP_ACCOUNT_EVENTS_DAYS", _older(AccountEvent, "at")),
     Kind("key uses", "KEEP_KEY_USES_DAYS", _older(KeyUse, "hour")),

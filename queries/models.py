@@ -241,6 +241,7 @@ def _wait(sentence: str, rows: Sequence[tuple[Any, ...]]) -> Wait:
 class PathUnit(models.TextChoices):
     HOPS = "hops"
     HEADERS = "headers"
+    JUMPS = "jumps"
 
 
 HEADER_COLUMNS = ("hash", "header_rlp", "state_root", "timestamp")
@@ -274,10 +275,11 @@ class Block(Leased):
     # planning: it is checked on the chain before anything relies on it.
     is_checkpoint = models.BooleanField(default=False)
     # The path by which the registry comes to trust this block: its length in hops or headers at the first plan, and
-    # what was left of it at the last plan.
+    # what was left of it at the last plan. A jump has the length 1, and the number of the block where it begins.
     path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
     path_length = models.PositiveIntegerField(default=0)
     path_left = models.PositiveIntegerField(default=0)
+    path_origin = models.PositiveBigIntegerField(null=True)  # null: of no jump, or of one that needs none
 
     waiting_for = models.TextField(blank=True)  # a sentence
     looked_at = models.DateTimeField(null=True)  # when a worker wrote that

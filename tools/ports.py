@@ -9,6 +9,8 @@ import errno
 import socket
 import sys
 
+_NO_PORT = "{} is no port: choose one from 1 to 65535 by {}."
+
 
 class PortInUse(Exception):
     """A port that was chosen can't be had; one plain sentence."""
@@ -18,14 +20,21 @@ def main() -> int:
     try:
         for setting in sys.argv[1:]:
             name, _, place = setting.partition("=")
-            host, _, port = place.rpartition(":")
-            # Anything else, such as a Unix socket, is the web server's to refuse.
-            if port.isdecimal():
-                require_free(name, int(port), host or "127.0.0.1")
+            _look_at(name, place)
     except PortInUse as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _look_at(name: str, place: str) -> None:
+    """Refuse a port that can't be had. Raises `PortInUse`."""
+    host, _, port = place.rpartition(":")
+    if port.isdecimal():
+        require_free(name, int(port), host or "127.0.0.1")
+    # BIND may be something else, such as a Unix socket, which is the web server's to refuse.
+    elif place and name != "BIND":
+        raise PortInUse(_NO_PORT.format(place, name))
 
 
 def chosen(name: str, port: int | None, usual: int) -> int:
@@ -43,7 +52,7 @@ def chosen(name: str, port: int | None, usual: int) -> int:
 def require_free(name: str, port: int, host: str = "127.0.0.1") -> None:
     """Refuse a port in use, and a number that is no port. Raises `PortInUse`."""
     if not 0 < port < 2**16:
-        raise PortInUse(f"{port} is no port: choose one from 1 to 65535 by {name}.")
+        raise PortInUse(_NO_PORT.format(port, name))
     if not is_free(port, host):
         raise PortInUse(f"Port {port} is in use. Stop what uses it, or choose another one by {name}.")
 

@@ -11,10 +11,11 @@ from eth_account import Account
 
 from campaigns.attacks.table import Seen
 from demo import client
-from demo.installation import CHAIN_ID, CHAINS_TOML, MANAGE, Installation, Service, free_port
+from demo.installation import CHAIN_ID, CHAINS_TOML, MANAGE, Installation, Service
 from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
+from devnet.real_node import RealNode
 from tests.real_nodes.facts import facts_of, wrong
-from tests.real_nodes.node import RealNode
 from tests.real_nodes.simulators import Ganache, Hardhat
 
 SOURCE_ID = 424242

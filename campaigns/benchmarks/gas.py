@@ -449,11 +449,13 @@ def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChai
     roots[beacon.place(slot)] = block.header.root
     roots_root = ssz.tree_root(roots, beacon.period_depth)
     if slot < beacon.capella:
-        states = some(1 << beacon.period_depth)
         periods = some(beacon.periods_before_capella)
-        periods[beacon.period(slot)] = ssz.merge(roots_root, ssz.tree_root(states, beacon.period_depth))
+        state_roots_root = chance.randbytes(32)
+        periods[beacon.period(slot)] = ssz.merge(roots_root, state_roots_root)
         beacon = replace(beacon, historical_roots=ssz.list_root(periods, jumps.HISTORY_DEPTH))
-        branch = BlockBranch(BLOCK_BEFORE_CAPELLA, jumps.before_capella(beacon, block, roots, states, periods))
+        branch = BlockBranch(
+            BLOCK_BEFORE_CAPELLA, jumps.before_capella(beacon, block, roots, state_roots_root, periods)
+        )
         return [branch], header, root, beacon
     summaries = [(chance.randbytes(32), chance.randbytes(32)) for _ in range(_SUMMARIES)]
     index = beacon.period(slot) - beacon.periods_before_capella

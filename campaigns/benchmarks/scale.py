@@ -26,8 +26,9 @@ from psycopg import sql
 from campaigns.benchmarks.distant_node import DistantNode
 from demo import balances, client
 from demo.cluster import Cluster
-from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import DevChain
+from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
 
 ENGINES = ("runworker-sqlite", "runworker-postgresql", "celery-postgresql")

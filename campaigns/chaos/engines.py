@@ -13,8 +13,9 @@ import psycopg
 import requests
 
 from demo.client import TIMEOUT, take_api_key
-from demo.installation import CHAIN_ID, CHAINS_TOML, MANAGE, Service, free_port
+from demo.installation import CHAIN_ID, CHAINS_TOML, MANAGE, Service
 from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
 
 # By name: whether PostgreSQL keeps the rows, and whether Celery distributes the work.

@@ -33,6 +33,7 @@ def campaigns(*names: str, harness: bool = False) -> Command:
 # What may catch a mutant that changes a contract's code. First what catches most in a second, then the cheapest.
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "ArbitrumBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
+    "ArbitrumBufferBlockHashSource": (pytest("tests/contracts/test_arbitrum_buffer_block_hash_source.py"),),
     "ArbitrumSlotBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
     "BeaconBlockHashSource": (pytest("tests/contracts/test_beacon_block_hash_source.py"),),

@@ -85,7 +85,7 @@ def copied(root: Path) -> Iterator[Path]:
         for name in listed(root):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / name, copy / name, follow_symlinks=False)
-        for name in (".venv", ".venv-verify", ".venv-generators", "node_modules"):
+        for name in (".venv", ".venv-verify", ".venv-generators", ".venv-beacon", "node_modules"):
             if (root / name).exists() and not (copy / name).exists():
                 (copy / name).symlink_to(root / name)
         yield copy

@@ -1,6 +1,6 @@
-"""Beacon blocks as clients send them (SSZ, mainnet's preset), and the branch from one's root to its execution block.
+"""Beacon blocks as clients send them (SSZ), and the branch from one's root to its execution block.
 
-Layouts of Bellatrix to Fulu: Ethereum consensus specifications, `specs/*/beacon-chain.md`.
+Layouts of Bellatrix to Fulu: Ethereum consensus specifications, `specs/*/beacon-chain.md` and `presets/`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,22 @@ class Layout(IntEnum):
     CAPELLA = 1
     DENEB = 2
     ELECTRA = 3
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The sizes in blocks that differ between networks."""
+
+    committees: int
+    """The most committees of a slot."""
+    sync_committee: int
+    """Validators in it, a multiple of 8."""
+    withdrawals: int
+    """The most withdrawals in a block."""
+
+
+MAINNET_PRESET = Preset(committees=64, sync_committee=512, withdrawals=16)
+MINIMAL_PRESET = Preset(committees=4, sync_committee=32, withdrawals=4)
 
 
 @dataclass(frozen=True)
@@ -54,12 +70,14 @@ class ExecutionBranch:
     body_branch: Sequence[bytes]
 
 
-def execution_branch(encoded: bytes, layout: Layout, *, signed: bool = True) -> ExecutionBranch:
+def execution_branch(
+    encoded: bytes, layout: Layout, *, signed: bool = True, preset: Preset = MAINNET_PRESET
+) -> ExecutionBranch:
     """Return the branch in an encoded `SignedBeaconBlock`, or in a `BeaconBlock`. Raises `InvalidSsz`."""
     if signed:
         encoded = Container({"message": ByteList(2**32), "signature": Bytes(96)}).parts(encoded)["message"]
     parts = _HEADER.parts(encoded)
-    body = body_of(layout)
+    body = body_of(layout, preset)
     leaves = body.leaves(parts["body"])
     payload_type = body.fields["execution_payload"]
     assert isinstance(payload_type, Container)
@@ -140,7 +158,7 @@ _EXECUTION_REQUESTS = Container(
 )
 
 
-def _payload_of(layout: Layout) -> Container:
+def _payload_of(layout: Layout, preset: Preset) -> Container:
     fields: dict[str, Type] = {
         "parent_hash": _ROOT,
         "fee_recipient": _ADDRESS,
@@ -158,24 +176,24 @@ def _payload_of(layout: Layout) -> Container:
         "transactions": List(ByteList(2**30), 2**20),
     }
     if layout >= Layout.CAPELLA:
-        fields["withdrawals"] = List(_WITHDRAWAL, 16)
+        fields["withdrawals"] = List(_WITHDRAWAL, preset.withdrawals)
     if layout >= Layout.DENEB:
         fields |= {"blob_gas_used": _UINT64, "excess_blob_gas": _UINT64}
     return Container(fields)
 
 
-def body_of(layout: Layout) -> Container:
+def body_of(layout: Layout, preset: Preset = MAINNET_PRESET) -> Container:
     """Return the type of a block's body."""
     electra = layout >= Layout.ELECTRA
-    # Of one committee; since Electra of all 64 of a slot.
-    attesters = 2048 * 64 if electra else 2048
+    # Of one committee; since Electra of all of a slot.
+    attesters = 2048 * preset.committees if electra else 2048
     attestation: dict[str, Type] = {
         "aggregation_bits": BitList(attesters),
         "data": _ATTESTATION_DATA,
         "signature": _SIGNATURE,
     }
     if electra:
-        attestation["committee_bits"] = Bytes(8)
+        attestation["committee_bits"] = Bytes(-(-preset.committees // 8))
     indexed = Container(
         {
             "attesting_indices": List(_UINT64, attesters, packed=True),
@@ -194,8 +212,8 @@ def body_of(layout: Layout) -> Container:
         "attestations": List(Container(attestation), 8 if electra else 128),
         "deposits": List(_DEPOSIT, 16),
         "voluntary_exits": List(_signed(epoch=_UINT64, validator_index=_UINT64), 16),
-        "sync_aggregate": Container({"bits": Bytes(64), "signature": _SIGNATURE}),
-        "execution_payload": _payload_of(layout),
+        "sync_aggregate": Container({"bits": Bytes(preset.sync_committee // 8), "signature": _SIGNATURE}),
+        "execution_payload": _payload_of(layout, preset),
     }
     if layout >= Layout.CAPELLA:
         change = _signed(validator_index=_UINT64, from_pubkey=_PUBLIC_KEY, to_address=_ADDRESS)

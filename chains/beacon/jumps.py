@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chains.beacon import ssz
-from chains.beacon.blocks import BeaconHeader, ExecutionBranch
+from chains.beacon.blocks import MAINNET_PRESET, BeaconHeader, ExecutionBranch, Layout, Preset
 
 # Depths of lists: in a state, of the epochs before the Merge, and of the blocks in one of them.
 HISTORY_DEPTH, EPOCHS_DEPTH, RECORDS_DEPTH = 24, 17, 13
@@ -21,7 +21,10 @@ class CannotProve(ValueError):
 
 @dataclass(frozen=True)
 class BeaconChain:
-    """Arguments of `BeaconHistory`, in the order of its constructor."""
+    """A beacon chain: first the arguments of `BeaconHistory`, in the order of its constructor.
+
+    Forks are told by their first slots.
+    """
 
     id: int
     period_depth: int
@@ -33,6 +36,12 @@ class BeaconChain:
     historical_roots: bytes
     blocks_before_merge: int
     accumulator: bytes
+    genesis_time: int = 0
+    """The time of slot 0, in seconds since 1970."""
+    slot_seconds: int = 12
+    preset: Preset = MAINNET_PRESET
+    config_name: str = ""
+    """The name that era files begin with; empty: there are none."""
 
     @property
     def arguments(self) -> tuple[int | bytes, ...]:
@@ -59,6 +68,23 @@ class BeaconChain:
         """Return a slot's place in its period."""
         return slot & (1 << self.period_depth) - 1
 
+    def slot_at(self, timestamp: int) -> int:
+        """Return the slot that begins at this time, in seconds since 1970. Raises `CannotProve` where none does."""
+        slot, rest = divmod(timestamp - self.genesis_time, self.slot_seconds)
+        if slot < 0 or rest:
+            raise CannotProve(f"No slot begins at the time {timestamp}.")
+        return slot
+
+    def time_of(self, slot: int) -> int:
+        """Return the time at which a slot begins, in seconds since 1970."""
+        return self.genesis_time + slot * self.slot_seconds
+
+    def layout(self, slot: int) -> Layout:
+        """Return the layout of a block. Raises `CannotProve` where none is known."""
+        if not self.bellatrix <= slot < self.end:
+            raise CannotProve(f"A block of slot {slot} has no known layout.")
+        return Layout(sum(slot >= fork for fork in (self.capella, self.deneb, self.electra)))
+
     def payload_depth(self, slot: int) -> int:
         return 4 if slot < self.deneb else 5
 
@@ -78,6 +104,8 @@ MAINNET = BeaconChain(
     historical_roots=bytes.fromhex("4df6b89755125d4f6c5575039a04e22301a5a49ee893c1d27e559e3eeab73da7"),
     blocks_before_merge=15_537_394,
     accumulator=bytes.fromhex("8eac399e24480dce3cfe06f4bdecba51c6e5d0c46200e3e8611a0b44a3a69ff9"),
+    genesis_time=1_606_824_023,
+    config_name="mainnet",
 )
 
 
@@ -136,7 +164,7 @@ def before_capella(
     chain: BeaconChain,
     block: ExecutionBranch,
     block_roots: Sequence[bytes],
-    state_roots: Sequence[bytes],
+    state_roots_root: bytes,
     historical_roots: Sequence[bytes],
 ) -> bytes:
     """Return the branch to a block of a period before Capella, whose roots these are. Raises `CannotProve`."""
@@ -145,14 +173,13 @@ def before_capella(
         raise CannotProve(f"The period of slot {block.header.slot} is not before Capella.")
     if ssz.list_root(historical_roots, HISTORY_DEPTH) != chain.historical_roots:
         raise CannotProve("These are not the chain's historical roots.")
-    roots = (ssz.tree_root(each, chain.period_depth) for each in (block_roots, state_roots))
-    first, second = roots
-    if ssz.merge(first, second) != historical_roots[index]:
+    first = ssz.tree_root(block_roots, chain.period_depth)
+    if ssz.merge(first, state_roots_root) != historical_roots[index]:
         raise CannotProve(f"These are not the roots of period {index}.")
     return b"".join(
         [
             own(block),
-            _period(chain, block, block_roots, first, second),
+            _period(chain, block, block_roots, first, state_roots_root),
             *_list(historical_roots, HISTORY_DEPTH, index),
         ]
     )

@@ -5,6 +5,7 @@ One set of facts has one byte string. `tests/contracts/decoder.py` verifies it a
 
 from chains.packed.encoder import encode, encode_block_hash, encode_parent_hash
 from chains.packed.layout import (
+    BEACON_ROOT,
     BLOCK_BEFORE_CAPELLA,
     BLOCK_BEFORE_MERGE,
     CODE_HASH,
@@ -18,9 +19,11 @@ from chains.packed.layout import (
     AccountToProve,
     BlockBranch,
     CannotPack,
+    HeaderParts,
 )
 
 __all__ = [
+    "BEACON_ROOT",
     "BLOCK_BEFORE_CAPELLA",
     "BLOCK_BEFORE_MERGE",
     "CODE_HASH",
@@ -34,6 +37,7 @@ __all__ = [
     "AccountToProve",
     "BlockBranch",
     "CannotPack",
+    "HeaderParts",
     "encode",
     "encode_block_hash",
     "encode_parent_hash",

@@ -60,6 +60,10 @@ class BlockBranch:
     branch: bytes
 
 
+HeaderParts = Sequence[bytes | BlockBranch]
+"""Headers and branches in their order, from one that is trusted on."""
+
+
 @dataclass(frozen=True)
 class AccountToProve:
     """An account, what to store of it, and the nodes that prove it, as `eth_getProof` answers them.

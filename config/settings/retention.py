@@ -13,6 +13,8 @@ KEEP_STEPS_DAYS = env_days("KEEP_STEPS_DAYS", None)
 KEEP_CALLDATA_DAYS = env_days("KEEP_CALLDATA_DAYS", 90)
 # Since a path passed them: headers of blocks that nobody asked for. That paths may begin there is kept for ever.
 KEEP_PATH_HEADERS_DAYS = env_days("KEEP_PATH_HEADERS_DAYS", None)
+# Since it was last used: what old blocks are proven by. It can be had again.
+KEEP_BEACON_DATA_DAYS = env_days("KEEP_BEACON_DATA_DAYS", 90)
 # Since they happened. Pages show key uses of 30 days.
 KEEP_ACCOUNT_EVENTS_DAYS = env_days("KEEP_ACCOUNT_EVENTS_DAYS", 90)
 KEEP_KEY_USES_DAYS = env_days("KEEP_KEY_USES_DAYS", 31, minimum=31)

@@ -76,8 +76,9 @@ contract OpStackGamesProofs is Symbolic {
     }
 
     /// @dev Of an account without code, too.
-    /// @custom:halmos --array-lengths said={0,31,32,33,64},data={4,36}
-    function check_an_answer_is_one_word(bytes memory said, bytes memory data) external {
+    /// @custom:halmos --array-lengths said={0,31,32,33,64}
+    function check_an_answer_is_one_word(bytes memory said, bytes32 argument) external {
+        bytes memory data = abi.encodeWithSelector(0x01020304, argument);
         game.set(said);
         assert(asking.answer(address(game), data) == (said.length == 32 ? bytes32(said) : bytes32(0)));
         assert(asking.answer(address(0x1234), data) == 0);

@@ -80,7 +80,7 @@ def _parts() -> Iterator[tuple[QuerySet[Any], list[Any]]]:
     yield shown, ["pk", "step", "block", "is_admitted"]
     yield (
         Block.objects.filter(pk__in=blocks),
-        ["pk", "number", "hash", "path_unit", "path_length", "path_left", "failing_since", _NEXT_TRY],
+        ["pk", "number", "hash", "path_unit", "path_length", "path_left", "path_origin", "failing_since", _NEXT_TRY],
     )
     yield (
         Step.objects.filter(query__in=shown.values("pk")),

@@ -18,7 +18,7 @@ from proving.models import ChainHead, SignedTransaction, Transaction
 from queries.models import Block, PathUnit
 
 # About how much one transaction can hold, and how many blocks pass until the next one can build on it.
-_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170}
+_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170, PathUnit.JUMPS: 1}
 _BLOCKS_PER_TRANSACTION = 3
 
 
@@ -30,6 +30,16 @@ class ShownPath(JsonObject):
     gas: int  # so far, of whole transactions, which may serve other blocks and batches too
     seconds_left: int | None  # an estimate; None: nothing is left, or the work has stopped
     transactions: tuple[ShownTransaction, ...]
+    origin: int | None = None  # the block where a jump begins, if it needs one
+
+    @property
+    def is_jump(self) -> bool:
+        return self.unit == PathUnit.JUMPS
+
+    @property
+    def jump(self) -> str:
+        """Return how a jump leads there, a phrase; empty if it is none."""
+        return _jump(self.unit, self.origin)
 
     @property
     def done(self) -> int:
@@ -37,7 +47,7 @@ class ShownPath(JsonObject):
 
     @property
     def how_far(self) -> str:
-        return _how_far(self.unit, self.done, self.length)
+        return self.jump or _how_far(self.unit, self.done, self.length)
 
     @property
     def unit_of_length(self) -> str:
@@ -46,7 +56,17 @@ class ShownPath(JsonObject):
 
 def how_far(block: Block) -> str:
     """Return how far the path is, a phrase; empty if nothing of it is left."""
-    return _how_far(block.path_unit, block.path_length - block.path_left, block.path_length) if block.path_left else ""
+    if not block.path_left:
+        return ""
+    return _jump(block.path_unit, block.path_origin) or _how_far(
+        block.path_unit, block.path_length - block.path_left, block.path_length
+    )
+
+
+def _jump(unit: str, origin: int | None) -> str:
+    if unit != PathUnit.JUMPS:
+        return ""
+    return "by the beacon chain" + ("" if origin is None else f", from block {origin}")
 
 
 def _how_far(unit: str, done: int, length: int) -> str:
@@ -67,6 +87,7 @@ def to_blocks(
             gas=sum(tx.gas_used for tx in sent[pk]),
             seconds_left=_seconds(block, destination) if goes_on else None,
             transactions=tuple(transaction_display.shown(tx.latest_hash, tx, destination, head) for tx in sent[pk]),
+            origin=block.path_origin,
         )
         for pk, block in needing.items()
     }
@@ -80,7 +101,8 @@ def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
     links = Transaction.queries.through.objects.filter(query__block__in=blocks, transaction__extends__isnull=False)
     pairs = list(links.order_by("transaction").values_list("query__block", "transaction").distinct())
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
-    rows = Transaction.objects.defer("data").prefetch_related(versions).in_bulk({tx for _, tx in pairs})
+    facts = Transaction.objects.select_related("parent_fact__registry")
+    rows = facts.defer("data").prefetch_related(versions).in_bulk({tx for _, tx in pairs})
     for block, tx in pairs:
         sent[block].append(rows[tx])
     return sent

@@ -12,9 +12,10 @@ from pydantic import computed_field
 
 from config.chain_names import ChainName, chain_name
 from config.json_objects import PAGE_ONLY, JsonObject, Time
-from explorer.batch import fact_display, paths_to_blocks, transaction_display
+from explorer.batch import fact_display, path_parts, paths_to_blocks, transaction_display
 from explorer.batch.code_snippets import reading
 from explorer.batch.fact_display import SLOTS_PAGE, Value
+from explorer.batch.path_parts import ShownPart
 from explorer.batch.paths_to_blocks import ShownPath
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.formatting.utc_times import utc
@@ -85,6 +86,7 @@ class ShownQuery(JsonObject):
     slots: tuple[str, ...]  # one page
     slot_count: int
     first_slot: Annotated[int, PAGE_ONLY]  # number of the first of `slots`, from 1
+    parts: tuple[ShownPart, ...]  # the two of a path over the source's parent chain; empty: it leads over none
     path: ShownPath | None  # the path by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
     values: tuple[Value, ...]  # once all its steps are completed (docs/specification.md, "Rules that hold")
@@ -265,6 +267,7 @@ def cards(
     to_blocks = paths_to_blocks.to_blocks(
         [query.block for query in queries if query.block], destination, head, goes_on=is_open
     )
+    parts = path_parts.of_queries(batch, queries, to_blocks, held_by, destination=destination, head=head)
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     for query in queries:
         source, registry = sources[query.source_chain_id], held_by.get(query.source_chain_id)
@@ -285,6 +288,7 @@ def cards(
             slots=tuple(fact_display.shown_slots(query, first_slot)),
             slot_count=len(query.slots),
             first_slot=first_slot or 1,
+            parts=parts.get(query.pk, ()),
             path=to_blocks.get(query.block.pk) if query.block else None,
             steps=tuple(_steps(query, steps[query.pk], batch, sent)),
             values=tuple(values_of(query, words.get(query.pk, {}), source, registry.address)) if registry else (),

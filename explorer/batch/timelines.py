@@ -131,10 +131,11 @@ def _chains(batch: Batch, total: int, steps_of_chains: Iterable[_Steps]) -> Iter
         last = steps[-1]
         reached = order.index(StepKind(last.kind)) + 1
         note = f"step {reached}"
-        if total > 1:
-            all_of_them = f"{steps[0].begun:,}"  # of which those about a header have no fourth step
-            is_done = batch.status == BatchStatus.DONE
-            note = f"{all_of_them} proven" if is_done else f"{last.completed:,} of {all_of_them} past {note}"
+        if batch.status == BatchStatus.DONE:
+            note = f"{steps[0].begun:,} proven" if total > 1 else "proven"
+        elif total > 1:
+            # Of all, since those about a header have no fourth step.
+            note = f"{note}: {last.completed:,} of {steps[0].begun:,}"
         yield Lane(chain_name(chain).in_words, note, tuple(_tracks(batch, steps)))
 
 
@@ -201,7 +202,12 @@ def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
 
 def _drawn_paths(cards: Sequence[ShownQuery]) -> list[tuple[ShownQuery, ShownPath]]:
     """Return each block once, with one of its queries."""
-    found = {(card.source.id, card.block_number): (card, card.path) for card in cards if card.path and card.path.length}
+    found = {
+        (card.source.id, card.block_number): (card, card.path)
+        for card in cards
+        # What a jump leads to is in the same transaction, with what it proves.
+        if card.path and card.path.length and not card.path.is_jump
+    }
     return list(found.values())[:_MOST_PATHS]
 
 

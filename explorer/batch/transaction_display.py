@@ -7,7 +7,7 @@ from typing import Annotated
 
 from django.db.models import Count, Max, Min, OuterRef, Prefetch, Subquery
 
-from config.chain_names import ChainName
+from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY, JsonObject, Wei
 from explorer.formatting.amounts import rounded
@@ -33,6 +33,7 @@ class ShownTransaction(JsonObject):
     result: Annotated[str, PAGE_ONLY] = ""
     pk: Annotated[int | None, PAGE_ONLY] = None
     is_of_path: Annotated[bool, PAGE_ONLY] = False
+    first_part: Annotated[str, PAGE_ONLY] = ""  # what it proves of a source's parent chain, a phrase
     proves: Annotated[str, PAGE_ONLY] = ""  # of one batch, a phrase
     cost: Annotated[Wei | None, PAGE_ONLY] = None  # of one batch; before it is mined, the most that it may be
 
@@ -73,7 +74,8 @@ def _having(pks: set[int]) -> dict[int, Transaction]:
     if not pks:
         return {}
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
-    return Transaction.objects.defer("data").prefetch_related(versions).in_bulk(pks)
+    facts = Transaction.objects.select_related("parent_fact__registry")
+    return facts.defer("data").prefetch_related(versions).in_bulk(pks)
 
 
 def shown(tx_hash: str, tx: Transaction | None, destination: ChainName, head: ChainHead | None) -> ShownTransaction:
@@ -96,7 +98,13 @@ def shown(tx_hash: str, tx: Transaction | None, destination: ChainName, head: Ch
         result=_result(tx),
         pk=tx.pk,
         is_of_path=tx.extends_id is not None,
+        first_part=_first_part(tx),
     )
+
+
+def _first_part(tx: Transaction) -> str:
+    fact = getattr(tx, "parent_fact", None) if tx.extends_id else None
+    return f"slot of the Outbox on {chain_name(fact.registry.source_chain_id).in_words}" if fact else ""
 
 
 def with_parts(batch: Batch, transactions: Sequence[ShownTransaction], asked: str) -> Iterator[ShownTransaction]:
@@ -125,6 +133,7 @@ def with_parts(batch: Batch, transactions: Sequence[ShownTransaction], asked: st
             proves = ""
         elif tx.is_of_path:
             proves = f"path to block {highest}" if blocks == 1 else f"paths to {blocks:,} blocks"
+            proves = f"{tx.first_part}, and the {proves}" if tx.first_part else proves
         elif asked:
             proves = asked
         else:

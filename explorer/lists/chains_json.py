@@ -25,6 +25,8 @@ class ReachOfConnection(Schema):
     blocksEach: int
     most: int = Field(description="The most hops or headers of a path.")
     gasEach: int
+    jumps: bool = Field(description="Whether older blocks are reached by the beacon chain, whatever their age.")
+    gasOfJump: int | None = Field(description="Of reaching a block so, beside its header. null: none is.")
 
 
 class BalanceCost(Schema):
@@ -61,7 +63,8 @@ class ConnectionDetail(Schema):
     sourceChainId: str
     destinationChainId: str
     kind: str = Field(
-        description="Of the block hash source: `native`, `attested`, `op-stack`, `arbitrum` or `arbitrum-slot`."
+        description="Of the block hash source: `native`, `attested`, `op-stack`, `op-stack-games`, `arbitrum`, "
+        "`arbitrum-slot` or `arbitrum-buffer`."
     )
     trust: str = Field(description="Who must be trusted for what, a sentence.")
     factsRegistry: str | None = Field(description="null: it is not deployed yet.")
@@ -157,6 +160,8 @@ def _reach(reach: Reach) -> ReachOfConnection:
         blocksEach=reach.blocks_each,
         most=reach.most,
         gasEach=reach.gas_each,
+        jumps=reach.jumps,
+        gasOfJump=reach.gas_of_jump if reach.jumps else None,
     )
 
 

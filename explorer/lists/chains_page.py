@@ -15,8 +15,8 @@ from chains.chains_file import Chain, Connection
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from explorer.formatting.amounts import rounded
-from proving import sources
-from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS
+from proving import jump_branches, sources
+from proving.gas_model.remaining_work import HOP_GAS, JUMP_GAS, WALKED_HEADER_GAS
 from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, ConnectionPause, FactsRegistry, SigningStop
@@ -75,6 +75,9 @@ class Reach:
     gas_each: int
     seconds: float  # that all of it takes the chain, about
     to_the_first: bool  # as far as the chain goes
+    jumps: bool  # the beacon chain leads to older blocks, whatever their age
+    why_no_jump: str  # why it does not, a sentence; empty if it does, or the source chain has none that is known
+    gas_of_jump: int
 
     @property
     def blocks(self) -> int | None:
@@ -214,7 +217,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ShownConnection]
             code_hash=registry.code_hash if registry else "",
             code_is_right=bool(registry and registry.code_hash and not registry.refused),
             notes=(*stopped.get(ends, ()), *_notes(connection, registry)),
-            reach=_reach(connection, watches.get(connection.source_id)),
+            reach=_reach(connection, registry, watches.get(connection.source_id)),
             keeps_headers=connection.keep_headers,
             balance=cost,
             usual_seconds=statistics.median(took) if len(took) >= _LEAST_TIMED else None,
@@ -255,7 +258,7 @@ def _notes(connection: Connection, registry: FactsRegistry | None) -> Iterator[s
     yield from filter(None, (registry.refused, registry.notice))
 
 
-def _reach(connection: Connection, watch: ChainWatch | None) -> Reach:
+def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainWatch | None) -> Reach:
     keeps_hashes, head = (watch.keeps_hashes, watch.number) if watch else (None, None)
     source, block_seconds = sources.of(connection), get_chains().chain(connection.source_id).block_seconds
     direct = source.vouched(connection, keeps_hashes=bool(keeps_hashes))
@@ -264,6 +267,9 @@ def _reach(connection: Connection, watch: ChainWatch | None) -> Reach:
     else:
         steps, each, most, gas = "headers", 1, connection.max_headers_walked, WALKED_HEADER_GAS
     blocks = (direct or 0) + most * each
+    chain, why_no_jump = get_chains().chain(connection.source_id), ""
+    if chain.beacon_chain and registry:
+        why_no_jump = deployments.why_no_jump(registry) or jump_branches.why_not(chain, head or 0)
     return Reach(
         direct=direct,
         steps="" if keeps_hashes is None else steps,
@@ -272,6 +278,9 @@ def _reach(connection: Connection, watch: ChainWatch | None) -> Reach:
         gas_each=gas,
         seconds=blocks * block_seconds,
         to_the_first=head is not None and blocks >= head,
+        jumps=bool(chain.beacon_chain and registry and not why_no_jump),
+        why_no_jump=why_no_jump,
+        gas_of_jump=JUMP_GAS,
     )
 
 

@@ -18,7 +18,8 @@ from explorer.lists.searched_account import SearchedAccount
 from proving import fact_search, facts
 from proving.fact_search import FactFilters, FoundFact, Place
 from proving.facts import SlotFact
-from queries.models import Block
+from proving.models import SignedTransaction, Transaction
+from queries.models import Block, Query
 
 PAGE_SIZE = 25
 _NUMBER, _HASH = re.compile(r"[0-9]{1,18}", re.ASCII), re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
@@ -61,15 +62,26 @@ def read(filters: FactFilters, limit: int, cursor: str = fact_search.START) -> F
 
 
 def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
-    """Return what a search for an account, a block's number or its hash finds facts by. None: it can't find any."""
+    """Return what a search finds facts by: an account, or a block, by its number, its hash or that of a transaction.
+
+    None: it can't find any.
+    """
     if account:
         return FactFilters(account=account.address) if account.address else None
     if _NUMBER.fullmatch(text):
         return FactFilters.model_validate({"block": str(int(text))})
-    block = Block.objects.filter(hash=text.lower()).first() if _HASH.fullmatch(text) else None
+    block = _with_hash(text.lower()) if _HASH.fullmatch(text) else None
     if block is None:
         return None
     return FactFilters.model_validate({"block": str(block.number), "sourceChainId": str(block.source_chain_id)})
+
+
+def _with_hash(text: str) -> Block | None:
+    """Return the block that has this hash; else the first of those that a transaction with this hash is about."""
+    sent = SignedTransaction.objects.filter(hash=text).values("transaction")
+    queries = Transaction.queries.through.objects.filter(transaction__in=sent).values("query")
+    about = Block.objects.filter(pk__in=Query.objects.filter(pk__in=queries).values("block")).order_by("pk")
+    return Block.objects.filter(hash=text).first() or about.first()
 
 
 def csv(filters: FactFilters, cursor: str) -> tuple[list[str], str]:

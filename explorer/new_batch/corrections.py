@@ -1,8 +1,12 @@
-"""Where in the form it is what a rejected batch must be changed in."""
+"""Where in the form it is what a rejected batch must be changed in, and what that is where it is known."""
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from config.chain_names import chain_name
+from explorer.formatting.amounts import whole_units
+from explorer.formatting.sentences import in_words
 from explorer.new_batch.drafts import Draft, Row, unix_seconds
 from explorer.new_batch.shown_faults import Field
 from queries.models import Batch
@@ -23,6 +27,7 @@ _FIELDS: Mapping[str, tuple[str, str]] = {
 # Sentences begin with what they are about. What follows names limits, heads, and what nodes said.
 _SUBJECT = re.compile(r"[^.]*?\b(?:[Bb]lock|time) ([0-9]+)\b", re.ASCII)
 _CHAIN = re.compile(r"[^.]*?\bchain ([0-9]+)\b", re.ASCII)
+_NEEDED = re.compile(r"[^.]*?\bcost ([0-9,]+) wei\b", re.ASCII)
 
 
 def fields(draft: Draft, batch: Batch) -> list[Field]:
@@ -37,6 +42,19 @@ def fields(draft: Draft, batch: Batch) -> list[Field]:
         # Which block a tag or a time means, the form doesn't know.
         rows = [row for row in rows if numbers[row] == number] or [row for row in rows if not numbers[row]]
     return [(row, name) for row in rows[:1]]
+
+
+def reason(batch: Batch) -> str:
+    """Return why the batch was rejected, as people read it."""
+    return in_words(batch.rejection_reason, chain_name(batch.destination_chain_id).currency)
+
+
+def with_fee(draft: Draft, batch: Batch) -> Draft:
+    """Return the draft with the fee cap that the batch would have needed, if it was rejected because of its own."""
+    needed = _first(_NEEDED, batch.rejection_reason).replace(",", "")
+    if batch.rejection_code != RejectionCode.FEE_TOO_LOW or not (draft.fee and needed):
+        return draft
+    return replace(draft, fee=whole_units(int(needed)))
 
 
 def _first(pattern: re.Pattern[str], sentence: str) -> str:

@@ -14,7 +14,7 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.batch import submitted_request
 from explorer.batch.code_snippets import submitting
-from explorer.new_batch import pasted_rows
+from explorer.new_batch import corrections, pasted_rows
 from explorer.new_batch.asking import Estimated
 from explorer.new_batch.drafts import Draft, Row
 from explorer.new_batch.forms import DraftForm, RowForm, destination, posted
@@ -122,6 +122,7 @@ def _context(page: FormPage) -> dict[str, Any]:
         "rows": list(_rows(page, form, faults, focus)),
         "management": form.rows.management_form,
         "faults": faults,
+        "rejected_because": corrections.reason(page.corrects) if page.corrects else "",
         "focus": focus,
         # With JavaScript, without a button. What is known to be wrong isn't asked about.
         "asks_at_once": not (page.draft.is_blank or page.estimated or (faults.listed and not page.corrects)),

@@ -1,7 +1,7 @@
 """What a draft would cost and take, in what people ask for."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.utils import timezone
@@ -9,6 +9,7 @@ from django.utils import timezone
 from accounts.models import User
 from config.chain_names import ChainName, chain_name
 from explorer.formatting.amounts import rounded
+from explorer.formatting.sentences import in_words
 from proving.batch_estimate import BatchEstimate, Reason
 from proving.budget import allowance
 from proving.budget.allowance import DailyAllowance
@@ -37,6 +38,8 @@ class ShownEstimate:
     in_registry: int  # of `parts`
     parts: int  # accounts, slots, header fields and times
     paths: int  # to old blocks
+    jumps: int  # of these, by the beacon chain
+    jump_origins: Sequence[int]  # numbers of the blocks where they begin
     transactions: int
     seconds: int
     reasons: Sequence[Reason]
@@ -51,6 +54,7 @@ def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstim
     parts = [(part, one) for source in found.sources for part, one in source.parts.items()]
     facts = [one for part, one in parts if part in _FACTS]
     cost = found.cost
+    currency = found.destination.native_currency
     return ShownEstimate(
         destination=chain_name(found.destination.id),
         is_self_funded=request.is_self_funded,
@@ -61,10 +65,12 @@ def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstim
         in_registry=sum(one.in_registry for one in facts),
         parts=sum(one.count for one in facts),
         paths=sum(one.count for part, one in parts if part == Part.PATHS),
+        jumps=sum(one.jumps for one in found.sources),
+        jump_origins=[one.jump_origin for one in found.sources if one.jump_origin is not None],
         transactions=found.transactions,
         seconds=found.seconds_to_done,
-        reasons=found.reasons,
-        waits=list(dict.fromkeys(wait for source in found.sources for wait in source.waits)),
+        reasons=[replace(one, sentence=in_words(one.sentence, currency)) for one in found.reasons],
+        waits=list(dict.fromkeys(in_words(wait, currency) for source in found.sources for wait in source.waits)),
         blocks=dict(_blocks(found)),
         allowances=() if request.is_self_funded else list(allowance.of_user_on(user, found.destination)),
         made_at=timezone.now(),

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from accounts import sealing
 from accounts.client_address import client_address
 from accounts.models import User
 from accounts.signed_in import signed_in
@@ -24,10 +25,11 @@ from explorer.new_batch.form_page import FormPage
 from explorer.new_batch.forms import ARRAY, DraftForm, sent_rows
 from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_faults import control
-from queries import heavy_reads
+from queries import heavy_reads, webhooks
 from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest
-from queries.models import Batch, BatchStatus
+from queries.models import Batch, BatchStatus, Webhook
+from queries.webhook_request import WebhookRequest
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)
 _BUTTON = re.compile(r"(remove|slot)-([0-9]{1,3})", re.ASCII)
@@ -153,13 +155,31 @@ def _first(request: HttpRequest, user: User, internal_id: str) -> FormPage:
     draft = drafts.of_document(document)
     if len(draft.rows) > MAX_ROWS:
         return replace(page, said=f"Batch {batch.pk} asks for more than the form holds. Send it again by the API.")
-    webhook = "Its webhook is left out." if document.get("webhook") else ""
-    page = replace(page, draft=draft, said=webhook)
+    url, lacking = _webhook(batch)
+    draft = replace(draft, webhook=url)
+    page = replace(page, draft=draft, said=lacking)
     if batch.status != BatchStatus.REJECTED:
-        return replace(page, said=f"It is filled in as batch {batch.pk} was. {webhook}")
-    fields = corrections.fields(draft, batch)
-    wrong = shown_faults.of_fields({field: [batch.rejection_reason] for field in fields})
-    return replace(page, corrects=batch, faults=wrong)
+        return replace(page, said=f"It is filled in as batch {batch.pk} was. {lacking}")
+    corrected = corrections.with_fee(draft, batch)
+    reason = corrections.reason(batch)
+    if corrected != draft:
+        reason = f"It was {draft.fee}, which was too little. Now it is what the batch would have needed."
+    wrong = shown_faults.of_fields({field: [reason] for field in corrections.fields(draft, batch)})
+    return replace(page, draft=corrected, corrects=batch, faults=wrong)
+
+
+def _webhook(batch: Batch) -> tuple[str, str]:
+    """Return the URL of the batch's webhook, and a sentence about what of it the form can't hold."""
+    webhook = Webhook.objects.filter(pk=batch.pk).first()
+    if webhook is None:
+        return "", ""
+    try:
+        told = webhooks.destination(webhook)
+    except sealing.CantOpen:
+        return "", "Its webhook is left out: it can't be read any more."
+    if told.headers or set(webhook.events) != set(WebhookRequest.model_fields["events"].default):
+        return told.url, "The headers and the events of its webhook are left out: they take the API."
+    return told.url, ""
 
 
 # --- What buttons do --------------------------------------------------------------------------------------------------

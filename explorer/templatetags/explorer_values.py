@@ -21,7 +21,7 @@ register.filter("whole_units", whole_units)
 register.filter("cost", cost)
 register.filter("in_millions", in_millions)
 
-_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_MINUTE = timedelta(minutes=1)
 
 
 def html(template: str, *values: str) -> SafeString:
@@ -46,7 +46,7 @@ def clock(when: datetime) -> SafeString:
 
 @register.filter
 def span(duration: timedelta) -> str:
-    """Return a length of time in its two largest units, such as `4.2 s`, `3 min 20 s` or `2 h 5 min`."""
+    """Return a length of time in its two largest units, such as `4.2 s`, `3 min 20 s` or `2 h`."""
     if duration < _MINUTE:
         return f"{max(0.0, duration.total_seconds()):.1f} s"
     return _whole_span(duration)
@@ -57,12 +57,10 @@ def _whole_span(duration: timedelta) -> str:
 
     It is what a clock that ticks shows (times.js writes the same).
     """
-    seconds = max(0, int(duration.total_seconds()))
-    if duration >= _DAY:
-        return f"{seconds // 86_400} d {seconds % 86_400 // 3600} h"
-    if duration >= _HOUR:
-        return f"{seconds // 3600} h {seconds % 3600 // 60} min"
-    return f"{seconds // 60} min {seconds % 60} s" if duration >= _MINUTE else f"{seconds} s"
+    s = max(0, int(duration.total_seconds()))
+    parts = [(s // 86_400, "d"), (s // 3600 % 24, "h"), (s // 60 % 60, "min"), (s % 60, "s")]
+    first = next((at for at, (count, _) in enumerate(parts) if count), 0)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count) or "0 s"
 
 
 @register.filter
@@ -111,21 +109,19 @@ def about(when: datetime) -> SafeString:
 
 @register.filter
 def roughly(seconds: int) -> str:
-    """Return an estimated length of time, in round numbers."""
+    """Return an estimated length of time, in round numbers, from less than a minute up to days."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"
+    if seconds >= 48 * 3600:
+        return f"about {seconds / 86_400:,.0f} days"
     return f"about {minutes} min" if minutes < 120 else f"about {round(seconds / 3600)} h"
 
 
 @register.filter
 def lasting(seconds: float) -> str:
-    """Return an estimated length of time as `roughly` does, from seconds up to days."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 48 * 3600:
-        return roughly(round(seconds))
-    return f"about {seconds / 86_400:,.0f} days"
+    """Return an estimated length of time as `roughly` does, with short ones in seconds."""
+    return f"{seconds:.0f} s" if seconds < 120 else roughly(round(seconds))
 
 
 @register.simple_tag

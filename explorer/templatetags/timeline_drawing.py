@@ -8,7 +8,7 @@ While the batch is open, static/js/timeline.js draws it on by the times that are
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from html import escape
 
 from django import template
@@ -38,7 +38,7 @@ _TICKS = (
     *(_HOUR * count for count in (1, 2, 3, 6, 12)),
     *(_DAY * count for count in (1, 2, 5, 10, 30)),
 )
-_MOST_TICKS, _LAST_TICK = 4, 86
+_MOST_TICKS, _LAST_TICK = 4, 80
 _LEGEND = {
     "ok": "completed",
     "run": "under way",
@@ -116,6 +116,10 @@ class DrawnTimeline:
     @property
     def took(self) -> timedelta:
         return self.end - self.start
+
+    @property
+    def is_of_one_day(self) -> bool:
+        return self.start.astimezone(UTC).date() == self.end.astimezone(UTC).date()
 
     @property
     def text(self) -> str:

@@ -288,7 +288,8 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
     if is_old and len(refused) == len(answers) and not refused[0].may_pass:
         return Rejection(
             RejectionCode.PROOF_UNAVAILABLE,
-            f"No node of chain {inquiry.source.id} serves proofs at block {oldest.number}. {refused[0]}",
+            f"No node of chain {inquiry.source.id} serves proofs at block {oldest.number}. {refused[0]} Accounts and "
+            "slots at old blocks take an archive node. Fields of the header take none.",
             retryable=True,
         )
     return _told_by(header, answers)
@@ -353,7 +354,8 @@ def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
         )
     if isinstance(route, TooFar):
         return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
-    return Counted([*unknown, *missing], route, headers)
+    counted = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in (*unknown, *missing)]
+    return Counted(counted, route, headers)
 
 
 def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[Missing], dict[int, Header]]:

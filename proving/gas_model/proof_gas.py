@@ -7,7 +7,7 @@ A transaction pays 21,000, and the more of two: 16 for each byte of calldata and
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property
@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from chains import history
 from chains.header import Header
-from chains.packed import IMPLIED_HEADER_FIELDS
+from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from proving.gas_model import trie_shapes
 from proving.gas_model.trie_shapes import Nodes, Shape
@@ -167,6 +167,15 @@ _DEEP = Storage(_DEEP_STORAGE)
 # --- What is missing --------------------------------------------------------------------------------------------------
 
 
+# Jumps, by their operations, without the header of the block that they lead to (make bench-gas): a header that is
+# trusted, which is sent again each time, and the branch. That has a hash more each time that the periods double.
+JUMPS = {
+    OLD_BLOCK: Load(_HEADER_BYTES + 1_530, 39_500),
+    BLOCK_BEFORE_CAPELLA: Load(1_080, 18_500),
+    BLOCK_BEFORE_MERGE: Load(850, 12_500),
+}
+
+
 @dataclass(frozen=True)
 class Missing:
     """The requested facts of one block that a registry lacks."""
@@ -175,6 +184,8 @@ class Missing:
     facts: Sequence[Fact]
     is_known: bool  # to the registry: the block's state root
     header: Header | None = None
+    jump: int = 0
+    """The operation by which the block whose hash is needed comes to be known, if it is a jump."""
 
     @cached_property
     def header_load(self) -> Load:
@@ -247,6 +258,8 @@ class Route:
     newest: int = 0  # number of the highest block that is hopped from
     start_gas: Likely = Likely()  # for the block hash source
     waits: Sequence[str] = ()  # what the block hash source is waited for, sentences
+    jumps: Mapping[int, int] = field(default_factory=dict)  # operations, by the numbers of blocks; not among the paths
+    jump_origin: int | None = None  # the number of the block where they begin, if they need one
 
 
 # --- What it takes ----------------------------------------------------------------------------------------------------
@@ -264,6 +277,8 @@ class _Loads:
             roots = missing.times - (not missing.is_known)
             each = missing.header_load * 2 + Load(_TIME_BYTES, _TIME)
             self.parts[Part.TIMES] = each * missing.times + Load(execution=-_ROOT * roots)
+        if missing.jump and missing.needs_header:
+            self.parts[Part.PATHS] = JUMPS[missing.jump] + self._more_of_times()
         is_known = missing.is_known or missing.times > 0
         if missing.facts and (missing.fields or not is_known):
             self.parts[Part.HEADERS] = missing.header_load + Load(execution=_HEADER - _ROOT * is_known)
@@ -276,6 +291,22 @@ class _Loads:
         elif Part.HEADERS in self.parts:
             self.transactions = 1
 
+    def _more_of_times(self) -> Load:
+        """Return what is added to a jump to the block after, which tells when the block ended."""
+        if not self.missing.times:
+            return Load()
+        # Its hash becomes known by a transaction of its own. Fields of the block's own header take one step back.
+        known = Load(execution=_BLOCK_HASH)
+        back = self.missing.header_load + Load(execution=_WALKED_HEADER) + known if self.missing.fields else Load()
+        return known + back
+
+    @property
+    def jumps_apart(self) -> int:
+        """Return how many transactions a jump to the block after takes, beside those of times and proofs."""
+        if not (self.missing.times and Part.PATHS in self.parts):
+            return 0
+        return 1 + bool(self.missing.fields)
+
     @property
     def first(self) -> Part:
         """Return the part that the first transaction counts as."""
@@ -283,8 +314,13 @@ class _Loads:
 
     @property
     def proof(self) -> Load:
-        """Return the load of all but the times."""
-        return sum((load for part, load in self.parts.items() if part != Part.TIMES), Load())
+        """Return the load of all but the times, and the jump before them."""
+        return sum((load for part, load in self.parts.items() if part not in self.apart), Load())
+
+    @property
+    def apart(self) -> Collection[Part]:
+        """Return the parts that have transactions of their own."""
+        return {Part.TIMES, Part.PATHS} if self.missing.times else ()
 
     def _add_accounts(self) -> None:
         of_slots = {
@@ -402,6 +438,8 @@ class Shares:
             most[loads.first] += base * transactions
         if Part.TIMES in most:
             most[Part.TIMES] += base * loads.missing.times
+        if Part.PATHS in most:
+            most[Part.PATHS] += base * loads.jumps_apart
         self.parts = {part: math.ceil(gas) for part, gas in most.items()}
         self._slots = {address: load.most_gas * _SIGNED for address, load in loads.slots.items()}
         self._accounts = len(loads.missing.words)
@@ -415,7 +453,7 @@ class Shares:
             left -= first[pk]
         asking = sum(bool(found) for found in first.values())
         # What the header takes is everybody's.
-        common = sum(self.parts.get(part, 0) for part in (Part.HEADERS, Part.HEADER_FIELDS, Part.TIMES))
+        common = sum(self.parts.get(part, 0) for part in (Part.HEADERS, Part.HEADER_FIELDS, Part.TIMES, Part.PATHS))
         seen: set[str] = set()
         gas: dict[int, int] = {}
         for pk, found in first.items():
@@ -443,9 +481,11 @@ def estimate(blocks: Sequence[Missing], tries: Tries, route: Route) -> Estimate:
     gas = {part: sum(group.gas[part] for group in groups) for part in Part}
     at_most = {part: sum(of_block.parts.get(part, 0) for of_block in shares) for part in Part}
     if route.paths:
-        gas[Part.PATHS] = way.gas + route.start_gas.expected
-        at_most[Part.PATHS] = math.ceil((longest_way.gas + _TRANSACTION) * _SIGNED) + route.start_gas.bound
-    rows = (one.missing.times + min(2, one.transactions) for one in likely)
+        gas[Part.PATHS] += way.gas
+        at_most[Part.PATHS] += math.ceil((longest_way.gas + _TRANSACTION) * _SIGNED)
+    gas[Part.PATHS] += route.start_gas.expected
+    at_most[Part.PATHS] += route.start_gas.bound
+    rows = (one.missing.times + min(2, one.transactions) + one.jumps_apart for one in likely)
     return Estimate(
         {part: Likely(math.ceil(gas[part] * _MARGIN), at_most[part]) for part in Part if at_most[part]},
         Likely(_size(likely, way), _size(most, longest_way)),
@@ -473,7 +513,7 @@ class _Together:
         calls = Load(_CALL_BYTES, _CALL) * (count - shared)
         self._each = (_TRANSACTION * shared + calls.gas(by_bytes=proofs.is_mostly_bytes)) / max(1, len(small))
         self.transactions = shared + sum(one.transactions for one in blocks if one.transactions != 1)
-        self.transactions += sum(one.missing.times for one in blocks)
+        self.transactions += sum(one.missing.times + one.jumps_apart for one in blocks)
         self._blocks = blocks
 
     @property
@@ -482,9 +522,10 @@ class _Together:
         for one in self._blocks:
             by_bytes = one.proof.is_mostly_bytes
             for part, load in one.parts.items():
-                gas[part] += load.most_gas if part == Part.TIMES else load.gas(by_bytes=by_bytes)
+                gas[part] += load.most_gas if part in one.apart else load.gas(by_bytes=by_bytes)
             if one.missing.times:
                 gas[Part.TIMES] += _TRANSACTION * one.missing.times
+                gas[Part.PATHS] += _TRANSACTION * one.jumps_apart
             if one.transactions:
                 gas[one.first] += self._each if one.transactions == 1 else _TRANSACTION * one.transactions
         return gas

@@ -18,6 +18,8 @@ from queries.models import Batch, Block, PathUnit, Query, StepKind
 
 # Of paths, on mainnet. Of a block that rides along with the path to another one: one slot more in a proof.
 HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS = 250_000, 55_000, 30_000
+# Of a jump, beside the header of the block that it leads to. It is a part of what its queries were estimated to take.
+JUMP_GAS = 75_000
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def _path_gas(left: QuerySet[Query]) -> int:
     needing_header = Block.objects.filter(~Exists(accumulating), pk__in=left.values("block")).filter(
         queries__in=left.exclude(step=StepKind.ACCOUNT_ACCUMULATED)
     )
-    paths = needing_header.values_list("path_unit", "path_left").distinct()
+    # A jump goes with the block's own proofs.
+    paths = needing_header.exclude(path_unit=PathUnit.JUMPS).values_list("path_unit", "path_left").distinct()
     each = (length * (HOP_GAS if unit == PathUnit.HOPS else WALKED_HEADER_GAS) for unit, length in paths)
     return max(each, default=0)

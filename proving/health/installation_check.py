@@ -15,11 +15,11 @@ from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import open_connection
-from proving.health import attester_checks, chain_checks, report
+from proving.health import attester_checks, beacon_checks, chain_checks, report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
 from proving.registry import deployments, funding
-from proving.sources import NotYet, op_stack_games
+from proving.sources import NotYet, arbitrum, op_stack_games
 from proving.transactions import signers
 
 # How long to wait for the id of a node's chain.
@@ -67,13 +67,15 @@ def _check_chain(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
     """Tell of a chain's nodes and signers; returns what is wrong with them."""
     must_prove = chain.id in {connection.source_id for connection in chains.connections}
     can_be_used = _check_nodes(chain, say, must_prove=must_prove)
+    beacon_problems = beacon_checks.check(chain, say)
     rpc = RpcClient(chain)
     seen = chain_checks.examine(chain, rpc)
     if chain in chains.destinations():
         lines = [line for signer in chain.all_signers for line in _said_of(signer, chain, chains, rpc)]
         for line in lines or [signers.why_none(chain)]:
             say(f"  {line}")
-    problems = [*seen.problems, *_check_names(chain, chains, say)] if seen.head else seen.problems
+    problems = [*seen.problems, *_check_names(chain, chains, say)] if seen.head else list(seen.problems)
+    problems += beacon_problems
     if seen.head and not can_be_used:
         return [*problems, Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs.")]
     return problems
@@ -98,9 +100,9 @@ def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str]
     """Tell the newest block that the rollup of a connection has confirmed, once the registry is deployed."""
     try:
         opened = open_connection(connection.destination_id, connection.source_id)
-        if connection.anchor_state_registry:
-            code = ", ".join(f"{name}: {at}" for name, at in op_stack_games.implementations(opened).items())
-            say(f"  Code that decides about {chains.chain(connection.source_id).label}: {code}.")
+        rollup = op_stack_games if connection.anchor_state_registry else arbitrum
+        code = ", ".join(f"{name}: {at}" for name, at in rollup.implementations(opened).items())
+        say(f"  Code that decides about {chains.chain(connection.source_id).label}: {code}.")
         newest = sources.of(connection).newest(opened)
     except (DatabaseError, deployments.Unusable):
         return []
@@ -154,7 +156,13 @@ class _Registry:
             return cls(row, f"The code of the facts registry {row} can't be read: {error.for_operators}")
         if row.refused:
             return cls(row, row.refused_with_remedy)
-        return cls(row, f"The facts registry {row} has the code of this version, {row.code_hash}.")
+        said = f"The facts registry {row} has the code of this version, {row.code_hash}."
+        if row.beacon_history:
+            return cls(row, f"{said} So has its beacon history, {row.beacon_history}.")
+        if why_not := deployments.why_no_jump(row):
+            command = f"manage.py deploy_registry {row.destination_chain_id} {row.source_chain_id} --replace"
+            return cls(row, f"{said} {why_not} The operator may run: {command}")
+        return cls(row, said)
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:

@@ -75,7 +75,10 @@ def next_leg(connection: OpenConnection, plan: Plan, *, others: Collection[int] 
     `others` are blocks that ride along where a hop passes them. Raises `NodeUnavailable`, `RpcRefused`.
     """
     calls: Sequence[Call] = plan.start.calls if plan.start else ()
-    if plan.hops:
+    if plan.jump:
+        # Whoever sends it has the branch.
+        leg = Leg(plan, (), checkpoints=_headers(connection, [plan.target]))
+    elif plan.hops:
         leg = _hop(connection, plan, others)
     elif plan.walk:
         leg = _walk(connection, plan, others)

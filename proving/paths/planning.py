@@ -3,7 +3,7 @@
 From a block whose state root it trusts, a proof of one slot of the history contract (EIP-2935) makes the hash of any of
 the `window` blocks before known: a *hop*. Where there is no history, or few blocks lie between, headers are *walked* by
 their parent hashes. A path begins at a block that the registry trusts already, or at one that the block hash source
-vouches for.
+vouches for. Or the beacon chain leads from such a block to one of any age: a *jump*.
 
 No plan is stored, and nothing is sent here. Each reconcile plans anew from what the chain has by then: a path that was
 interrupted continues where it was, and what others have sent shortens it.
@@ -12,17 +12,17 @@ interrupted continues where it was, and what others have sent shortens it.
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from chains import history
 from chains.header import Header
+from chains.packed import OLD_BLOCK
 from chains.rpc import RpcRefused
 from database.chunks import chunks
-from proving import sources
+from proving import jump_branches, sources
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely, Route
-from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS
-from proving.paths import checkpoints
+from proving.gas_model.remaining_work import HOP_GAS, JUMP_GAS, WALKED_HEADER_GAS
+from proving.paths import checkpoints, origins
 from proving.registry import deployments
 from proving.sources import NotYet, Start
 from queries.models import PathUnit
@@ -54,7 +54,8 @@ class Plan:
 
     `start` is None where the registry trusts the state root of `origin` already (and its hash, if it is walked from).
     `hops` are the blocks hopped to, falling; then `walk` headers are walked, from that of the last hop, or of `origin`,
-    on.
+    on. Or there is a `jump`, which is an operation of the packed format. It begins with `header`, that of `origin`, or
+    with a constant, where there is no header.
     """
 
     origin: int
@@ -62,21 +63,26 @@ class Plan:
     start: Start | None = None
     hops: Sequence[int] = ()
     walk: int = 0
+    jump: int = 0
+    header: Header | None = None
 
     @property
     def gas(self) -> int:
         """Return about how much gas it takes, without what the start takes."""
         header = _HEADER_GAS if self.start and self.hops else 0
-        return header + len(self.hops) * HOP_GAS + self.walk * WALKED_HEADER_GAS
+        jump = JUMP_GAS if self.jump else 0
+        return header + len(self.hops) * HOP_GAS + self.walk * WALKED_HEADER_GAS + jump
 
     @property
     def unit(self) -> PathUnit:
+        if self.jump:
+            return PathUnit.JUMPS
         return PathUnit.HEADERS if self.walk else PathUnit.HOPS
 
     @property
     def length(self) -> int:
         """Return its length in `unit`s: of a path with both, the headers are what takes long."""
-        return self.walk or len(self.hops)
+        return 1 if self.jump else self.walk or len(self.hops)
 
 
 # --- Planning ---------------------------------------------------------------------------------------------------------
@@ -84,12 +90,13 @@ class Plan:
 
 def survey(
     connection: OpenConnection,
-    target: int,
+    header: Header,
     *,
     extend_lease: Callable[[], None],
     others: Collection[int] = (),
     trusted: Collection[int] = (),
     hints: Collection[int] = (),
+    may_jump: bool = True,
 ) -> Plan | NotYet | TooFar:
     """Find the cheapest path to a block's hash within the limits: what it takes, without proofs.
 
@@ -98,7 +105,18 @@ def survey(
     `extend_lease` is called between steps that take long. Raises `NodeUnavailable`, `RpcRefused`.
     """
     extend_lease()
+    target = header.number
+    jump = _by_jump(connection, header) if may_jump else None
+    if jump is not None and connection.config.always_jump:
+        return jump
     points = list(_checkpoints(connection, target, hints))
+    hashes = [*(point.number for point in points if point.has_hash), *(one for one in trusted if one > target)]
+    walks = [Plan(min(hashes), target, walk=min(hashes) - target)] if hashes else []
+    if jump is not None:
+        # It is cheaper than any hop, and needs no old state.
+        start = sources.of(connection.config).reach(connection, target, others)
+        direct = [Plan(target, target, start)] if isinstance(start, Start) and start.number == target else []
+        return _cheapest_within_limits(connection, [jump, *walks, *direct], header)
     roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
     refused: RpcRefused | None = None
@@ -116,14 +134,12 @@ def survey(
             not_yet = from_source
         else:
             plans.append(from_source)
-    hashes = [*(point.number for point in points if point.has_hash), *(one for one in trusted if one > target)]
-    if hashes:
-        plans.append(Plan(min(hashes), target, walk=min(hashes) - target))
+    plans += walks
     if not plans and refused is not None:
         raise refused
     if not plans and not_yet is not None:
         return not_yet
-    cheapest = _cheapest_within_limits(connection, plans)
+    cheapest = _cheapest_within_limits(connection, plans, header)
     # What is too far now may be near when the source vouches for more.
     return not_yet if not_yet is not None and isinstance(cheapest, TooFar) else cheapest
 
@@ -136,45 +152,101 @@ def route_to(
     What one path leads over shortens the next. `extend_lease` is called between steps that take long. Raises
     `NodeUnavailable`, `RpcRefused`.
     """
-    route = Route()
-    trusted: set[int] = set()
-    hopped_to: set[int] = set()
-    # How many ride along, by the block that is hopped from.
-    riding: dict[int, int] = {}
-    numbers = [header.number for header in targets]
     known: list[tuple[Header, bool]] = []
     for chunk in chunks(targets, _PER_READ):
         asked = [(header.number, header.hash) for header in chunk]
         known += zip(chunk, deployments.vouches(connection.destination_rpc, connection.registry, asked), strict=True)
         extend_lease()
-    for header, vouched in known:
-        passed = (
-            at
-            for at, riders in riding.items()
-            if at - connection.config.window <= header.number < at and riders < MAX_RIDERS
+    vouched = {header.number for header, is_vouched_for in known if is_vouched_for}
+    return _Routing(connection, extend_lease, targets, vouched).find()
+
+
+class _Routing:
+    """Finds the paths to many blocks."""
+
+    def __init__(
+        self,
+        connection: OpenConnection,
+        extend_lease: Callable[[], None],
+        targets: Sequence[Header],
+        vouched: Collection[int],
+    ) -> None:
+        """Take the blocks, and the numbers of those whose hashes the registry takes now."""
+        self._connection = connection
+        self._extend_lease = extend_lease
+        self._targets = targets
+        self._numbers = [header.number for header in targets]
+        self._vouched = vouched
+        self._route = Route()
+        self._trusted: set[int] = set()
+        self._hopped_to: set[int] = set()
+        # How many ride along, by the block that is hopped from.
+        self._riding: dict[int, int] = {}
+        self._jump: Plan | None = None
+        self._jumps: dict[int, int] = {}
+
+    def find(self) -> Route | TooFar:
+        for header in self._targets:
+            may_jump = origins.may_jump(self._connection, header)
+            if header.number in self._vouched and not (may_jump and self._connection.config.always_jump):
+                self._trusted.add(header.number)
+            elif may_jump and self._jump and _goes_for(self._connection, self._jump, header):
+                self._jumps[header.number] = self._jump.jump
+            elif may_jump or not self._rides(header):
+                too_far = self._plan(header)
+                if too_far is not None:
+                    return too_far
+        origin = self._jump.origin if self._jump and self._jump.header else None
+        return replace(self._route, jumps=self._jumps, jump_origin=origin)
+
+    def _rides(self, header: Header) -> bool:
+        window = self._connection.config.window
+        for at, riders in self._riding.items():
+            if at - window <= header.number < at and riders < MAX_RIDERS:
+                self._riding[at] += 1
+                self._route = replace(self._route, riders=self._route.riders + 1)
+                self._trusted.add(header.number)
+                return True
+        return False
+
+    def _plan(self, header: Header) -> TooFar | None:
+        plan = survey(
+            self._connection,
+            header,
+            extend_lease=self._extend_lease,
+            others=self._numbers,
+            trusted=self._trusted,
         )
-        at = next(passed, None)
-        if not vouched and at is not None:
-            riding[at] += 1
-            route = replace(route, riders=route.riders + 1)
-        elif not vouched:
-            plan = survey(connection, header.number, extend_lease=extend_lease, others=numbers, trusted=trusted)
-            if isinstance(plan, TooFar):
-                return plan
-            if isinstance(plan, NotYet):
-                # It will begin at the block itself, or near it.
-                route = replace(route, waits=[*route.waits, plan.sentence])
-                plan = Plan(header.number, header.number, Start(header.number))
-            if not plan.hops and plan.origin in hopped_to and plan.walk <= connection.config.window:
-                # The path to the lowest block hops past the others, even if a walk from one of them were cheaper.
-                plan = replace(plan, hops=[plan.target], walk=0)
-            route = _with(route, plan, connection, goes_on=plan.origin in hopped_to)
-            stops = [plan.origin, *plan.hops]
-            riding |= dict.fromkeys(stops[:-1], 0)
-            hopped_to.update(plan.hops)
-            trusted.update(stops)
-        trusted.add(header.number)
-    return route
+        if isinstance(plan, TooFar):
+            return plan
+        if isinstance(plan, NotYet):
+            # It will begin at the block itself, or near it.
+            self._route = replace(self._route, waits=[*self._route.waits, plan.sentence])
+            plan = Plan(header.number, header.number, Start(header.number))
+        if plan.jump:
+            self._add_jump(plan)
+        else:
+            self._add(plan)
+        return None
+
+    def _add_jump(self, plan: Plan) -> None:
+        if plan.start and (self._jump is None or self._jump.origin != plan.origin):
+            of_start = sources.of(self._connection.config).gas(self._connection.config)
+            self._route = replace(self._route, start_gas=self._route.start_gas + of_start)
+        # Its header comes to be known, and its hash doesn't: nothing is walked from there.
+        self._jumps[plan.target] = plan.jump
+        if self._jump is None or plan.header:
+            self._jump = plan
+
+    def _add(self, plan: Plan) -> None:
+        if not plan.hops and plan.origin in self._hopped_to and plan.walk <= self._connection.config.window:
+            # The path to the lowest block hops past the others, even if a walk from one of them were cheaper.
+            plan = replace(plan, hops=[plan.target], walk=0)
+        self._route = _with(self._route, plan, self._connection, goes_on=plan.origin in self._hopped_to)
+        stops = [plan.origin, *plan.hops]
+        self._riding |= dict.fromkeys(stops[:-1], 0)
+        self._hopped_to.update(plan.hops)
+        self._trusted.update([*stops, plan.target])
 
 
 def _with(route: Route, plan: Plan, connection: OpenConnection, *, goes_on: bool) -> Route:
@@ -190,6 +262,34 @@ def _with(route: Route, plan: Plan, connection: OpenConnection, *, goes_on: bool
         newest=max(route.newest, plan.origin),
         start_gas=route.start_gas + start,
     )
+
+
+def _by_jump(connection: OpenConnection, target: Header) -> Plan | None:
+    """Return the jump to a block; None where the beacon chain doesn't lead there now from anything that is trusted."""
+    if not origins.may_jump(connection, target):
+        return None
+    operation = origins.operation(connection, target)
+    if operation != OLD_BLOCK:
+        return Plan(target.number, target.number, jump=operation)
+    origin = origins.find(connection, target)
+    if origin is None:
+        return None
+    number = origin.header.number
+    start = None if origin.is_trusted else Start(number)
+    return Plan(number, target.number, start, jump=operation, header=origin.header)
+
+
+def _goes_for(connection: OpenConnection, jump: Plan, target: Header) -> bool:
+    """Return whether a block that may be jumped to is, as another one was, without a survey of its own.
+
+    Where the source vouches for any block itself, that may be cheaper.
+    """
+    config = connection.config
+    if sources.of(config).vouched(config, keeps_hashes=True) is None and not config.always_jump:
+        return False
+    if origins.operation(connection, target) != jump.jump:
+        return False
+    return jump.header is None or origins.leads_to(connection, jump.header, target)
 
 
 def _from_source(
@@ -211,17 +311,31 @@ def _from_source(
     return Plan(start.number, target, start, walk=start.number - target)
 
 
-def _cheapest_within_limits(connection: OpenConnection, plans: Collection[Plan]) -> Plan | TooFar:
+def _cheapest_within_limits(connection: OpenConnection, plans: Collection[Plan], target: Header) -> Plan | TooFar:
     refusals: list[TooFar] = []
-    for plan in sorted(plans, key=attrgetter("gas")):
-        too_far = _why_too_far(connection, plan)
+    of_start = sources.of(connection.config).gas(connection.config).expected
+    for plan in sorted(plans, key=lambda plan: plan.gas + (of_start if plan.start else 0)):
+        too_far = _why_too_far(connection, plan, target)
         if too_far is None:
             return plan
         refusals.append(too_far)
     return refusals[0]
 
 
-def _why_too_far(connection: OpenConnection, plan: Plan) -> TooFar | None:
+def _way_out(connection: OpenConnection, target: Header) -> str:
+    """Say what the operator may do so that blocks of any age are reached; empty where the beacon chain can't help."""
+    source = connection.source_rpc.chain
+    if source.beacon_chain is None:
+        return ""
+    why_not = jump_branches.why_not(source, target)
+    if why_not:
+        return f" {why_not}"
+    if connection.beacon_chain is None:
+        return " Its registry was deployed without a beacon history, by which blocks of any age are reached."
+    return ""
+
+
+def _why_too_far(connection: OpenConnection, plan: Plan, target: Header) -> TooFar | None:
     for length, most, what in (
         (len(plan.hops), connection.config.max_hops, "hops"),
         (plan.walk, connection.config.max_headers_walked, "headers"),
@@ -230,6 +344,7 @@ def _why_too_far(connection: OpenConnection, plan: Plan) -> TooFar | None:
             return TooFar(
                 f"Block {plan.target} of chain {connection.config.source_id} is {length:,} {what} before block "
                 f"{plan.origin}, about {plan.gas:,} gas. This service goes back at most {most:,} {what}."
+                f"{_way_out(connection, target)}"
             )
     return None
 

@@ -181,7 +181,7 @@ def _leg_to(
     header = connection.source_rpc.known_header(target)
     if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
         return _accumulate(connection, Leg(Plan(target, target), ()), header)
-    plan = planning.survey(connection, target, extend_lease=lease.extend)
+    plan = planning.survey(connection, header, extend_lease=lease.extend, may_jump=False)
     begun = building.begin(connection, plan) if isinstance(plan, Plan) else plan
     if not isinstance(begun, Plan):
         return begun

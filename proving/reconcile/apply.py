@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from chains.rpc import Reverted
 from proving.facts import Missing
-from proving.paths import building, checkpoints, rotation, wanted
+from proving.paths import building, checkpoints, origins, rotation, wanted
 from proving.reconcile import calldata, rows
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
@@ -112,7 +112,13 @@ def _send_leg(context: Context, action: ExtendPath, able: set[int], others: Sequ
     leg = building.next_leg(context.connection, action.plan, others=others)
     riding = wanted.by_queries(context.block, leg.riders)
     intent = next(calldata.of_leg(context, action, leg, _only(action.needing, able), riding))
-    return _submit(context, [intent], and_store=lambda _: checkpoints.note(context.connection, leg.checkpoints))
+
+    def store(_: int) -> None:
+        checkpoints.note(context.connection, leg.checkpoints)
+        if leg.plan.header:
+            origins.note(context.registry.row_id, leg.plan.header)
+
+    return _submit(context, [intent], and_store=store)
 
 
 def _for_who_can_pay(

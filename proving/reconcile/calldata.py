@@ -5,6 +5,7 @@ It sends nothing, and is apart from `apply` so that pages that give transactions
 
 from collections.abc import Collection, Iterator
 
+from chains.packed import encode_block_hash
 from proving.facts import Missing
 from proving.paths.building import Leg
 from proving.reconcile.context import Context
@@ -20,7 +21,8 @@ _TIME_GAS = 120_000
 def of_proofs(context: Context, action: Prove) -> Iterator[Intent]:
     """Return as many transactions as it takes. Where the first carries the header, the others rest on it."""
     header = _header(context) if action.with_header else None
-    return packing.intents(context.block, context.registry.contract, action.missing, header=header)
+    jump = action.jump if action.with_header else ()
+    return packing.intents(context.block, context.registry.contract, action.missing, header=header, jump=jump)
 
 
 def of_time(context: Context, action: ProveTime) -> Intent:
@@ -42,17 +44,22 @@ def of_leg(
     If it ends at the block itself, what can be proven at once goes with it, and the rest of what is `needing` it
     follows, resting on it. `riding` are the ids of queries whose blocks ride along.
     """
+    registry = context.registry.contract
+    calls = list(leg.calls)
     proofs: Iterator[Intent] = iter(())
     if leg.arrives and action.target.number == context.block.number:
         proofs = packing.intents(
             context.block,
-            context.registry.contract,
+            registry,
             needing,
             header=action.target.encode(),
+            jump=action.jump,
             beside=sum(map(len, leg.data)),
         )
+    elif action.jump:
+        calls.append((registry.address, encode_block_hash(action.jump)))
     proof = next(proofs, None)
-    calls = [*leg.calls, *([(proof.to, proof.data)] if proof else [])]
+    calls += [(proof.to, proof.data)] if proof else []
     to, data = in_one_call(context.registry.multicall, calls)
     yield Intent(
         to,

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from chains.encoding import hex_data
 from chains.header import Header
+from chains.packed import HeaderParts
 from proving.facts import HeaderFact, Missing, TimeFact
 from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
@@ -114,6 +115,7 @@ class ShowPath:
 
     left: int
     unit: str = ""
+    origin: int | None = None  # the number of the block where a jump begins, if it needs one
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class Prove:
     root_is_known: bool  # the state root, to the registry
     is_optional: bool = False  # something else is to be done where nobody can pay for it
     is_alone: bool = False  # what other blocks send must not revert with it
+    jump: HeaderParts = ()  # what leads to the header, where nothing vouches for its hash
 
     @property
     def with_header(self) -> bool:
@@ -168,6 +171,7 @@ class ExtendPath:
     target: Header
     needing: Missing
     others: Sequence[int]
+    jump: HeaderParts = ()
 
 
 Change = (
@@ -378,7 +382,7 @@ def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, need
     if lacking.needing and not lacking.hash_is_vouched_for:
         rest = {fact: asking for fact, asking in lacking.missing_now.items() if fact not in lacking.needing}
         prove = Prove(rest, root_is_known=True, is_optional=True, is_alone=_is_alone(lacking))
-        if trust is None or trust.is_extending or trust.pause_after_failures:
+        if trust is None or (trust.is_extending and not trust.may_jump) or trust.pause_after_failures:
             return Decision(Continue(), [*known, prove])
         return Decision(FindPath(trust.header, lacking.needing), [*known, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
@@ -411,7 +415,7 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
     trust = lacking.trust
     if needs_path and trust is None:
         return Requeue(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
-    if needs_path and trust and trust.is_extending:
+    if needs_path and trust and trust.is_extending and not trust.may_jump:
         return _wait_for_path(seen)
     if needs_path and trust and trust.pause_after_failures:
         reverted = "The last transaction for the registry's trust reverted; trying again more slowly."
@@ -518,6 +522,11 @@ def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | No
     """Send the next transaction of the path, if one can begin and it is the turn of the block's user."""
     asking = sorted({pk for pks in asked.needing.values() for pk in pks})
     match found:
+        case PathFound(jump=jump, plan=plan) if jump and not plan.start and asked.target.number == seen.number:
+            return Decision(Continue(), [*_found(seen, found), _prove_by_jump(seen, asked, found)])
+        case PathFound() | Preparation() if _is_extending(seen):
+            # It didn't wait before, because it might have jumped.
+            return Decision(_wait_for_path(seen))
         case PathFound():
             return _extend(seen, asked, found)
         case Preparation():
@@ -530,14 +539,28 @@ def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | No
             return Decision(Fail(found.sentence))
 
 
+def _is_extending(seen: Observation) -> bool:
+    return bool(seen.lacking and seen.lacking.trust and seen.lacking.trust.is_extending)
+
+
+def _found(seen: Observation, found: PathFound) -> list[Action]:
+    plan = found.plan
+    origin = plan.origin if plan.header else None
+    return [ShowPath(plan.length, plan.unit, origin), _hash_available(seen)]
+
+
+def _prove_by_jump(seen: Observation, asked: FindPath, found: PathFound) -> Prove:
+    """Send the block's own proofs, which begin with the jump: no hash has to be stored for that."""
+    assert seen.lacking is not None, "a path is only sought for what is missing"
+    is_known, is_alone = seen.lacking.root_is_known, bool(seen.lacking.failures)
+    return Prove(asked.needing, root_is_known=is_known, is_alone=is_alone, jump=found.jump)
+
+
 def _extend(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
-    available: list[Action] = [
-        ShowPath(found.plan.length, found.plan.unit),
-        _hash_available(seen),
-    ]
+    available = _found(seen, found)
     if found.rotation is not None and found.rotation.is_anothers:
         return Decision(_wait_for_path(seen), [*available, GiveTurn(found.rotation)])
-    extend = ExtendPath(found.plan, asked.target, asked.needing, found.others)
+    extend = ExtendPath(found.plan, asked.target, asked.needing, found.others, found.jump)
     return Decision(_wait_for_path(seen), [*available, extend])
 
 

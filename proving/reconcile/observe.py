@@ -19,13 +19,14 @@ from django.utils import timezone
 from chains import together
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import BlockIdentifier
+from chains.packed import HeaderParts
+from chains.rpc import BlockIdentifier, NodeUnavailable
 from database.chunks import chunks
-from proving import facts, heads, sources, timestamps
+from proving import facts, heads, jump_branches, sources, timestamps
 from proving.facts import Comparison, Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, proves_facts
-from proving.paths import building, planning, rotation, wanted
+from proving.paths import building, origins, planning, rotation, wanted
 from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
 from proving.reconcile import sent
@@ -40,6 +41,9 @@ from queries.turns import Asking
 
 # Queries that one reconcile observes: bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
+# The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
+# is taken that costs much more.
+_PATIENT_ATTEMPTS = 8
 # Rows named in one statement.
 _PER_STATEMENT = 500
 _Item = TypeVar("_Item")
@@ -232,13 +236,15 @@ class Trust:
     header: Header
     """Its hash must be vouched for: the block's own, or the next one, which alone says when the block ended."""
     is_vouched_for: bool
-    """True if the registry can take that header now."""
+    """True if the registry can take that header now, and is to."""
     is_vouched_for_long: bool
     """True if that also holds for some blocks: otherwise its transaction may revert, with all that shares it."""
     is_extending: bool
     """A transaction that extends the registry's trust is under way."""
     pause_after_failures: float
     """Seconds until the next of those may be sent."""
+    may_jump: bool = False
+    """True if the beacon chain may lead there, for which the registry's trust isn't extended."""
 
 
 @dataclass(frozen=True)
@@ -503,12 +509,14 @@ def _trust(context: Context, header: Header) -> Trust:
     is_vouched_for = vouched_ahead.get(header.hash)
     if is_vouched_for is None:
         is_vouched_for = _vouches(context, header, at=at)
+    may_jump = origins.may_jump(context.connection, header)
     return Trust(
         header,
-        is_vouched_for,
+        is_vouched_for and not (may_jump and _always_jumps_to(context, header)),
         sources.of(config).vouches_for_long(config, header.number, context.heads.latest.number),
         is_extending,
         together.ask_once(("pause", row), lambda: building.pause_after_failures(context.connection)),
+        may_jump,
     )
 
 
@@ -525,9 +533,18 @@ def _lacking_of_batch(context: Context, compared: _Compared) -> Lacking:
     header = _header_needed(context, lacking.needing)
     if header is None:
         return lacking
-    is_vouched_for = _vouches(context, header, at="pending")
+    jumps = _always_jumps_to(context, header) and origins.may_jump(context.connection, header)
+    is_vouched_for = not jumps and _vouches(context, header, at="pending")
     trust = Trust(header, is_vouched_for, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
     return replace(lacking, trust=trust)
+
+
+def _always_jumps_to(context: Context, header: Header) -> bool:
+    """Return whether a jump to a header is wanted although its hash is vouched for.
+
+    That of the next block is never: the jump there has its hash stored, which then serves.
+    """
+    return context.connection.config.always_jump and header.number == context.block.number
 
 
 def _root_is_known(context: Context, compared: _Compared) -> bool:
@@ -649,6 +666,8 @@ class PathFound:
     """Blocks of the connection whose hashes are wanted too."""
     rotation: Rotation | None = None
     """Whose path comes next, where there is one to be sent."""
+    jump: HeaderParts = ()
+    """The parts before the header that a jump leads to."""
 
 
 def path(context: Context, target: Header) -> PathFound | Preparation | NotYet | TooFar:
@@ -672,11 +691,33 @@ def path_of_batch(
 def _path(
     context: Context, target: Header, others: Sequence[int], hints: Collection[int] = ()
 ) -> PathFound | Preparation | NotYet | TooFar:
-    plan = planning.survey(
-        context.connection, target.number, extend_lease=context.lease.extend, others=others, hints=hints
-    )
+    survey = partial(planning.survey, context.connection, target, extend_lease=context.lease.extend)
+    plan = survey(others=others, hints=hints)
+    if isinstance(plan, Plan) and plan.jump:
+        try:
+            return _jump(context, target, plan)
+        except NodeUnavailable:
+            if context.block.attempts < _PATIENT_ATTEMPTS:
+                raise
+            plan = survey(others=others, hints=hints, may_jump=False)
+            if not isinstance(plan, Plan):
+                raise
     begun = building.begin(context.connection, plan) if isinstance(plan, Plan) else plan
     return PathFound(begun, others) if isinstance(begun, Plan) else begun
+
+
+def _jump(context: Context, target: Header, plan: Plan) -> PathFound | Preparation | NotYet:
+    """Return the jump with its branch. Raises `NodeUnavailable` where that can't be had."""
+    # Before anything is asked for that costs something.
+    branch = jump_branches.branch_to(context.source_rpc.chain, plan.header, target, extend_lease=context.lease.extend)
+    if isinstance(branch, NotYet):
+        return branch
+    begun = building.begin(context.connection, plan)
+    if not isinstance(begun, Plan):
+        return begun
+    if begun.header and not begun.start:
+        origins.note(context.registry.row_id, begun.header)
+    return PathFound(begun, jump=[*([begun.header.encode()] if begun.header else []), branch])
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------

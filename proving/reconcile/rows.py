@@ -239,25 +239,27 @@ def _reject(change: Reject) -> None:
     progress.reject(batches, code=change.code, reason=change.reason, retryable=change.retryable)
 
 
-_Shown = tuple[str, int, int, bool]
+_Shown = tuple[str, int, int, int | None, bool]
 
 
 def _shown(block: Block) -> _Shown:
-    return block.path_unit, block.path_length, block.path_left, block.is_checkpoint
+    return block.path_unit, block.path_length, block.path_left, block.path_origin, block.is_checkpoint
 
 
 def _to_show(block: Block, change: ShowPath) -> _Shown:
     """Return what to show of a path. At its end the block itself is one that paths may begin at."""
     length = max(block.path_length, change.left) if change.unit in {"", block.path_unit} else change.left
-    return change.unit or block.path_unit, length, change.left, block.is_checkpoint or not change.unit
+    origin = change.origin if change.unit else block.path_origin
+    return change.unit or block.path_unit, length, change.left, origin, block.is_checkpoint or not change.unit
 
 
 def _show_path(block: Block, change: ShowPath) -> None:
     """Note what to show of a path. It is saved later."""
-    block.path_unit, block.path_length, block.path_left, block.is_checkpoint = _to_show(block, change)
+    shown = _to_show(block, change)
+    block.path_unit, block.path_length, block.path_left, block.path_origin, block.is_checkpoint = shown
 
 
-_NOTED = ("path_unit", "path_length", "path_left", "is_checkpoint", "checked_number", "checked_hash")
+_NOTED = ("path_unit", "path_length", "path_left", "path_origin", "is_checkpoint", "checked_number", "checked_hash")
 
 
 def _save_noted(blocks: Collection[Block]) -> None:

@@ -307,8 +307,8 @@ def _of_action(
 
 def _of_proofs(context: Context, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
     for intent in calldata.of_proofs(context, action):
-        what = f"Accumulates the header of {where}, and proves" if intent.accumulates else "Proves"
-        yield _Proposed(intent, f"{what} facts of {where}.", rests)
+        header = f"Accumulates the header of {where}, and proves facts of it."
+        yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
         rests = rests or action.with_header
 
 

@@ -11,7 +11,7 @@ from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 
 from chains import history, packed
-from chains.packed import AccountToProve
+from chains.packed import AccountToProve, HeaderParts
 from contracts import load_artifact
 from queries.properties import AccountField, HeaderField
 
@@ -72,7 +72,7 @@ class Registry:
 
     @staticmethod
     def prove(
-        block: bytes | int | Sequence[bytes],
+        block: bytes | int | HeaderParts,
         state_root: bytes,
         accounts: Iterable[AccountToProve] = (),
         *,
@@ -130,6 +130,7 @@ def revert_reason(data: bytes) -> RevertReason:
         "OpStackBlockHashSource",
         "OpStackGamesBlockHashSource",
         "ArbitrumSlotBlockHashSource",
+        "BeaconHistory",
         "Multicall",
     ):
         for error in load_artifact(contract).abi:

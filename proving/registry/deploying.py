@@ -53,12 +53,13 @@ def deploy(
     replaced: FactsRegistry | None = None
     if row and row.deployed_at:
         deployments.check(row)
+        if row.refused and not replace:
+            raise DeploymentError(row.refused_with_remedy)
         if row.refused:
-            if not replace:
-                raise DeploymentError(row.refused_with_remedy)
-            if not _forget_another_chain(chain):
-                replaced = row
+            replaced = None if _forget_another_chain(chain) else row
             row = None
+        elif replace and deployments.why_no_jump(row):
+            replaced, row = row, None
     if row is None:
         if no_signer := signers.why_none(chain):
             raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml; then it may be left out again.")
@@ -99,8 +100,8 @@ def _retire(row: FactsRegistry) -> None:
 
     What open batches have proven to it is to be proven again, to the next one.
     """
-    now = timezone.now()
-    row.replaced_at, row.replaced_because, row.due_at = now, row.refused, None
+    row.replaced_at, row.due_at = timezone.now(), None
+    row.replaced_because = row.refused or deployments.why_no_jump(row)
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
     # What a worker finds out about one of them at this moment is about the old registry: it loses its lease.
@@ -131,6 +132,8 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
             # Its address is written into the contract.
             raise DeploymentError(str(error)) from None
     newest = get_rpc(chain.id).head().number
+    source_chain = get_chains().chain(connection.source_id)
+    beacon_chain = source_chain.beacon_chain
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
@@ -144,7 +147,8 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
                 source_chain_id=connection.source_id,
                 block_hash_source=contract_address(sender, first_nonce),
                 multicall=contract_address(sender, first_nonce + 1),
-                history_window=get_chains().chain(connection.source_id).history_window,
+                beacon_history=contract_address(sender, first_nonce + 2) if beacon_chain else "",
+                history_window=source_chain.history_window,
                 events_read_to=newest,
             )
         ]
@@ -153,13 +157,19 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         Intent("", creation_code(source.contract, *source.arguments(connection))),
         Intent("", creation_code("Multicall")),
     ]
-    _send(chain, intents, store)
+    if beacon_chain:
+        intents.append(Intent("", creation_code("BeaconHistory", beacon_chain.arguments)))
+    try:
+        _send(chain, intents, store)
+    except Reverted as reverted:
+        raise DeploymentError(f"The contracts can't be created: {revert_reason(reverted.data)}.") from None
     return created[0]
 
 
 def _create_registry(chain: Chain, row: FactsRegistry) -> None:
-    """Create the registry itself. Its constructor asks its block hash source, which must be there before."""
-    code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window, NO_CONTRACT)
+    """Create the registry itself. Its constructor asks others, which must be there before."""
+    of_registry = (row.source_chain_id, row.block_hash_source, row.history_window, row.beacon_history or NO_CONTRACT)
+    code = creation_code("FactsRegistry", *of_registry)
 
     def store(nonce: int) -> None:
         row.address = contract_address(signing.senders(chain)[0], nonce)
@@ -172,7 +182,7 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
         reason = revert_reason(reverted.data)
         if reason.name:
             raise DeploymentError(f"The registry can't be created: {reason}.") from None
-        # Another node, which lags behind the one that has the source.
+        # Another node, which lags behind the one that has them.
 
 
 def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[str], None]) -> None:
@@ -181,10 +191,10 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
     live = Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES)
     why = ""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        if not row.address and rpc.code(row.block_hash_source):
+        if not row.address and all(rpc.code(one) for one in _asked_first(row)):
             _create_registry(chain, row)
         elif not live.exists():
-            if row.address and all(rpc.code(one) for one in (row.address, row.block_hash_source, row.multicall)):
+            if row.address and all(rpc.code(one) for one in (row.address, row.multicall, *_asked_first(row))):
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
                 logger.info("deployed %s", row)
@@ -201,6 +211,11 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
         f"The deploying transactions were not confirmed within {seconds:.0f} s. {why} They are stored: run it again to "
         "go on waiting for them."
     )
+
+
+def _asked_first(row: FactsRegistry) -> list[str]:
+    """Return the addresses of the contracts that the registry's constructor asks."""
+    return [row.block_hash_source, *([row.beacon_history] if row.beacon_history else [])]
 
 
 def _send(chain: Chain, intents: Sequence[Intent], and_store: Callable[[int], None]) -> None:

@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 from chains.encoding import hex_data
 from chains.rpc import BlockIdentifier, InvalidReply, RpcClient
 from config.configured_chains import get_chains, get_rpc
-from contracts import load_artifact
+from contracts import NO_CONTRACT, load_artifact
 from contracts.known_bad import why_bad
 from proving.models import ConnectionPause, FactsRegistry, SigningStop
 from proving.registry.contract import Registry, call
@@ -30,6 +30,10 @@ class Deployment:
     contract: Registry
     block_hash_source: str
     multicall: str
+    beacon_history: str = ""
+    """Address of the contract that proves old blocks by the beacon chain; empty: it has none."""
+    jump_origin: int | None = None
+    """Number of the source's block that the last jump began at, if one did."""
     is_paused: bool = False
     """True if the operator had paused its connection when the row was read."""
     is_stopped: bool = False
@@ -73,6 +77,16 @@ def noted(destination: int, source: int) -> Deployment:
     return _usable(_row(destination, source))
 
 
+def why_no_jump(row: FactsRegistry) -> str:
+    """Say that a registry can't jump though its source chain has a beacon chain, a sentence; empty where it can."""
+    if row.beacon_history or get_chains().chain(row.source_chain_id).beacon_chain is None:
+        return ""
+    return (
+        f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops and "
+        "walks alone."
+    )
+
+
 def _row(destination: int, source: int) -> FactsRegistry:
     pauses = ConnectionPause.objects.filter(destination_chain_id=destination, source_chain_id=source)
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
@@ -92,6 +106,8 @@ def _usable(row: FactsRegistry) -> Deployment:
         Registry(row.address),
         row.block_hash_source,
         row.multicall,
+        row.beacon_history,
+        row.jump_origin,
         is_paused=row.is_paused,  # type: ignore[attr-defined]  # of the annotation
         is_stopped=row.is_stopped,  # type: ignore[attr-defined]  # the same
     )
@@ -110,8 +126,12 @@ def check(row: FactsRegistry) -> None:
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    code = get_rpc(row.destination_chain_id).code(row.address)
-    found = {"code_hash": hex_data(keccak(code)), "refused": _why_refused(row, code)}
+    rpc = get_rpc(row.destination_chain_id)
+    code = rpc.code(row.address)
+    refused = _why_refused(row, code)
+    if row.beacon_history and not refused:
+        refused = _why_history_refused(row, rpc.code(row.beacon_history))
+    found = {"code_hash": hex_data(keccak(code)), "refused": refused}
     if (row.code_hash, row.refused) == tuple(found.values()):
         return
     row.code_hash, row.refused = found.values()
@@ -126,7 +146,7 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
         sourceChainId=source,
         blockHashSource=int(row.block_hash_source, 16),
         historyWindow=row.history_window,
-        beaconChainHistory=0,
+        beaconChainHistory=int(row.beacon_history or NO_CONTRACT, 16),
     )
     configured = get_chains().chain(source).history_window
     if not code:
@@ -144,7 +164,29 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
         )
     elif not (why := _why_source_is_unfit(row)):
         return ""
-    return f"The facts registry at {row.address} on chain {destination} for chain {source} is not used: {why}"
+    return _not_used(row, why)
+
+
+def _why_history_refused(row: FactsRegistry, code: bytes) -> str:
+    """Say why the registry must not be used that believes the beacon history of this code; empty if it may."""
+    chain = get_chains().chain(row.source_chain_id)
+    if chain.beacon_chain is None:
+        return _not_used(
+            row,
+            f"the values of its beacon history at {row.beacon_history} can't be compared, because chains.toml has no "
+            f"[chains.beacon_chain] for chain {chain.id}.",
+        )
+    if code == load_artifact("BeaconHistory").deployed(**chain.beacon_chain.immutables):
+        return ""
+    return _not_used(
+        row,
+        f"the code of its beacon history at {row.beacon_history} is not that of this version's contract with the "
+        f"values of chain {chain.id}.",
+    )
+
+
+def _not_used(row: FactsRegistry, why: str) -> str:
+    return f"The facts registry at {row} is not used: {why}"
 
 
 def _why_source_is_unfit(row: FactsRegistry) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from chains import rollups
 from chains.chains_file import Chain, Connection
 from chains.rpc import RpcClient
+from config.configured_chains import get_chains
 from contracts import NO_CONTRACT, load_artifact
 from proving import sources
 from proving.health import balance_costs
@@ -19,6 +20,8 @@ from proving.transactions.intents import GAS_MARGIN
 _CREATION, _ZERO_BYTE, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 4, 16, 2, 200
 # What the constructors take at the most.
 _CONSTRUCTOR = 60_000
+# For an address that is not known yet: no byte of it is zero.
+_UNKNOWN = "0x" + "ff" * 20
 # So many balances are a day of trying it out.
 _BALANCES = 20
 
@@ -60,12 +63,16 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
 def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
     """Return what creates each contract that a registry takes, by the contract's name. Addresses are not known yet."""
     source = sources.of(connection)
-    of_registry = (connection.source_id, "0x" + "ff" * 20, connection.window, NO_CONTRACT)
-    return [
+    of_registry = (connection.source_id, _UNKNOWN, connection.window, NO_CONTRACT)
+    codes = [
         (source.contract, creation_code(source.contract, *source.arguments(connection))),
         ("Multicall", creation_code("Multicall")),
-        ("FactsRegistry", creation_code("FactsRegistry", *of_registry)),
     ]
+    beacon_chain = get_chains().chain(connection.source_id).beacon_chain
+    if beacon_chain:
+        codes.append(("BeaconHistory", creation_code("BeaconHistory", beacon_chain.arguments)))
+        of_registry = (*of_registry[:-1], _UNKNOWN)
+    return [*codes, ("FactsRegistry", creation_code("FactsRegistry", *of_registry))]
 
 
 def _creation_gas(name: str, code: bytes) -> int:

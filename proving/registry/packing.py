@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from eth_utils.crypto import keccak
 
-from chains.packed import AccountToProve
+from chains.packed import AccountToProve, BlockBranch, HeaderParts
 from database.chunks import chunks
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof
@@ -100,18 +100,21 @@ def intents(
     missing: Mapping[Fact, Collection[int]],
     *,
     header: bytes | None,
+    jump: HeaderParts = (),
     beside: int = 0,
 ) -> Iterator[Intent]:
     """Yield transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
 
-    With `header` the first accumulates it, and fields of the header go with it: the others rest on that. Facts about
-    times are not of this kind. `beside` are the bytes of other calls that share the first transaction.
+    With `header` the first accumulates it, and fields of the header go with it: the others rest on that. Its hash is
+    trusted, or a `jump` leads to it. Facts about times are not of this kind. `beside` are the bytes of other calls that
+    share the first transaction.
     """
+    beside += sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
     fields = {fact.field: queries for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
     of_header = {query for queries in fields.values() for query in queries}
     for pack in _packs(block, missing, first=_Pack(of_header, beside=beside)):
         data = registry.prove(
-            block.number if header is None else header,
+            block.number if header is None else [*jump, header],
             bytes.fromhex(block.state_root[2:]),
             pack.accounts,
             header_fields=() if header is None else sorted(fields),

@@ -6,6 +6,7 @@ that a source vouches for, `proving.paths.planning` leads to all blocks before.
 
 from chains.chains_file import BlockHashSourceName, Connection
 from proving.sources.arbitrum import Arbitrum
+from proving.sources.arbitrum_buffer import ArbitrumBuffer
 from proving.sources.arbitrum_slot import ArbitrumSlot
 from proving.sources.attested import Attested
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
@@ -26,5 +27,6 @@ _SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
     "op-stack": OpStack(),
     "op-stack-games": OpStackGames(),
     "arbitrum": Arbitrum(),
+    "arbitrum-buffer": ArbitrumBuffer(),
     "arbitrum-slot": ArbitrumSlot(of),
 }

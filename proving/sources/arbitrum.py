@@ -9,19 +9,22 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from eth_utils.address import to_checksum_address
-
 from chains.chains_file import Connection
 from chains.header import Header
 from chains.outbox import Confirmed, Outbox
 from chains.rpc import RpcClient
+from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Preparation, Start, days, told_by
+from proving.sources.known_code import behind, why_unknown
+from proving.sources.notices import note
 
 # Of recording a block, as measured.
 _GAS = Likely(67_000, 100_000)
+# Seconds without a confirmation after which that is told: rollups confirm every hour or so.
+_LONG_SILENCE = 86_400
 # The last second that a `datetime` can tell, in unix seconds: a node may say anything.
 _LATEST = 253_402_300_799
 
@@ -43,14 +46,8 @@ class Arbitrum:
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
-        read, recorded = self._state(connection)
-        if read != connection.config.outbox:
-            return NotYet(
-                f"The block hash source of chain {connection.config.source_id} reads the Outbox {read}, and "
-                f"chains.toml names {connection.config.outbox}. The operator must write the former there, or deploy "
-                "another registry."
-            )
-        window = connection.config.window
+        (newest_recorded,) = told_by(connection, self.contract, "newest")
+        recorded, window = int.from_bytes(newest_recorded), connection.config.window
         if target <= recorded <= target + window:
             return Start(recorded)
         outbox = self._outbox(connection)
@@ -81,6 +78,10 @@ class Arbitrum:
         known = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
         if known == header.hash:
             return Start(start)
+        unknown = _unknown_code(connection)
+        note(connection, [unknown])
+        if unknown:
+            return NotYet(unknown)
         if self._outbox(connection).held(header) != header.hash or any(known):
             return NotYet(
                 f"Chain {_parent_id(connection.config)} holds another hash than that of block {start} of chain "
@@ -110,20 +111,31 @@ class Arbitrum:
     def _outbox(self, connection: OpenConnection) -> Outbox:
         return Outbox(self._parent_rpc(connection), connection.source_rpc, str(connection.config.outbox))
 
-    def _state(self, connection: OpenConnection) -> tuple[str, int]:
-        """Return the Outbox that the contract reads, and the highest block that is recorded."""
-        outbox, recorded = told_by(connection, self.contract, "outbox", "newest")
-        return to_checksum_address(outbox[12:]), int.from_bytes(recorded)
-
     def _not_confirmed(self, connection: OpenConnection, target: Header, newest: Confirmed) -> NotYet:
-        config = connection.config
-        delay = self._parent_rpc(connection).known_header(newest.at).timestamp - newest.header.timestamp
+        config, parent = connection.config, self._parent_rpc(connection)
+        confirmed_at = parent.known_header(newest.at).timestamp
+        delay, silence = confirmed_at - newest.header.timestamp, parent.head().timestamp - confirmed_at
+        stopped = f" Nothing was confirmed for {days(silence)}: has the rollup stopped, or another Outbox now?"
         when = datetime.fromtimestamp(min(max(0, target.timestamp + delay), _LATEST), UTC)
         return NotYet(
             f"Block {target.number} of chain {config.source_id} is not confirmed on chain {_parent_id(config)} yet; "
             f"expect it soon after {when:%Y-%m-%d %H:%M} UTC. The newest confirmed block is {newest.header.number}, "
             f"which was confirmed {days(delay)} after it was made."
+            f"{stopped if silence > _LONG_SILENCE else ''}"
         )
+
+
+def implementations(connection: OpenConnection) -> dict[str, str]:
+    """Return where the code is that the Outbox runs, by its name. Raises `NodeUnavailable`, `RpcRefused`."""
+    return behind(get_rpc(_parent_id(connection.config)), {"Outbox": str(connection.config.outbox)})
+
+
+def _unknown_code(connection: OpenConnection) -> str:
+    """Say what was upgraded, if the operator has named what it ran."""
+    config = connection.config
+    if not config.known_implementations:
+        return ""
+    return why_unknown(config, implementations(connection), _parent_id(config))
 
 
 def _parent_id(config: Connection) -> int:

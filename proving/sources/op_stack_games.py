@@ -22,6 +22,7 @@ from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import Call, call
 from proving.sources.base import NotYet, Preparation, Start, days, told_by
+from proving.sources.known_code import behind, why_unknown
 from proving.sources.notices import note
 
 # Place in a header of the storage root of L2ToL1MessagePasser, since Isthmus. Source: OP Stack specification.
@@ -32,8 +33,6 @@ _AHEAD = 3600
 _PROBES, _GAMES, _LOOKS = 16, 32, 4
 # Valid claims among these that are compared with the nodes' headers.
 _CLAIMS = 8
-# Of a proxy's implementation (EIP-1967).
-_IMPLEMENTATION_SLOT = int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1
 # Of recording a block: as measured, and what the real contracts' proxies take beside.
 _GAS = Likely(120_000, 200_000)
 
@@ -266,14 +265,8 @@ def implementations(connection: OpenConnection) -> dict[str, str]:
     factory, game_type = _words(rpc, [_call(registry, "disputeGameFactory()"), _call(registry, "respectedGameType()")])
     address = to_checksum_address(factory[12:])
     (game,) = _words(rpc, [_call(address, "gameImpls(uint32)", int.from_bytes(game_type))])
-    slots = rpc.storages([(each, _IMPLEMENTATION_SLOT, "latest") for each in (registry, address)])
-    # Who isn't behind a proxy runs code of its own.
-    behind = [
-        to_checksum_address(slot.to_bytes(32)[12:]) if slot else each
-        for each, slot in zip((registry, address), slots, strict=True)
-    ]
-    names = "AnchorStateRegistry", "DisputeGameFactory", f"games of type {int.from_bytes(game_type)}"
-    return dict(zip(names, [*behind, to_checksum_address(game[12:])], strict=True))
+    present = behind(rpc, {"AnchorStateRegistry": registry, "DisputeGameFactory": address})
+    return present | {f"games of type {int.from_bytes(game_type)}": to_checksum_address(game[12:])}
 
 
 def _unknown_code(connection: OpenConnection) -> str:
@@ -281,15 +274,7 @@ def _unknown_code(connection: OpenConnection) -> str:
     config = connection.config
     if not config.known_implementations:
         return ""
-    present = implementations(connection)
-    others = [f"{name}: {code}" for name, code in present.items() if code not in config.known_implementations]
-    if not others:
-        return ""
-    return (
-        f"What chain {config.source_id}'s dispute games rely on has changed on chain {config.destination_id}. "
-        f"chains.toml doesn't name this code in known_implementations: {', '.join(others)}. The operator must see what "
-        "it does, and add it there."
-    )
+    return why_unknown(config, implementations(connection), config.destination_id)
 
 
 def _call(to: str, signature: str, *arguments: object) -> Call:

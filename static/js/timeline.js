@@ -5,7 +5,7 @@ import { now } from "./times.js";
 
 const THINNEST = 0.8, LEAST_LABELLED = 4; // percent
 const SECOND = 10, MINUTE = 600, HOUR = 36_000, DAY = 864_000; // tenths of seconds
-const MOST_TICKS = 4, LAST_TICK = 86;
+const MOST_TICKS = 4, LAST_TICK = 80;
 const TICKS = [
   1, 2, 5,
   ...[1, 2, 5, 10, 15, 30].map((count) => count * SECOND),

@@ -15,9 +15,11 @@ const secondsSince = (time) => Math.floor((now() - Date.parse(time)) / 1000);
 /** A length of time in its two largest units, as the server writes it. @param {number} seconds */
 export function span(seconds) {
   const s = Math.max(0, seconds);
-  if (s >= 86400) return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
-  if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-  return s >= 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s} s`;
+  /** @type {[number, string][]} */
+  const parts = [[s / 86400, "d"], [(s / 3600) % 24, "h"], [(s / 60) % 60, "min"], [s % 60, "s"]];
+  const first = Math.max(0, parts.findIndex(([count]) => count >= 1));
+  const shown = parts.slice(first, first + 2).filter(([count]) => count >= 1);
+  return shown.map(([count, unit]) => `${Math.floor(count)} ${unit}`).join(" ") || "0 s";
 }
 
 /** @param {Element} element @param {string} text */

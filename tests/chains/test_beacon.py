@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.beacon import before_merge, blocks, jumps, ssz
-from chains.beacon.before_merge import InvalidEra
+from chains.beacon import before_merge, blocks, jumps, snappy, ssz
+from chains.beacon.era_files import InvalidEra, read_headers
 from chains.beacon.jumps import MAINNET, CannotProve
 from chains.beacon.ssz import BitList, ByteList, Bytes, Container, InvalidSsz, List
 from chains.encoding import decode_rlp
@@ -96,7 +96,7 @@ def test_parts_that_do_not_belong_together_are_refused():
         with pytest.raises(CannotProve):
             jumps.old(MAINNET, *arguments)
     with pytest.raises(CannotProve):
-        jumps.before_capella(MAINNET, block, roots, roots, recorded_beacon.historical_roots())
+        jumps.before_capella(MAINNET, block, roots, bytes(32), recorded_beacon.historical_roots())
     for number, these in ((MAINNET.blocks_before_merge, epochs), (-1, epochs), (8192, epochs), (999_424, epochs[:-1])):
         with pytest.raises(CannotProve):
             jumps.before_merge(MAINNET, number, records, these)
@@ -135,7 +135,7 @@ def _headers(count: int) -> list[bytes]:
 def test_the_accumulator_is_computed_from_era_files(tmp_path, capsys):
     headers = _headers(8195)
     files = [_era(tmp_path / "0", headers[:8192]), _era(tmp_path / "1", headers[8192:])]
-    count, epochs = before_merge.accumulate(before_merge.read_headers(files))
+    count, epochs = before_merge.accumulate(read_headers(files))
     records = [(keccak(header), 0) for header in headers]
     assert count == 8195
     assert epochs == [
@@ -159,7 +159,7 @@ def test_copies_are_unpacked():
     """Repeat "abc" by copies with distances of one, two and four bytes (google/snappy, `format_description.txt`)."""
     block = b"\x0c" + b"\x08abc" + b"\x01\x03" + b"\x06\x03\0" + b"\x07\x03\0\0\0" + b"\x00x"
     frame = b"\0" + (len(block) + 4).to_bytes(3, "little") + bytes(4) + block
-    assert before_merge.unpack(frame) == b"abcabcabcabx"
+    assert snappy.unpack(frame, 100) == b"abcabcabcabx"
 
 
 @needs_fixtures

@@ -69,7 +69,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     )
     chains = load(commented, dict.fromkeys(secrets, "a"))
     assert [chain.id for chain in chains.chains] == [11155111, 1, 10, 42161, 8453]
-    assert [chain.test_network for chain in chains.destinations()] == [True, False, False]
+    assert [chain.test_network for chain in chains.destinations()] == [True, False, False, False]
     sources = {(one.source_id, one.destination_id): one.block_hash_source for one in chains.connections}
     assert sources == {
         (11155111, 11155111): "native",
@@ -78,6 +78,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
         (1, 10): "op-stack",
         (42161, 1): "arbitrum",
         (8453, 1): "op-stack-games",
+        (1, 42161): "arbitrum-buffer",
     }
 
 
@@ -466,6 +467,11 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
             f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"',
             "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
         ),
+        (
+            'block_hash_source = "arbitrum-buffer"',
+            "connections[0]: block_hash_source arbitrum-buffer needs the parent chain as source",
+        ),
+        (f'block_hash_source = "arbitrum-buffer"\noutbox = "{ADDRESS}"', OUTBOX),
         ('block_hash_source = "arbitrum"', OUTBOX),
         ('block_hash_source = "arbitrum-slot"\nparent = 1', OUTBOX),
         (f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"', PARENT),
@@ -478,7 +484,7 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
         (f'block_hash_source = "op-stack"\nanchor_state_registry = "{ADDRESS}"', GAMES),
         (
             f'block_hash_source = "native"\nknown_implementations = ["{ADDRESS}"]',
-            "connections[0]: known_implementations belongs to block_hash_source op-stack-games",
+            "connections[0]: known_implementations belongs to block_hash_source arbitrum and op-stack-games",
         ),
         (
             f'{WITH_GAMES}\nknown_implementations = ["0x1"]',
@@ -693,3 +699,25 @@ def test_names_are_resolved_where_the_file_says_and_by_no_gateway_unless_it_says
 def test_a_wrong_table_of_names_is_a_fault(load, table, fault):
     (found,) = faults_of(load, ONE + table)
     assert found.startswith(fault)
+
+
+# --- Old blocks -------------------------------------------------------------------------------------------------------
+
+
+def test_beacon_nodes_and_era_files(load, tmp_path):
+    more = (
+        'beacon_urls = ["https://${HOST}/${KEY}", "http://other:5052"]\nera_files = ["eras", "https://e.org/${KEY}"]\n'
+    )
+    content = ONE.replace("[chains.signer]", f"{more}[chains.signer]")
+    (chain,) = load(content, {"HOST": "beacon.example.org", "KEY": "secret", "SIGNER_KEY": KEY}).chains
+    assert chain.beacon_urls == ("https://beacon.example.org/secret", "http://other:5052")
+    assert chain.beacon_hosts == ("beacon.example.org", "other:5052")
+    assert chain.era_files == (tmp_path / "eras", "https://e.org/secret")
+    assert "secret" not in repr(chain)
+    faults = faults_of(load, content, {"KEY": "secret"})
+    assert faults == ["chains[0].beacon_urls[0]: neither HOST nor HOST_FILE is set in the environment"]
+    twice = content.replace("http://other:5052", "https://${HOST}/${KEY}").replace('"eras"', "7")
+    assert faults_of(load, twice, {"HOST": "a", "KEY": "secret"})[0] == "chains[0].beacon_urls: a node is listed twice"
+    for wrong in ("ftp://a.org", "https://", "${HOST}"):
+        faults = faults_of(load, content.replace("https://e.org/${KEY}", wrong), {"HOST": "a b", "KEY": "secret"})
+        assert any("era_files[1]" in fault and "must be an http or https URL" in fault for fault in faults), faults

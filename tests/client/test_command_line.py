@@ -24,6 +24,7 @@ from batch_query_client.command_line import credentials, exit_codes
 from batch_query_client.command_line.asked_in_files import Asked, document, read_time
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 from batch_query_client.command_line.keystores import open_keystore
+from batch_query_client.command_line.options import read_amount, read_fee
 from batch_query_client.command_line.output import Progress, amount, cost, print_facts, print_json, print_table
 from batch_query_client.command_line.running import _said_of, bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
@@ -131,6 +132,38 @@ def test_every_line_that_is_wrong_is_named(tmp_path):
     with pytest.raises(click.UsageError) as caught:
         asked(file=str(file), destination=10)
     assert re.findall(r"line (\d): ", caught.value.message) == ["2", "3", "4", "5", "6", "7", "8"]
+
+
+def test_what_is_wrong_in_many_lines_is_said_once(tmp_path):
+    file = tmp_path / "accounts.txt"
+    file.write_text("".join(f"0x{number:040x}\n" for number in range(50)))
+    for options, said in (
+        ({}, "line 1 and 49 others: It names no chain, nor does --chain."),
+        ({"chain": 1}, "line 1 and 49 others: Name the block: --block, or --time."),
+    ):
+        with pytest.raises(click.UsageError) as caught:
+            asked(file=str(file), destination=10, **options)
+        assert caught.value.message == f"The file has faults:\n  {said}"
+
+
+def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():
+    for text, wei in (
+        ("0", 0),
+        ("0.002", 2 * 10**15),
+        ("1.000000000000000001", 10**18 + 1),
+        ("1000000", 10**24),
+        ("5000wei", 5000),
+        ("5000 WEI", 5000),
+    ):
+        assert read_amount(text) == wei
+        assert read_fee(text) == str(wei)
+    assert read_fee("auto") == "auto"
+    for text in ("auto", "1e3", "-1", ".5", "1.0000000000000000001", "0.5wei", ""):
+        with pytest.raises(click.BadParameter, match=r"is no amount: it is in ETH, such as 0\.002, or in wei"):
+            read_amount(text)
+    # Scripts for earlier versions named wei.
+    with pytest.raises(click.BadParameter, match="an amount in wei is written 2000000000000000wei"):
+        read_fee("2000000000000000")
 
 
 B = "0x" + "bb" * 20

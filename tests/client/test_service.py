@@ -47,8 +47,9 @@ from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.output import amount
 from batch_query_client.command_line.running import run
 from demo.client import take_webhook_secret
-from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 from tests.http_server import serving
 
 (ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS

@@ -14,8 +14,9 @@ from eth_account import Account
 
 from demo import balances, client
 from demo.cluster import Cluster
-from demo.installation import CHAIN_ID, CHAINS_TOML, free_port
+from demo.installation import CHAIN_ID, CHAINS_TOML
 from devnet.devchain import DevChain
+from devnet.ports import free_port
 from devnet.servers import Postgres, RabbitMQ, Redis
 from tests.factories import until
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED

@@ -8,7 +8,7 @@ import pytest
 import redis
 import requests
 
-from demo.installation import free_port
+from devnet.ports import free_port
 from tests.cluster.conftest import QUEUES, Machines, celery
 
 PASSWORD = "hunter2-of-the-broker"

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from demo.client import BALANCE, account_field, take_api_key
-from demo.installation import CHAINS_TOML, Service, free_port
+from demo.installation import CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 from tests.compatibility import exchanges
 from tests.compatibility.exchanges import CLIENTS, Client, GivesUp, as_sent
 from tests.names import Names

@@ -4,6 +4,7 @@ Indices are those that the consensus specifications print, or others publish (`s
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 from chains.beacon.jumps import BeaconChain
@@ -24,15 +25,47 @@ class InvalidBranch(ValueError):
     """The branch doesn't prove the hash of a block; the message is one sentence."""
 
 
+@dataclass(frozen=True)
+class Path:
+    """The way that a branch tells: from a leaf up to a root."""
+
+    leaf: bytes
+    siblings: Sequence[bytes]
+    index: int
+
+
 def own(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
     """Return the hash that the branch proves. So do the functions below. Raises `InvalidBranch`."""
-    reader = _Reader(branch)
-    block_hash, siblings, index, _ = _block(chain, reader)
-    _check(reader, block_hash, siblings, index, root)
-    return block_hash
+    return _climb(own_path(chain, branch), root)
 
 
 def old(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
+    return _climb(old_path(chain, branch), root)
+
+
+def before_capella(chain: BeaconChain, branch: bytes) -> bytes:
+    return _climb(path_before_capella(chain, branch), chain.historical_roots)
+
+
+def before_merge(chain: BeaconChain, branch: bytes) -> bytes:
+    return _climb(path_before_merge(chain, branch), chain.accumulator)
+
+
+def proves_historical_roots(chain: BeaconChain, root: bytes, branch: bytes) -> None:
+    _climb(path_of_historical_roots(chain, branch), root)
+
+
+def own_path(chain: BeaconChain, branch: bytes) -> Path:
+    """Return the way from a block's hash up to the root that must be trusted. So do the functions below.
+
+    Raises `InvalidBranch`.
+    """
+    reader = _Reader(branch)
+    block_hash, siblings, index, _ = _block(chain, reader)
+    return reader.end(Path(block_hash, siblings, index))
+
+
+def old_path(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     block_hash, siblings, index, slot = _block(chain, reader)
     siblings += reader.hashes(chain.period_depth + 1)
@@ -42,22 +75,20 @@ def old(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
     roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
     # The list, its elements, the first of two, the roots, the block.
     path = _join(_STATE_ROOT, field, 2, 1 << 24 | place, 2, roots, index)
-    _check(reader, block_hash, siblings + state + anchor, path, root)
-    return block_hash
+    return reader.end(Path(block_hash, siblings + state + anchor, path))
 
 
-def before_capella(chain: BeaconChain, branch: bytes) -> bytes:
+def path_before_capella(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     block_hash, siblings, index, slot = _block(chain, reader)
     siblings += reader.hashes(chain.period_depth + 1)
     place = chain.period(slot)
     siblings += _elements(reader, place, chain.periods_before_capella, 24)
     roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
-    _check(reader, block_hash, siblings, _join(2, 1 << 24 | place, 2, roots, index), chain.historical_roots)
-    return block_hash
+    return reader.end(Path(block_hash, siblings, _join(2, 1 << 24 | place, 2, roots, index)))
 
 
-def before_merge(chain: BeaconChain, branch: bytes) -> bytes:
+def path_before_merge(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     epoch, place = divmod(reader.integer(4), 8192)
     full, rest = divmod(chain.blocks_before_merge, 8192)
@@ -70,14 +101,13 @@ def before_merge(chain: BeaconChain, branch: bytes) -> bytes:
     siblings += _elements(reader, place, rest if epoch == full else 8192, 13)
     siblings += _elements(reader, epoch, full + bool(rest), 17)
     path = _join(2, 1 << 17 | epoch, 2, 1 << 13 | place, 2)
-    _check(reader, block_hash, siblings, path, chain.accumulator)
-    return block_hash
+    return reader.end(Path(block_hash, siblings, path))
 
 
-def proves_historical_roots(chain: BeaconChain, root: bytes, branch: bytes) -> None:
+def path_of_historical_roots(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     anchor, state, field = _anchor(chain, reader, _ROOTS_UNTIL_DENEB, _ROOTS_SINCE_ELECTRA)
-    _check(reader, chain.historical_roots, state + anchor, _join(_STATE_ROOT, field), root)
+    return reader.end(Path(chain.historical_roots, state + anchor, _join(_STATE_ROOT, field)))
 
 
 class _Reader:
@@ -89,6 +119,11 @@ class _Reader:
 
     def hashes(self, count: int) -> list[bytes]:
         return [self._take(32) for _ in range(count)]
+
+    def end(self, path: Path) -> Path:
+        if self.left:
+            raise InvalidBranch("Something is left of the branch.")
+        return path
 
     def _take(self, size: int) -> bytes:
         taken, self.left = self.left[:size], self.left[size:]
@@ -141,15 +176,16 @@ def _elements(reader: _Reader, place: int, count: int, depth: int) -> list[bytes
     return [*siblings, _little(count)]
 
 
-def _check(reader: _Reader, leaf: bytes, siblings: Sequence[bytes], index: int, root: bytes) -> None:
-    if reader.left:
-        raise InvalidBranch("Something is left of the branch.")
-    assert index.bit_length() == len(siblings) + 1
-    for sibling in siblings:
-        leaf = sha256(sibling + leaf if index % 2 else leaf + sibling).digest()
+def _climb(path: Path, root: bytes) -> bytes:
+    """Return the leaf, from which the way leads to the root. Raises `InvalidBranch`."""
+    assert path.index.bit_length() == len(path.siblings) + 1
+    node, index = path.leaf, path.index
+    for sibling in path.siblings:
+        node = sha256(sibling + node if index % 2 else node + sibling).digest()
         index //= 2
-    if leaf != root:
+    if node != root:
         raise InvalidBranch("The branch leads to another root.")
+    return path.leaf
 
 
 def _join(*indices: int) -> int:

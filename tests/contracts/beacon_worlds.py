@@ -67,8 +67,9 @@ class BeaconWorld:
         return Anchor(self.blocks[slot].header, self._summaries(slot), branch)
 
     def before_capella(self, slot: int) -> bytes:
-        period = self.periods[self.chain.period(slot)]
-        return jumps.before_capella(self.chain, self.blocks[slot], *period, self._historical_roots)
+        first, second = self.periods[self.chain.period(slot)]
+        state_roots_root = ssz.tree_root(second, self.chain.period_depth)
+        return jumps.before_capella(self.chain, self.blocks[slot], first, state_roots_root, self._historical_roots)
 
     def historical_roots(self, anchor: int) -> bytes:
         branch = self.state_branch(anchor, HISTORICAL_ROOTS)

@@ -3,16 +3,20 @@
 from functools import cache
 from pathlib import Path
 
+from eth_utils.crypto import keccak
+
 from chains.beacon import blocks, jumps, ssz
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch, Layout
-from chains.beacon.jumps import HISTORICAL_SUMMARIES, HISTORY_DEPTH, MAINNET, Anchor
+from chains.beacon.jumps import EPOCHS_DEPTH, HISTORICAL_SUMMARIES, HISTORY_DEPTH, MAINNET, RECORDS_DEPTH, Anchor
 from chains.encoding import decode_rlp
-from tests.fixtures_folder import FOLDER, unhex
 
-_BEACON = FOLDER / "beacon"
+# Beside the project, not in it. The demo reads it too, and has no pytest.
+_BEACON = Path(__file__).resolve().parents[3] / "shared" / "fixtures" / "beacon"
 _PERIOD = 1 << MAINNET.period_depth
 # Of the recorded state in Electra.
 _STATE_SLOT = 11_658_496
+# Before the Merge, whose records are recorded.
+_EPOCH = 122
 
 
 def numbers() -> list[int]:
@@ -22,8 +26,15 @@ def numbers() -> list[int]:
 
 
 def numbers_before_merge() -> list[int]:
-    """Return the blocks whose header is recorded in the epoch whose records are."""
-    return list(range(1_000_001, 1_000_011)) if _BEACON.is_dir() else []
+    """Return blocks of the epoch whose records are recorded, and those that are recorded with a proof of their own."""
+    alone = [int(path.stem.rpartition("_")[2]) for path in _BEACON.glob("header_with_proof_*.yaml")]
+    before = sorted(number for number in alone if number < MAINNET.blocks_before_merge and not is_in_the_epoch(number))
+    return [*range(1_000_001, 1_000_011), *before] if _BEACON.is_dir() else []
+
+
+def is_in_the_epoch(number: int) -> bool:
+    """Return whether a block is in the one whose records are recorded."""
+    return number >> RECORDS_DEPTH == _EPOCH
 
 
 @cache
@@ -43,7 +54,8 @@ def branch(number: int) -> bytes:
     """Return the branch from `anchor()`, or from the constant, to an execution block since the Merge."""
     if is_before_capella(number):
         first, second = roots(number)[:_PERIOD], roots(number)[_PERIOD:]
-        return jumps.before_capella(MAINNET, block(number), first, second, historical_roots())
+        state_roots_root = ssz.tree_root(second, MAINNET.period_depth)
+        return jumps.before_capella(MAINNET, block(number), first, state_roots_root, historical_roots())
     return jumps.old(MAINNET, block(number), roots(number), anchor())
 
 
@@ -90,27 +102,43 @@ def anchor() -> Anchor:
 
 @cache
 def branch_before_merge(number: int) -> bytes:
-    """Return the branch to a block of the recorded epoch."""
-    return jumps.before_merge(MAINNET, number, records(), epochs())
+    """Return the branch to a block of the recorded epoch, or to one that is recorded with what leads to its epoch."""
+    if is_in_the_epoch(number):
+        return jumps.before_merge(MAINNET, number, records(), epochs())
+    encoded, proof = _recorded(number)
+    # What is beside the record in its epoch; before it the difficulty, and at the end the number of records.
+    difficulty, *beside, _ = _split(proof)
+    epoch, place = divmod(number, 1 << RECORDS_DEPTH)
+    count = min(1 << RECORDS_DEPTH, MAINNET.blocks_before_merge - (epoch << RECORDS_DEPTH))
+    above = ssz.siblings(epochs(), EPOCHS_DEPTH, epoch)
+    nodes = [*_sent(beside, place, count), *_sent(above, epoch, len(epochs()))]
+    return b"".join([number.to_bytes(4), keccak(encoded), difficulty, *nodes])
+
+
+def _sent(siblings: list[bytes], place: int, count: int) -> list[bytes]:
+    """Return the siblings that are not beyond the last element."""
+    return [one for height, one in enumerate(siblings) if (place >> height ^ 1) << height < count]
+
+
+def header(number: int) -> bytes:
+    """Return the RLP of an execution block's header. Raises `LookupError`."""
+    return _recorded(number)[0]
 
 
 @cache
-def header(number: int) -> bytes:
-    """Return the RLP of an execution block's header."""
-    names = [f"header_with_proof_{number}.yaml", "headers_with_proof_1000001-1000010.json"]
-    for name in names:
+def _recorded(number: int) -> tuple[bytes, bytes]:
+    """Return a header and its proof."""
+    for name in (f"header_with_proof_{number}.yaml", "headers_with_proof_1000001-1000010.json"):
         path = _BEACON / name
         for word in path.read_text().replace('"', " ").split() if path.exists() else ():
-            if word.startswith("0x08000000") and (found := _header_in(unhex(word), number)):
-                return found
+            if not word.startswith("0x08000000"):
+                continue
+            content = bytes.fromhex(word[2:])
+            # Two offsets: of the header, which is first, and of its proof.
+            middle = int.from_bytes(content[4:8], "little")
+            if decode_rlp(content[8:middle])[8] == number.to_bytes((number.bit_length() + 7) // 8):
+                return content[8:middle], content[middle:]
     raise LookupError(f"The header of block {number} is not recorded.")
-
-
-def _header_in(content: bytes, number: int) -> bytes | None:
-    # Two offsets: of the header, which is first, and of its proof.
-    encoded = content[8 : int.from_bytes(content[4:8], "little")]
-    fields = decode_rlp(encoded)
-    return encoded if fields[8] == number.to_bytes((number.bit_length() + 7) // 8) else None
 
 
 def _roots_path(number: int) -> Path:

@@ -200,12 +200,20 @@ def test_what_is_no_header_is_refused_even_if_its_hash_is_confirmed(outbox, arbi
 
 # Code that puts the header's hash into memory, whatever was asked, and ends in different ways.
 _PLANT = "0x7f" + HASH.hex() + "5f52"
+_SIZES = "601f5ff3", "60405ff3"
 
 
 @pytest.mark.parametrize(
     "code",
-    ["0x", "0x00", "0xfe", _PLANT + "60205ffd", _PLANT + "601f5ff3", _PLANT + "60405ff3"],
-    ids=["none", "stops", "invalid", "reverts", "31 bytes", "64 bytes"],
+    [
+        "0x",
+        "0x00",
+        "0xfe",
+        _PLANT + "60205ffd",
+        "0x60015f55" + _PLANT[2:] + "60205ff3",
+        *(_PLANT + end for end in _SIZES),
+    ],
+    ids=["none", "stops", "invalid", "reverts", "writes", "31 bytes", "64 bytes"],
 )
 def test_without_a_working_outbox_nothing_is_recorded(chain, outbox, arbitrum, code):
     chain.rpc("anvil_setCode", outbox.address, code)
@@ -338,6 +346,17 @@ def test_nothing_else_that_is_proven_confirms_a_block(source, registry, elsewher
 def test_a_slot_that_is_proven_empty_confirms_nothing(source, registry, elsewhere):
     prove(source, registry, parent({slot_of(OTHER_SEND_ROOT): 1}), slots=[slot_of(SEND_ROOT)])
     assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
+
+
+def test_what_another_registry_knows_confirms_nothing(chain, source, registry):
+    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}))
+    chain_id = registry.call("sourceChainId")
+    other = Deployed(chain, "FactsRegistry", chain_id, source.address, 8191, NO_CONTRACT)
+    without_code = "0x" + "12" * 20
+    for address, error in ((other.address, ("NotConfirmed", BLOCK)), (without_code, ("",))):
+        relying = Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP_CHAIN_ID, OUTBOX, address)
+        assert refusal(relying, PARENT_BLOCK, HEADER) == error
+        assert relying.call("blockHash", BLOCK) == ZERO
 
 
 def test_of_two_confirmed_blocks_of_a_number_the_first_stays(source, registry, elsewhere):

@@ -66,6 +66,8 @@ def test_an_artifact_tells_its_compiler_and_can_be_deployed(path):
         ("OpStackBlockHashSource", {"sourceChainId": 2**64}),
         ("ArbitrumBlockHashSource", {"sourceChainId": 42161, "outbox": ALICE}),
         ("ArbitrumSlotBlockHashSource", {"sourceChainId": 42161, "outbox": ALICE, "registry": BOB}),
+        ("ArbitrumBufferBlockHashSource", {"sourceChainId": 1}),
+        ("OpStackGamesBlockHashSource", {"sourceChainId": 10, "anchorStateRegistry": ALICE}),
         ("test/SettableBlockHashSource", {"sourceChainId": 7}),
         ("Multicall", {}),
     ],

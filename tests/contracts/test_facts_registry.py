@@ -862,6 +862,8 @@ def test_nothing_comes_after_the_end_of_a_proof(registry, source, ending):
         ("OpStackBlockHashSource", (5,), 5),
         ("ArbitrumBlockHashSource", (5, "0x" + "0b" * 20), 5),
         ("ArbitrumSlotBlockHashSource", (5, "0x" + "0b" * 20, "0x" + "0c" * 20), 5),
+        ("ArbitrumBufferBlockHashSource", (5,), 5),
+        ("OpStackGamesBlockHashSource", (5, "0x" + "0b" * 20), 5),
         ("NativeBlockHashSource", (8191,), 31337),
     ],
 )

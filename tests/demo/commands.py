@@ -1,25 +1,18 @@
 """The demos as commands of their own, and what they leave behind."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from devnet.devchain import PROJECT
+from devnet.ports import free_port
 
 
 def demo(module: str, folder: Path) -> list[str]:
     """The command, with its state in `folder` and on free ports."""
-    ports = ["--port", str(_free_port()), "--rpc-port", str(_free_port())]
+    ports = ["--port", str(free_port()), "--rpc-port", str(free_port())]
     return [sys.executable, "-m", module, "--state", str(folder), *ports]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def run(command: list[str], seconds: float = 90) -> subprocess.CompletedProcess[str]:

@@ -122,10 +122,11 @@ def test_a_chosen_port_is_looked_at_before_anything_is_installed(tmp_path, targe
     assert not (tmp_path / ".uv").exists()
 
 
-@pytest.mark.parametrize("number", [0, 65536])
-def test_a_number_that_is_no_port_is_refused(number):
-    with pytest.raises(ports.PortInUse, match=f"{number} is no port: choose one from 1 to 65535 by PORT."):
-        ports.require_free("PORT", number)
+@pytest.mark.parametrize("text", ["0", "65536", "-1", "http"])
+def test_what_is_no_port_is_refused(monkeypatch, capsys, text):
+    monkeypatch.setattr("sys.argv", ["ports.py", f"PORT={text}", "RPC_PORT=", "BIND=unix:/run/web.sock"])
+    assert ports.main() == 1
+    assert capsys.readouterr().err == f"{text} is no port: choose one from 1 to 65535 by PORT.\n"
 
 
 def test_by_default_a_free_port_is_taken():

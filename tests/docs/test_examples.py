@@ -18,8 +18,8 @@ from eth_utils.crypto import keccak
 from chains.chains_file import load_chains
 from contracts.build import run_compiler
 from demo import client
-from demo.installation import free_port
 from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.ports import free_port
 from tests.demo.commands import demo, variables
 from tests.docs import reader
 from tests.docs.examples import BadExample, Block, blocks_of, pages

@@ -15,6 +15,7 @@ from proving.models import (
     AccountProof,
     ChainHead,
     FactsRegistry,
+    ParentFact,
     SignedTransaction,
     Signer,
     SlotProof,
@@ -86,6 +87,44 @@ attesters = [{tables}]
 threshold = {len(attesters)}
 """)
     forget_chains()
+
+
+ROLLUP = 6
+OUTBOX = "0x0B9857ae2D4A3DBe74ffE1d7DF045bb7F96E4840"
+
+
+def connect_rollup(folder: Path) -> None:
+    """Adds a rollup on top of the other source chain, which is connected by what that one's registry knows."""
+    connect_source(folder)
+    with (folder / "chains.toml").open("a") as file:
+        file.write(f"""
+[[chains]]
+id = {ROLLUP}
+name = "Rollup"
+rpc_urls = ["{DEAD_NODE}"]
+
+[[connections]]
+source = {ROLLUP}
+destination = 31337
+block_hash_source = "arbitrum-slot"
+parent = {SOURCE}
+outbox = "{OUTBOX}"
+""")
+    forget_chains()
+
+
+def of_rollup(block: int = 12) -> Batch:
+    """RECEIVED, of Alice, who is asked for on `ROLLUP`: see `connect_rollup`."""
+    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
+    entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    data = {str(ROLLUP): {f"block:{block}": entry}}
+    return submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+
+
+def prove_slot(tx: Transaction, *, vouches_for: int = 12, gas: int | None = 130_000) -> None:
+    """Note that the transaction, of a path to a block of `ROLLUP`, proves a slot of the Outbox first."""
+    at = {"block_number": 777, "account": OUTBOX, "slot": word(4242)}
+    ParentFact.objects.create(transaction=tx, registry=deployed(SOURCE), vouches_for=vouches_for, gas=gas, **at)
 
 
 def of_two_sources() -> Batch:

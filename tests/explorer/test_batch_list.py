@@ -138,9 +138,10 @@ BLOCK_77 = "sourceChainId=31337&amp;block=77"
 
 def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(client, alice):
     finish(batch := a_batch(BOB, block=77))
+    send(batch)
     Block.objects.update(hash=HASH)
     charlie = client_of(CHARLIE)
-    for wanted in (BOB, BOB.lower(), "77", HASH):
+    for wanted in (BOB, BOB.lower(), "77", HASH, TRANSACTION):
         html = charlie.get("/explorer", {"q": wanted}).text
         assert "123,456,789.0123" in html
         links = re.findall(r'href="/facts\?([^"]+)"', html)
@@ -159,11 +160,13 @@ def test_who_is_signed_out_is_led_to_the_search_by_way_of_the_sign_in(client, al
 
 
 def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
-    submit(a_key(BOB), request(BOB, block=12))
+    batch = submit(a_key(BOB), request(BOB, block=12))
+    send(batch)
     Block.objects.update(hash=HASH)
-    html = alice.get("/explorer", {"q": HASH}).text
-    assert "/facts?" not in html
-    assert "None of your batches matches" in html
+    for wanted in (HASH, TRANSACTION):
+        html = alice.get("/explorer", {"q": wanted}).text
+        assert "/facts?" not in html
+        assert "None of your batches matches" in html
 
 
 @pytest.fixture

@@ -334,7 +334,7 @@ def test_a_batch_that_went_back_says_when_and_why_also_once_it_is_done_again():
         f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Development chain was reorganised. Nothing"
         in open_again
     )
-    assert f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago). Development chain was reorganised." in step
+    assert step.endswith(f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago).")
     assert "Last error" not in step
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     done_again = text_of(page(batch))

@@ -17,8 +17,10 @@ from config.configured_chains import forget_chains
 from explorer.new_batch import corrections
 from explorer.new_batch.drafts import MAX_ROWS, Draft, Row
 from explorer.new_batch.forms import RowForm
+from proving.budget import allowance
+from proving.budget.reservations import Reservation
 from queries import heavy_reads, progress
-from queries.models import Batch
+from queries.models import Batch, Webhook
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import a_batch, batch_at, connect_source, many_accounts, page, path
@@ -584,6 +586,7 @@ def test_the_estimate_says_what_would_be_rejected_and_what_is_to_be_corrected(se
     far = form({"at": "block", "block": str(service.head() + 1000), "accounts": ALICE})
     told = alice.post("/new-batch/estimate", far, headers=HTMX).text
     assert "<code>block_too_far_ahead</code>" in told
+    assert f"Block {service.head() + 1000} of Development chain is " in told
     wrong = alice.post("/new-batch/estimate", form({"accounts": "0x12"}), headers=HTMX)
     assert wrong.status_code == 200  # htmx swaps in nothing else
     assert '<a href="#id_rows-0-accounts">Row 1, accounts</a>: &#x27;0x12&#x27; is not 0x and 40' in wrong.text
@@ -757,10 +760,43 @@ def test_what_the_form_can_t_hold_is_said(alice, settings, tmp_path):
     accounts = {account: {"slots": [f"{number:x}"]} for number, account in enumerate(many_accounts(MAX_ROWS + 1))}
     batch = batch_at(block_12={"accounts": accounts})
     assert "more than the form holds" in alice.get(f"/new-batch?from={batch.pk}").text
-    hooked = submit(ApiKey.objects.get(), request(ALICE, block=12) | {"webhook": {"url": "https://93.184.215.14/"}})
-    html = alice.get(f"/new-batch?from={hooked.pk}").text
-    assert "Its webhook is left out." in html
-    assert "93.184.215.14" not in html
+
+
+def hooked(**more: Any) -> Batch:
+    webhook = {"url": "https://93.184.215.14/?secret", **more}
+    return submit(ApiKey.objects.get(), request(ALICE, block=12) | {"webhook": webhook})
+
+
+def test_the_webhook_of_a_batch_is_filled_in_and_what_the_form_does_not_hold_is_said(alice):
+    html = alice.get(f"/new-batch?from={hooked().pk}").text
+    assert values(html, "webhook") == ["https://93.184.215.14/?secret"]
+    lacks = "The headers and the events of its webhook are left out"
+    assert lacks not in html
+    for more in ({"headers": {"X-Token": "token"}}, {"events": ["DONE"]}):
+        html = alice.get(f"/new-batch?from={hooked(**more).pk}").text
+        assert values(html, "webhook") == ["https://93.184.215.14/?secret"]
+        assert lacks in html
+        assert "X-Token" not in html
+    batch = hooked()
+    Webhook.objects.update(sealed=b"of another secret")
+    html = alice.get(f"/new-batch?from={batch.pk}").text
+    assert values(html, "webhook") == [""]
+    assert "Its webhook is left out: it can&#x27;t be read any more." in html
+
+
+def test_a_fee_that_was_too_low_is_corrected(alice):
+    batch = a_batch(ALICE, fee=5 * 10**9)
+    low = allowance.fee_too_low(batch.fee, Reservation(gas=200_000, wei=123_456_789_012_345), path_gas=0, data_wei=0)
+    assert low is not None
+    html = alice.get(f"/new-batch?from={rejected(batch, low.code, low.reason).pk}").text
+    assert values(html, "fee") == ["0.000123456789012345"]
+    assert "It was 0.000000005, which was too little. Now it is what the batch would have needed." in html
+    assert "Proving this batch may cost 0.000123 ETH, more than its fee of 0.000000005 ETH." in html
+    assert " wei" not in html
+    # The estimate, as it was asked for, is no amount.
+    batch = submit(ApiKey.objects.get(), request(ALICE, block=12) | {"fee": "auto"})
+    html = alice.get(f"/new-batch?from={rejected(batch, low.code, low.reason).pk}").text
+    assert values(html, "fee") == [""]
 
 
 def test_the_largest_form_is_taken(alice):

@@ -111,7 +111,7 @@ def test_queues_are_told_by_kind_and_partition_with_the_age_of_the_oldest():
     name = "Development chain"
     assert f'<strong>batch</strong> <span class="under">{name}</span>' in html
     assert f'<strong>block</strong> <span class="under">{name} to {name}</span>' in html
-    assert ">5 min " in html
+    assert ">5 min" in html
     assert "2 rows are due." in html
 
 
@@ -127,7 +127,7 @@ def test_failing_rows_lead_to_their_batch_and_say_why_since_when():
     blocks, batches = html.index(f'href="{path(batch)}"'), html.index(f'href="{path(other)}"')
     assert blocks < batches, "the longest first"
     assert "No node serves the proof." in html
-    assert ">14 min " in html
+    assert ">14 min" in html
     assert f"/admin/queries/batch/{other.pk}/change/" in html
     # What nobody comes back to fails no more.
     Block.objects.update(due_at=None)

@@ -183,6 +183,8 @@ def test_a_link_to_a_batch_has_a_preview_and_a_button_that_copies_it(settings):
     title = "Balance of 0xf39F…2266 at block 12 of Development chain"
     assert f'<meta property="og:title" content="{title}">' in html
     assert 'og:description" content="The batch is RECEIVED: 0 of 4 steps completed.">' in html
+    (picture,) = re.findall('<meta property="og:image" content="https://prover.example/static/([^"]+)">', html)
+    assert finders.find(picture)
     finish(batch)
     html = Client().get(path(batch)).text
     assert f'<meta property="og:title" content="{title}: 123,456,789.0123 ETH">' in html

@@ -177,7 +177,8 @@ def test_the_json_has_the_path():
     mine(send(batch, extends=deployed()), block=14)
     (query,) = Client().get(f"{path(batch)}.json").json()["queries"]
     (transaction,) = query["path"].pop("transactions")
-    assert query["path"] == {"unit": "hops", "length": 30, "left": 10, "gas": 175_840, "secondsLeft": 3}
+    expected = {"unit": "hops", "length": 30, "left": 10, "gas": 175_840, "secondsLeft": 3, "origin": None}
+    assert query["path"] == expected
     assert (transaction["hash"], transaction["gasUsed"]) == (TRANSACTION, 175_840)
     assert query["isAdmitted"]
 
@@ -357,3 +358,21 @@ def test_a_block_of_another_chain_is_read_where_it_is_proven_and_its_bundle_name
     said = capsys.readouterr().out
     assert f"block    {block}" in said
     assert f"is the hash of that block of chain {SOURCE}: compare with a source that you trust" in said
+
+
+# --- A jump -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_jump_is_named_with_the_block_where_it_begins():
+    batch = an_old_batch()
+    plan_path(batch, 1, left=1, unit=PathUnit.JUMPS)
+    Block.objects.update(path_origin=22_000_000)
+    assert "by the beacon chain, from block 22000000" in step(batch)
+    assert "reached" not in step(batch)
+    # It has no lane of its own in the timeline, as it is a part of what proves the facts.
+    assert "Path to block" not in page(batch)
+    plan_path(batch, 1, left=0, unit=PathUnit.JUMPS)
+    assert "reached by the beacon chain, from block 22000000" in step(batch)
+    Block.objects.update(path_origin=None)
+    assert "reached by the beacon chain" in step(batch)
+    assert "from block" not in step(batch)

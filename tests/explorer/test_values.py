@@ -50,3 +50,10 @@ def test_a_long_number_of_a_slot_is_shown_by_its_ends(slot, is_short):
     html = values.slot_in_short(slot)
     assert ('class="short"' in html) == is_short
     assert plain(html) == slot
+
+
+def test_estimated_lengths_of_time_are_round_numbers():
+    times = {29: "less than a minute", 90: "about 2 min", 7200: "about 2 h", 172_800: "about 2 days"}
+    assert {seconds: values.roughly(seconds) for seconds in times} == times
+    assert values.roughly(10**7 * 86_400) == "about 10,000,000 days"
+    assert [values.lasting(seconds) for seconds in (29.4, 7200.0)] == ["29 s", "about 2 h"]

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
+from chains.beacon.beacon_client import BeaconEndpoint
 from chains.request_batches import Endpoint
 from database.leases import Lease
 from tests.campaign_shares import share
@@ -23,25 +24,29 @@ class Killer:
     def __init__(self, monkeypatch) -> None:
         self._countdown = 0
         self._after = False
-        exchange, release = Endpoint.exchange, Lease.release
+        release = Lease.release
 
-        def deadly_exchange(endpoint, batched):
-            if self._countdown == 0:
-                return exchange(endpoint, batched)
-            self._countdown -= 1
-            if self._countdown:
-                return exchange(endpoint, batched)
-            if self._after:
-                exchange(endpoint, batched)
-            self._dead = True
-            raise Killed
+        def deadly(exchange):
+            def deadly_exchange(endpoint, batched):
+                if self._countdown == 0:
+                    return exchange(endpoint, batched)
+                self._countdown -= 1
+                if self._countdown:
+                    return exchange(endpoint, batched)
+                if self._after:
+                    exchange(endpoint, batched)
+                self._dead = True
+                raise Killed
+
+            return deadly_exchange
 
         def release_of_the_living(lease, *arguments, **named):
             if not self._dead:
                 release(lease, *arguments, **named)
 
         self._dead = False
-        monkeypatch.setattr(Endpoint, "exchange", deadly_exchange)
+        for kind in (Endpoint, BeaconEndpoint):
+            monkeypatch.setattr(kind, "exchange", deadly(kind.exchange))
         monkeypatch.setattr(Lease, "release", release_of_the_living)
 
     def arm(self, exchange: int, *, after: bool) -> None:

@@ -75,10 +75,16 @@ def connect(
     outbox: str = "",
     parent: DevChain | None = None,
     anchor_state_registry: str = "",
+    block_hash_source: str = "op-stack",
+    of_there: str = "",
+    more: str = "",
 ) -> None:
-    """The service on `here`, with both chains as sources, deployed; and `parent`, which an L1Block tells of."""
+    """The service on `here`, with both chains as sources, deployed; and `parent`, which an L1Block tells of.
+
+    `of_there` adds lines to the other chain's table, `more` to that of its connection.
+    """
     path = chains_toml(folder, here.url)
-    source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else "op-stack"
+    source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else block_hash_source
     if anchor_state_registry:
         source = "op-stack-games"
     text = f"""
@@ -88,12 +94,14 @@ name = "The other chain"
 rpc_urls = ["{url}"]
 test_network = true
 block_seconds = 1
+{of_there}
 
 [[connections]]
 source = {THERE}
 destination = {HERE}
 block_hash_source = "{source}"
 window = 20
+{more}
 {f"threshold = {threshold}" if attesters else ""}
 {f'outbox = "{outbox}"' if outbox else ""}
 {f'anchor_state_registry = "{anchor_state_registry}"' if anchor_state_registry else ""}

@@ -17,7 +17,7 @@ from chains import together
 from config import log_context, metrics_server, process_metrics
 from config.configured_chains import forget_chains
 from config.logs import JsonLines
-from demo.installation import free_port
+from devnet.ports import free_port
 from proving.health import chain_checks
 from proving.models import ChainWatch, Signer, Transaction, TransactionState
 from proving.registry.deploying import deploy

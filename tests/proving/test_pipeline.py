@@ -14,7 +14,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from chains.node_pool import NodePool
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_chains, get_rpc
 from database import leases
@@ -327,7 +326,7 @@ def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(
     with between(service.url, change) as url:
         reconfigure(settings, service.url, url)
         rpc = get_rpc(31337)
-        rpc._nodes = NodePool(rpc.chain, timeout_seconds=0.4, clock=time.monotonic)
+        rpc._nodes = RpcClient(rpc.chain, timeout_seconds=0.4)._nodes
         block = service.head()
         heavy = submit(a_key(ALICE), of_slots(EVIL, block, 200))
         light = submit(a_key(BOB), request(BOB, block=block))

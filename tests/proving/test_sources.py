@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -36,6 +36,8 @@ from proving.transactions import sending, stop_switch
 from proving.transactions.intents import UnderWay
 from proving.transactions.transaction_monitor import monitor
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from tests.contracts import block_hash_buffer
+from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, registry
 from tests.proving.paths import extending
@@ -400,6 +402,39 @@ def test_check_chains_tells_what_is_confirmed(rollup):
     with pytest.raises(CommandError, match="no_worker"):
         call_command("check_chains", stdout=said)
     assert f"The newest confirmed block of The other chain ({THERE}) is 30." in said.getvalue()
+    assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in said.getvalue()
+
+
+def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_named_its_code(
+    chain, rollup, settings, key
+):
+    rollup.confirm(40)
+    text = settings.CHAINS_FILE.read_text()
+
+    def know(*code: str) -> None:
+        known = f"known_implementations = {json.dumps(code)}\noutbox"
+        settings.CHAINS_FILE.write_text(text.replace("outbox", known))
+        forget_chains()
+
+    know(rollup.outbox.address)
+    implementation = "0x" + "12" * 20
+    slot = hex(int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1)
+    chain.rpc("anvil_setStorageAt", rollup.outbox.address, slot, "0x" + implementation[2:].rjust(64, "0"))
+    batch = submit(key, of_chains(there=[40]))
+    sentence = told(chain)
+    assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
+    assert registry(THERE).notice == sentence
+    know(implementation)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert registry(THERE).notice == ""
+
+
+def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key):
+    rollup.confirm(40)
+    submit(key, of_chains(there=[43]))
+    assert "Nothing was confirmed" not in told(chain)
+    chain.rpc("evm_increaseTime", 100_000)
+    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in told(chain)
 
 
 def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, key):
@@ -418,7 +453,7 @@ def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, k
 
 @pytest.fixture
 def games(chain, db, there, settings, tmp_path) -> OpStackGames:
-    """Those about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
+    """Games about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     games = OpStackGames(chain, THERE)
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
@@ -438,7 +473,7 @@ def newest_by_games(chain: DevChain) -> int:
 
 
 def told(chain: DevChain, rounds: int = 3) -> str:
-    """What the only waiting query waits for, after some rounds in which nothing was sent."""
+    """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
     for _ in range(rounds):
         work()
         chain.mine()
@@ -586,6 +621,45 @@ def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, s
     assert "isn't what the OP Stack has there." in told(chain)
 
 
+# --- An Arbitrum chain's view of its parent ---------------------------------------------------------------------------
+
+
+def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
+    blocks = [there.rpc("eth_getBlockByNumber", hex(number), False) for number in range(first, last + 1)]
+    return first, [bytes.fromhex(block["hash"][2:]) for block in blocks]
+
+
+def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    batch = submit(key, of_chains(there=[20]))
+    assert told(chain) == (
+        f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
+    )
+    buffer = BlockHashBuffer(chain)
+    buffer.push(*pushed(there, 10, 15))
+    assert told(chain) == (
+        f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody pushes block "
+        f"20 or a later one, through 0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE}."
+    )
+    buffer.push(*pushed(there, 22, 24))
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    # One that was pushed itself needs no path.
+    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert len(extending()) == 1
+
+
+def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    BlockHashBuffer(chain).push(24, [b"\x66" * 32])
+    submit(key, of_chains(there=[20]))
+    assert told(chain) == (
+        f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
+        "the next push."
+    )
+
+
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
 
 
@@ -613,11 +687,42 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
         f"Chain {HERE} knows chain 31339 only up to block 1 yet; waiting for block {confirmed_at}."
     }
     assert Transaction.objects.exclude(to="").count() == 0
+    assert [[part["status"] for part in query["parts"]] for query in shown(batch)] == [["IN_PROGRESS", ""]] * 2
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
     l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
+    # The page shows both parts of the path, which the first transaction after the record proves.
+    slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
+    for query in shown(batch):
+        first, second = query["parts"]
+        assert (first["chain"]["id"], second["chain"]["id"]) == (parent.chain_id, THERE)
+        assert (first["status"], second["status"]) == ("COMPLETED", "COMPLETED")
+        assert (first["slot"], first["account"]) == (hex_data(slot), elsewhere.outbox.address)
+        assert (first["blockNumber"], second["blockNumber"]) == (int(head["number"], 16), 40)
+        assert first["factsRegistry"] == registry(parent.chain_id).address
+        value = call("FactsRegistry", first["factsRegistry"], "accountStorageSlotValues", *value_at(first))[1]
+        told = chain.rpc("eth_call", {"to": first["factsRegistry"], "data": hex_data(value)}, "latest")
+        assert told == hex_data(elsewhere.hash_of(40))
+    by_block = {query["blockNumber"]: query["parts"] for query in shown(batch)}
+    first, second = by_block[36]
+    # The parent's source had to be told of its block before.
+    preparing, tx = first["transactions"]
+    assert second["transactions"] == [tx]
+    assert first["gas"] + second["gas"] == preparing["gasUsed"] + tx["gasUsed"]
+    assert 0 < first["gas"] - preparing["gasUsed"] < tx["gasUsed"]
+    first, second = by_block[40]
+    assert (first["transactions"], first["onAnotherPath"], second["transactions"]) == ([tx], True, [])
+
+
+def shown(batch: Batch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = Client().get(f"/explorer/query/{batch.pk}.json").json()["queries"]
+    return found
+
+
+def value_at(part: dict[str, Any]) -> tuple[str, int, bytes]:
+    return part["account"], part["blockNumber"], bytes.fromhex(part["slot"][2:])
 
 
 def test_a_confirmation_that_no_event_tells_of_any_more_is_proven_at_a_newer_block_of_the_parent(

@@ -9,8 +9,8 @@ from eth_utils.crypto import keccak
 from chains import history
 from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import ACCOUNTS, DevChainError
-from tests.real_nodes.genesis import HOLDS_SLOTS
-from tests.real_nodes.node import NodeRefused
+from devnet.genesis import HOLDS_SLOTS
+from devnet.json_rpc import NodeRefused
 
 MISSING = "0x000000000000000000000000000000000000dEaD"
 _SLOTS = (0, 1, 5, 2**255)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devnet.devchain import PROJECT
-from tests.real_nodes.node import RealNode
+from devnet.real_node import RealNode
 
 _PACKAGES = PROJECT / "tests/real_nodes/npm/node_modules"
 _MNEMONIC = "test test test test test test test test test test test junk"

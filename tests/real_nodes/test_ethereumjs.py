@@ -6,11 +6,12 @@ import pytest
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction
-from proving.registry.deploying import DeploymentError, deploy
+from devnet.ethereumjs import EthereumJs
+from proving.models import Transaction
+from proving.registry.deploying import deploy
 from queries.models import BatchStatus
 from tests.proving.sources import KEYS, attesting
-from tests.real_nodes.ethereumjs import EthereumJs
+from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.facts import facts_of, wrong
 from tests.service import asking, chains_toml, submit, work, work_until_done
 
@@ -67,7 +68,7 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
     settings.CHAINS_FILE = chains_toml(tmp_path, ethereumjs.url, chain_id=CHAIN_ID)
     forget_chains()
     mine(ethereumjs, 6)  # what a test before has sent stays
-    registry = deployed_on(ethereumjs).address
+    registry = deployed_on(CHAIN_ID, ethereumjs.mine).address
     mine(ethereumjs, apart)
     facts = facts_of(ethereumjs, ethereumjs.head() - 8)
     batch = submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID))
@@ -94,12 +95,3 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
     assert BatchStatus.IN_PROGRESS in statuses or not apart
     assert work_until_done(batch, ethereumjs).status == BatchStatus.DONE
     assert wrong(ethereumjs, registry, facts) == []
-
-
-def deployed_on(node: EthereumJs) -> FactsRegistry:
-    for _ in range(10):
-        try:
-            return deploy(CHAIN_ID, CHAIN_ID, seconds=0)
-        except DeploymentError:
-            node.mine()
-    raise AssertionError(list(Transaction.objects.values_list("state", "last_error")))

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from demo.installation import free_port
+from devnet.ports import free_port
 from tests.serving.app import SLOW_SECONDS
 from tests.serving.batches import a_key, database, submit
 from tests.serving.liveness import LIVEZ, assert_soon, seconds

@@ -19,8 +19,8 @@ import pytest
 import requests
 from django.conf import settings
 
-from demo.installation import free_port
 from devnet.devchain import PROJECT
+from devnet.ports import free_port
 from tests.serving.process import serving
 
 WORKER_CONNECTIONS = 64

@@ -12,8 +12,9 @@ import pytest
 import requests
 
 from demo import client
-from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 from devnet.servers import Postgres
 from tests.service import ALICE, request
 from tests.serving import liveness as livez

@@ -15,7 +15,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("destination", type=int, help="id of the chain on which facts are to be readable")
         parser.add_argument("source", type=int, help="id of the chain whose facts are proven")
-        parser.add_argument("--replace", action="store_true", help="deploy anew if the one on record may not be used")
+        parser.add_argument(
+            "--replace", action="store_true", help="deploy anew if the one on record may not be used, or can't jump"
+        )
 
     def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:
         try:

@@ -112,6 +112,8 @@ def _from_arguments(asked: Asked) -> Iterator[Account | Header]:
 
 def _options_at(asked: Asked) -> dict[str, int | str | None]:
     """Return `block` and `time` as the options say them. Raises `click.UsageError`."""
+    if asked.block is None and asked.time is None:
+        raise click.UsageError("Name the block: --block, or --time.")
     return {
         "block": None if asked.block is None else read_block(asked.block),
         "time": None if asked.time is None else read_time(asked.time),
@@ -165,16 +167,25 @@ def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> Iterator[Account 
     if not lines:
         raise click.UsageError("The file has no line that asks for anything.")
     queries: list[Account | Header] = []
-    faults: list[str] = []
+    faults: dict[str, list[int]] = {}
     for number, cells in lines:
         try:
             queries += _queries_of(asked, columns, cells, chain_ids)
         except (ValueError, TypeError, click.UsageError) as error:
-            faults.append(f"line {number}: {error}")
+            faults.setdefault(str(error), []).append(number)
     if faults:
-        more = f"\n  and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
-        raise click.UsageError("\n  ".join(["The file has faults:", *faults[:_MOST_FAULTS]]) + more)
+        # What an option lacks is wrong in each line, and is one fault.
+        said = [f"{_named(numbers)}: {fault}" for fault, numbers in faults.items()]
+        more = [f"and {len(said) - _MOST_FAULTS} more"] if len(said) > _MOST_FAULTS else []
+        raise click.UsageError("\n  ".join(["The file has faults:", *said[:_MOST_FAULTS], *more]))
     yield from queries
+
+
+def _named(lines: Sequence[int]) -> str:
+    first, *others = lines
+    if not others:
+        return f"line {first}"
+    return f"line {first} and {len(others)} other{'s' if others[1:] else ''}"
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:

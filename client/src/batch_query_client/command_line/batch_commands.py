@@ -17,6 +17,7 @@ from batch_query_client.command_line.asked_in_files import Asked, document, read
 from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import (
+    read_amount,
     with_json,
     with_keystore,
     with_node,
@@ -253,7 +254,7 @@ def cancel(*, batch: str, url: str | None, is_json: bool) -> None:
 @with_node("destination", required=True)
 @with_keystore
 @click.option("--yes", is_flag=True, help="Sign without asking.")
-@click.option("--most-wei", type=click.IntRange(min=0), metavar="WEI", help="All of them together may not cost more.")
+@click.option("--most", type=read_amount, metavar="ETH", help="All of them together may not cost more.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=1800, show_default=True, metavar="SECONDS")
 @with_url
 @with_json
@@ -264,7 +265,7 @@ def send(
     keystore: Path | None,
     password_file: Path | None,
     yes: bool,
-    most_wei: int | None,
+    most: int | None,
     timeout: float,
     url: str | None,
     is_json: bool,
@@ -277,7 +278,7 @@ def send(
         raise click.UsageError("Name the key file of the account that pays: --keystore.")
     service = credentials.service(url)
     names = currencies(service)
-    payer = client.Payer(open_keystore(keystore, password_file), partial(_confirm, names, is_asked=not yes), most_wei)
+    payer = client.Payer(open_keystore(keystore, password_file), partial(_confirm, names, is_asked=not yes), most)
     sent = service.batch(batch).send(rpc_url, payer, timeout=timeout, progress=_said_once())
     if is_json:
         shown = [{"hash": one.hash, "what": one.what, "gasUsed": one.gas_used, "cost": str(one.cost)} for one in sent]

@@ -1,5 +1,6 @@
 """Options that several commands have."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,32 @@ with_timeout = click.option(
     metavar="SECONDS",
     help="End with exit code 3 if it is not done by then.",
 )
+
+
+_AMOUNT = re.compile(r"([0-9]{1,60})(?:\.([0-9]{1,18}))?|([0-9]{1,78})\s*wei", re.ASCII | re.IGNORECASE)
+# Whoever names more means wei, which scripts for earlier versions of `bqs` named.
+_MOST_UNITS = 10**6
+
+
+def read_amount(text: str) -> int:
+    """Read an amount in whole units of a chain's currency, or in wei if it says so, as wei.
+
+    Raises `click.BadParameter`.
+    """
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no amount: it is in ETH, such as 0.002, or in wei, such as 5000wei.")
+    units, rest, wei = found.groups()
+    if wei:
+        return int(wei)
+    if int(units) > _MOST_UNITS:
+        raise click.BadParameter(f"{text} ETH can't be meant; an amount in wei is written {units}wei.")
+    return int(units + (rest or "").ljust(18, "0"))
+
+
+def read_fee(text: str) -> str:
+    """Read an amount, or auto, as the API takes it. Raises `click.BadParameter`."""
+    return text if text == "auto" else str(read_amount(text))
 
 
 def with_node(chain: str, *, required: bool = False) -> Callable[[Command], Command]:
@@ -118,7 +145,10 @@ _QUESTION = (
     click.option("--slot", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
     click.option("--header", multiple=True, metavar="NAME", help="A property of the block's header. May be repeated."),
     click.option(
-        "--fee", metavar="WEI", help="The most that it may cost, or auto (the default): its estimate's bound."
+        "--fee",
+        type=read_fee,
+        metavar="ETH",
+        help="The most that it may cost, or auto (the default): its estimate's bound.",
     ),
     click.option("--pay-myself", is_flag=True, help="Send the transactions yourself, with `bqs send`."),
     click.option("--webhook", metavar="URL", help="Where the service is to tell of it."),

@@ -20,8 +20,8 @@ from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 def bqs() -> None:
     """Ask a Batch Query Service for facts about chains, follow, read and verify them.
 
-    The service is the one of the last `bqs login`, or of --url or BQS_URL. The key is that of the login, or
-    BQS_API_KEY.
+    The service is the one of the last `bqs login`, or of BQS_URL, or of a command's --url. The key is that of the
+    login, or BQS_API_KEY.
     """
 
 

@@ -1,27 +1,21 @@
 """Nodes that nobody of this project wrote, each a process on this machine for as long as its block."""
 
-import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import requests
-
-from demo.installation import free_port
 from devnet.guarded_process import GuardedProcess
+from devnet.json_rpc import NodeRefused, post
+from devnet.ports import free_port
 
 READY_SECONDS = 60
 _NODE = Path(sys.executable).with_name("node")
-
-
-class NodeRefused(Exception):
-    """A node answered with an error, or doesn't come up."""
 
 
 class RealNode:
@@ -33,7 +27,7 @@ class RealNode:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def arguments(self, folder: Path) -> Sequence[str]:
-        """The script and what it is told. `folder` is the process's own."""
+        """Return the script and what it is told. `folder` is the process's own."""
         raise NotImplementedError
 
     def mine(self) -> None:
@@ -64,27 +58,24 @@ class RealNode:
         self._process.stop()
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """The `result`. Raises `NodeRefused`."""
-        return post(self.url, method, params, {})
+        """Return the `result`. Raises `NodeRefused`."""
+        return post(self.url, method, params)
 
     def head(self) -> int:
-        """The number of the latest block."""
+        """Return the number of the latest block."""
         return int(self.rpc("eth_blockNumber"), 16)
+
+    def require_running(self) -> None:
+        """Raise `NodeRefused` where the process has ended."""
+        if self._process.has_ended():
+            raise NodeRefused(f"{type(self).__name__} has ended: {self._log.read_text()[-800:]}")
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while True:
-            with suppress(requests.RequestException):
+            with suppress(OSError):
                 assert int(self.rpc("eth_chainId"), 16) == self.chain_id
                 return
             if self._process.has_ended() or time.monotonic() > deadline:
                 raise NodeRefused(f"{type(self).__name__} did not start: {self._log.read_text()[-800:]}")
             time.sleep(0.1)
-
-
-def post(url: str, method: str, params: Sequence[Any], headers: Mapping[str, str]) -> Any:
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-    reply = requests.post(url, json=body, headers=headers, timeout=60).json()
-    if "error" in reply:
-        raise NodeRefused(f"{method}: {json.dumps(reply['error'])}")
-    return reply["result"]

@@ -1,14 +1,14 @@
-"""The genesis of a chain at Prague's rules from its first block on, in the form of geth's genesis files."""
+"""The genesis of a chain after the Merge, in the form of geth's genesis files."""
 
 from typing import Any
 
-from chains import history
 from devnet.devchain import ACCOUNTS
 
 HOLDS_SLOTS = "0x000000000000000000000000000000000000c0de"
 """A contract that has slots from the beginning on."""
 
-# The code that the EIPs give, which deployed it on every chain.
+# Addresses and code that the EIPs give, which deployed it on every chain.
+_HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
 _HISTORY_CODE = (  # EIP-2935
     "0x3373fffffffffffffffffffffffffffffffffffffffe14604657602036036042575f35600143038111604257611fff81430311604257611fff"
     "9006545f5260205ff35b5f5ffd5b5f35611fff60014303065500"
@@ -24,10 +24,10 @@ _FORKS = (
 )
 
 
-def genesis(chain_id: int, timestamp: int) -> dict[str, Any]:
-    """The accounts of the development chain are rich on it."""
+def genesis(chain_id: int, timestamp: int, prague_time: int = 0) -> dict[str, Any]:
+    """Return it, with rich accounts of the development chain. Up to `prague_time` the chain is at Cancun's rules."""
     alloc: dict[str, Any] = {address: {"balance": hex(10**22)} for address, _ in ACCOUNTS}
-    for address, code in ((history.CONTRACT, _HISTORY_CODE), (_BEACON_ROOTS, _BEACON_ROOTS_CODE)):
+    for address, code in ((_HISTORY, _HISTORY_CODE), (_BEACON_ROOTS, _BEACON_ROOTS_CODE)):
         alloc[address] = {"balance": "0x0", "nonce": "0x1", "code": code}
     slots = {0: 7, 1: 2**256 - 1, 2**255: 0x80}
     alloc[HOLDS_SLOTS] = {
@@ -44,7 +44,7 @@ def genesis(chain_id: int, timestamp: int) -> dict[str, Any]:
             "terminalTotalDifficultyPassed": True,
             "shanghaiTime": 0,
             "cancunTime": 0,
-            "pragueTime": 0,
+            "pragueTime": prague_time,
             "blobSchedule": {
                 "cancun": {"target": 3, "max": 6, "baseFeeUpdateFraction": 3338477},
                 "prague": {"target": 6, "max": 9, "baseFeeUpdateFraction": 5007716},

@@ -1,23 +1,22 @@
-"""EthereumJS, an execution client, and what a consensus client does for it: choose each block by the Engine API.
+"""EthereumJS, an execution client. What a consensus client does for it is choose each block by the Engine API.
 
 Each block is what the client itself builds.
 """
 
-import base64
 import hashlib
-import hmac
 import json
 import secrets
 import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from demo.installation import free_port
 from devnet.devchain import PROJECT
-from tests.real_nodes.genesis import genesis
-from tests.real_nodes.node import NodeRefused, RealNode, post
+from devnet.genesis import genesis
+from devnet.json_rpc import EngineApi
+from devnet.ports import free_port
+from devnet.real_node import RealNode
 
 _CLIENT = PROJECT / "node_modules/@ethereumjs/client/dist/esm/bin/cli.js"
 # So many blocks behind the head are final.
@@ -25,18 +24,24 @@ _FINAL_BEHIND = 6
 
 
 class EthereumJs(RealNode):
-    """A chain after the Merge, at Prague's rules. It takes 350 MB of memory."""
+    """A chain after the Merge, which takes 350 MB of memory. It is at Cancun's rules up to `prague_time`.
 
-    def __init__(self, chain_id: int) -> None:
+    Times are in seconds since 1970; by default Prague's rules hold from the first block on.
+    """
+
+    def __init__(self, chain_id: int, *, genesis_time: int | None = None, prague_time: int = 0) -> None:
         super().__init__(chain_id)
+        self.secret = secrets.token_bytes(32)
         self._engine_port = free_port()
-        self._secret = secrets.token_bytes(32)
+        self.engine_url = f"http://127.0.0.1:{self._engine_port}"
+        self._engine = EngineApi(self.engine_url, self.secret)
+        self._genesis = genesis(chain_id, int(time.time()) - 600 if genesis_time is None else genesis_time, prague_time)
         self._chain: list[tuple[str, int]] = []
         """Hashes and times of the blocks up to the head."""
 
     def arguments(self, folder: Path) -> Sequence[str]:
-        (folder / "jwt.hex").write_text(self._secret.hex())
-        (folder / "genesis.json").write_text(json.dumps(genesis(self.chain_id, int(time.time()) - 600)))
+        (folder / "jwt.hex").write_text(self.secret.hex())
+        (folder / "genesis.json").write_text(json.dumps(self._genesis))
         (folder / "data").mkdir()
         options = {
             "gethGenesis": folder / "genesis.json",
@@ -69,7 +74,9 @@ class EthereumJs(RealNode):
         """Have the client build the next block, and make it the head."""
         parent_hash, parent_time = self._chain[-1]
         beacon_root = "0x" + hashlib.sha256(parent_hash.encode()).hexdigest()
-        payload_id = self._choose(
+        payload_id = self._engine.choose(
+            parent_hash,
+            self._final(),
             {
                 "timestamp": hex(max(parent_time + 1, int(time.time()))),
                 # Another block takes the place of one that was dropped.
@@ -77,15 +84,11 @@ class EthereumJs(RealNode):
                 "suggestedFeeRecipient": "0x" + "fe" * 20,
                 "withdrawals": [],
                 "parentBeaconBlockRoot": beacon_root,
-            }
+            },
         )
-        built = self._engine("engine_getPayloadV4", payload_id)
-        payload = built["executionPayload"]
-        said = self._engine("engine_newPayloadV4", payload, [], beacon_root, built["executionRequests"])
-        if said["status"] != "VALID":
-            raise NodeRefused(f"Its own block is {said}")
+        payload = self._engine.take(payload_id, beacon_root, prague=True)
         self._chain.append((payload["blockHash"], int(payload["timestamp"], 16)))
-        self._choose(None)
+        self._engine.choose(payload["blockHash"], self._final())
 
     def drop(self, blocks: int) -> None:
         """Reorganise the chain: as many blocks as this, and one more, take the place of the newest."""
@@ -93,26 +96,5 @@ class EthereumJs(RealNode):
         for _ in range(blocks + 1):
             self.mine()
 
-    def _choose(self, attributes: dict[str, Any] | None) -> str | None:
-        """Tell the client what the head is; with attributes it begins to build the next block, whose id is returned."""
-        final = self._chain[max(0, len(self._chain) - 1 - _FINAL_BEHIND)][0]
-        state = {"headBlockHash": self._chain[-1][0], "safeBlockHash": final, "finalizedBlockHash": final}
-        said = self._engine("engine_forkchoiceUpdatedV3", state, attributes)
-        if said["payloadStatus"]["status"] != "VALID":
-            raise NodeRefused(f"The head is {said['payloadStatus']}")
-        payload_id: str | None = said.get("payloadId")
-        return payload_id
-
-    def _engine(self, method: str, *params: Any) -> Any:
-        signed = _part({"alg": "HS256", "typ": "JWT"}) + b"." + _part({"iat": int(time.time())})
-        token = signed + b"." + _base64(hmac.digest(self._secret, signed, "sha256"))
-        url = f"http://127.0.0.1:{self._engine_port}"
-        return post(url, method, params, {"Authorization": f"Bearer {token.decode()}"})
-
-
-def _part(value: dict[str, Any]) -> bytes:
-    return _base64(json.dumps(value).encode())
-
-
-def _base64(value: bytes) -> bytes:
-    return base64.urlsafe_b64encode(value).rstrip(b"=")
+    def _final(self) -> str:
+        return self._chain[max(0, len(self._chain) - 1 - _FINAL_BEHIND)][0]

@@ -1,0 +1,207 @@
+"""An HTTP server of the standard beacon API, over a chain that whoever starts it describes and may go on.
+
+Beside the API (github.com/ethereum/beacon-APIs) it answers as Nimbus and Lodestar do about historical summaries.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+NIMBUS = "/nimbus/v1/debug/beacon/states/{}/historical_summaries"
+LODESTAR = "/eth/v1/lodestar/states/{}/historical_summaries"
+_SSZ, _JSON = "application/octet-stream", "application/json"
+_IDENTIFIER = r"(head|finalized|\d+|0x[0-9a-f]{64})"
+
+Reply = tuple[int, str, bytes, Mapping[str, str]]
+"""Status, content type, content and further headers."""
+
+
+@dataclass(frozen=True)
+class BeaconBlock:
+    """The parts of a block's root; and the block itself, a `SignedBeaconBlock` as SSZ, empty where it isn't kept."""
+
+    slot: int
+    proposer: int
+    parent_root: bytes
+    state_root: bytes
+    body_root: bytes
+    encoded: bytes = field(default=b"", repr=False)
+    version: str = "electra"
+    """Its fork."""
+
+
+@dataclass(frozen=True)
+class BeaconState:
+    """The historical summaries in the state after a block, and what leads from their root to that of the state.
+
+    A summary is the root of a period's block roots, and that of its state roots.
+    """
+
+    summaries: Sequence[tuple[bytes, bytes]]
+    branch: Sequence[bytes]
+
+
+@dataclass
+class BeaconNode:
+    """A node's chain. What is added while it is served, is served."""
+
+    chain_id: int
+    genesis_time: int = 0
+    roots: MutableMapping[int, bytes] = field(default_factory=dict)
+    """The block's root of each slot; of a slot that isn't here no block is known."""
+    blocks: MutableMapping[bytes, BeaconBlock] = field(default_factory=dict)
+    """By their roots."""
+    states: MutableMapping[int, BeaconState] = field(default_factory=dict)
+    """After the blocks of these slots."""
+    state_paths: Collection[str] = (NIMBUS,)
+    """The endpoints that tell historical summaries; none: those of most clients."""
+
+
+class BeaconApi:
+    """Serves a node's chain on 127.0.0.1 while its block is entered. `asked` are the paths of requests so far."""
+
+    def __init__(self, node: BeaconNode, *, port: int = 0) -> None:
+        self.node = node
+        self.asked: list[str] = []
+        self._port = port
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                api.asked.append(self.path)
+                accepted = self.headers.get("Accept", _JSON)
+                status, kind, content, headers = api.answer(self.path, accepts_ssz=_SSZ in accepted)
+                self.send_response(status)
+                for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 128
+
+        self._server = Server(("127.0.0.1", self._port), Handler)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
+        """Return what a GET of a path is answered."""
+        routes: Mapping[str, Callable[..., Reply]] = {
+            "/eth/v1/config/deposit_contract": self._deposit_contract,
+            "/eth/v1/beacon/genesis": self._genesis,
+            f"/eth/v1/beacon/blocks/{_IDENTIFIER}/root": self._block_root,
+            f"/eth/v1/beacon/headers/{_IDENTIFIER}": self._header,
+            f"/eth/v2/beacon/blocks/{_IDENTIFIER}": partial(self._block, accepts_ssz=accepts_ssz),
+            **{one.format(_IDENTIFIER): self._summaries for one in self.node.state_paths},
+        }
+        for route, answer in routes.items():
+            if asked := re.fullmatch(route, path):
+                return answer(*asked.groups())
+        return _not_found("Route not found")
+
+    def _deposit_contract(self) -> Reply:
+        return _data({"chain_id": str(self.node.chain_id), "address": "0x" + "00" * 20})
+
+    def _genesis(self) -> Reply:
+        genesis = {"genesis_validators_root": _hex(bytes(32)), "genesis_fork_version": "0x00000000"}
+        return _data({"genesis_time": str(self.node.genesis_time), **genesis})
+
+    def _block_root(self, identifier: str) -> Reply:
+        root = self._root(identifier)
+        return _not_found("Block not found") if root is None else _data({"root": _hex(root)})
+
+    def _root(self, identifier: str) -> bytes | None:
+        if identifier.startswith("0x"):
+            return bytes.fromhex(identifier[2:])
+        known = self.node.roots
+        slot = int(identifier) if identifier.isdigit() else max(known, default=-1)
+        return known.get(slot)
+
+    def _known(self, identifier: str) -> tuple[bytes, BeaconBlock] | None:
+        root = self._root(identifier)
+        block = self.node.blocks.get(root) if root is not None else None
+        return (root, block) if root is not None and block is not None else None
+
+    def _header(self, identifier: str) -> Reply:
+        known = self._known(identifier)
+        if known is None:
+            return _not_found("Block header not found")
+        root, block = known
+        message = {
+            "slot": str(block.slot),
+            "proposer_index": str(block.proposer),
+            "parent_root": _hex(block.parent_root),
+            "state_root": _hex(block.state_root),
+            "body_root": _hex(block.body_root),
+        }
+        header = {"message": message, "signature": _hex(bytes(96))}
+        return _data({"root": _hex(root), "canonical": True, "header": header})
+
+    def _block(self, identifier: str, *, accepts_ssz: bool) -> Reply:
+        known = self._known(identifier)
+        if known is None or not known[1].encoded:
+            return _not_found("Block not found")
+        if not accepts_ssz:
+            return _error(HTTPStatus.NOT_ACCEPTABLE, "Blocks are served as SSZ alone")
+        return HTTPStatus.OK, _SSZ, known[1].encoded, {"Eth-Consensus-Version": known[1].version}
+
+    def _summaries(self, identifier: str) -> Reply:
+        known = self._known(identifier)
+        # Of roots, those of states are meant.
+        slot = int(identifier) if identifier.isdigit() else known[1].slot if known else None
+        if identifier.startswith("0x"):
+            of = (block.slot for block in self.node.blocks.values() if _hex(block.state_root) == identifier)
+            slot = next(of, None)
+        state = None if slot is None else self.node.states.get(slot)
+        if state is None:
+            return _not_found("State not found")
+        summaries = [
+            {"block_summary_root": _hex(blocks), "state_summary_root": _hex(states)}
+            for blocks, states in state.summaries
+        ]
+        branch = [_hex(sibling) for sibling in state.branch]
+        return _data({"historical_summaries": summaries, "proof": branch, "slot": str(slot)})
+
+
+def _hex(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+def _data(data: Any) -> Reply:
+    answer = {"execution_optimistic": False, "finalized": True, "data": data}
+    return HTTPStatus.OK, _JSON, json.dumps(answer).encode(), {}
+
+
+def _not_found(message: str) -> Reply:
+    return _error(HTTPStatus.NOT_FOUND, message)
+
+
+def _error(status: HTTPStatus, message: str) -> Reply:
+    return status, _JSON, json.dumps({"code": status.value, "message": message}).encode(), {}

@@ -1,0 +1,104 @@
+"""A consensus client: a process that makes a beacon chain (`devnet.beacon_chain`) by an execution client."""
+
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from devnet.devchain import PROJECT
+from devnet.ethereumjs import EthereumJs
+from devnet.guarded_process import GuardedProcess
+from devnet.json_rpc import NodeRefused
+
+ENVIRONMENT = PROJECT / ".venv-beacon"
+# Of the minimal preset.
+SLOTS_PER_EPOCH, SLOTS_PER_PERIOD = 8, 64
+_SECONDS = 300
+
+
+class ConsensusClient:
+    """It drives `node` while its block is entered, from Deneb's rules to Electra's at an epoch.
+
+    `genesis_time` is in seconds since 1970, `missed` are slots without a block. Where it is `live`, it makes slots
+    when their time has come, beside those that `advance` asks for.
+    """
+
+    def __init__(
+        self,
+        node: EthereumJs,
+        *,
+        genesis_time: int,
+        slot_seconds: int,
+        electra_epoch: int,
+        missed: Collection[int] = (),
+        live: bool = False,
+    ) -> None:
+        self.url = ""
+        """Where its beacon API is."""
+        self._settings = {
+            "chain_id": node.chain_id,
+            "rpc_url": node.url,
+            "engine_url": node.engine_url,
+            "secret": node.secret.hex(),
+            "genesis_time": genesis_time,
+            "slot_seconds": slot_seconds,
+            "electra_epoch": electra_epoch,
+            "missed": sorted(missed),
+            "live": live,
+        }
+
+    def __enter__(self) -> Self:
+        """Start it. Raises `NodeRefused` where it doesn't come up."""
+        folder = tempfile.mkdtemp(prefix="consensus-client-")
+        self._log = Path(folder) / "log"
+        self._control, theirs = socket.socketpair()
+        self._control.settimeout(_SECONDS)
+        self._lines = self._control.makefile()
+        with theirs, self._log.open("wb") as log:
+            command = [str(ENVIRONMENT / "bin" / "python"), "-m", "devnet.beacon_chain", str(theirs.fileno())]
+            self._process = GuardedProcess(
+                command, env=os.environ, stdout=log, folder=folder, cwd=PROJECT, pass_fds=[theirs.fileno()]
+            )
+        try:
+            self._control.sendall(json.dumps(self._settings).encode() + b"\n")
+            self.url = self._answer()["url"]
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def advance(self, slots: int = 1) -> int:
+        """Make the next slots at once, and return the newest. Raises `NodeRefused`."""
+        self._control.sendall(b"%d\n" % slots)
+        slot: int = self._answer()["slot"]
+        return slot
+
+    def mine(self) -> None:
+        """Have the execution client build a block, in the next slot that isn't missed."""
+        self.advance()
+
+    def require_running(self) -> None:
+        """Raise `NodeRefused` where the process has ended."""
+        if self._process.has_ended():
+            raise NodeRefused(f"The consensus client has ended: {self._log.read_text()[-800:]}")
+
+    def _answer(self) -> dict[str, Any]:
+        line = self._lines.readline()
+        if not line:
+            raise NodeRefused(f"The consensus client ended: {self._log.read_text()[-800:]}")
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def _stop(self) -> None:
+        self._process.stop()
+        self._lines.close()
+        self._control.close()

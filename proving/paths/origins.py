@@ -1,0 +1,111 @@
+"""Where a jump begins: at a block that the registry trusts, whose header names the root of a beacon block.
+
+The branches themselves come from `proving.jump_branches`. Any block will do that is final and young enough: the state
+of the beacon block remembers all periods that were over by then. What is fetched of it serves all later jumps, so the
+origin of the last one comes first, for as long as the registry trusts it.
+"""
+
+from dataclasses import dataclass
+
+from chains.beacon.jumps import BeaconChain, CannotProve
+from chains.header import Header
+from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK
+from proving import heads, jump_branches, sources
+from proving.connections import OpenConnection
+from proving.models import FactsRegistry
+from proving.registry import deployments
+from proving.sources import Start
+
+# The part of a period, in which the newest one counts as not over yet: the slots before its first block may be empty.
+_MARGIN = 64
+
+
+@dataclass(frozen=True)
+class Origin:
+    header: Header
+    is_trusted: bool
+    """False if the block hash source can have it trusted, by a call that is to be made first."""
+
+
+def may_jump(connection: OpenConnection, target: Header) -> bool:
+    """Return whether a jump to a block may be had now. Asks nothing but the source's head, and that only if it may.
+
+    Raises `NodeUnavailable`.
+    """
+    source, beacon_chain = connection.source_rpc.chain, connection.beacon_chain
+    if beacon_chain is None or jump_branches.why_not(source, target):
+        return False
+    if not jump_branches.needs_origin(source, target):
+        return True
+    return _remembers(beacon_chain, heads.recent(source, connection.source_rpc).latest, target)
+
+
+def operation(connection: OpenConnection, target: Header) -> int:
+    """Return the operation of the packed format that a jump to a block is."""
+    source, beacon_chain = connection.source_rpc.chain, connection.beacon_chain
+    if beacon_chain and target.number < beacon_chain.blocks_before_merge:
+        return BLOCK_BEFORE_MERGE
+    return OLD_BLOCK if jump_branches.needs_origin(source, target) else BLOCK_BEFORE_CAPELLA
+
+
+def find(connection: OpenConnection, target: Header) -> Origin | None:
+    """Find a block from which a jump leads to another, the one that costs least; None where there is none now.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    rpc, noted = connection.source_rpc, connection.registry.jump_origin
+    source = sources.of(connection.config)
+    # A reorganisation would waste what builds on a younger one.
+    fresh = source.reach(connection, heads.recent(rpc.chain, rpc).final, ())
+    numbers = [noted] if noted is not None else []
+    if isinstance(fresh, Start) and fresh.number != noted:
+        numbers.append(fresh.number)
+    usable = _usable(connection, numbers, target)
+    if trusted := _trusted(connection, usable):
+        return trusted
+    # Older than it might be, but another one is to be paid for.
+    low = source.reach(connection, target.number, ())
+    if isinstance(low, Start) and (trusted := _trusted(connection, _usable(connection, [low.number], target))):
+        return trusted
+    newest = next((header for header in usable if isinstance(fresh, Start) and header.number == fresh.number), None)
+    return None if newest is None else Origin(newest, is_trusted=False)
+
+
+def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool:
+    """Return whether the state that a header names remembers the block, as far as their times tell."""
+    return connection.beacon_chain is not None and _remembers(connection.beacon_chain, origin, target)
+
+
+def note(registry_id: int, origin: Header) -> None:
+    """Note that jumps begin at this block."""
+    FactsRegistry.objects.filter(pk=registry_id).exclude(jump_origin=origin.number).update(jump_origin=origin.number)
+
+
+def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> list[Header]:
+    """Return those blocks, as the source chain has them now, that lead to the target."""
+    found = connection.source_rpc.headers(numbers) if numbers else []
+    return [header for header in found if header is not None and leads_to(connection, header, target)]
+
+
+def _trusted(connection: OpenConnection, headers: list[Header]) -> Origin | None:
+    if not headers:
+        return None
+    asked = [(header.number, header.hash) for header in headers]
+    # What is pending may fail, and with it what was sent behind it.
+    vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked, at="latest")
+    head = connection.destination_rpc.head().number
+    source = sources.of(connection.config)
+    for header, is_vouched_for in zip(headers, vouched, strict=True):
+        if is_vouched_for and source.vouches_for_long(connection.config, header.number, head):
+            return Origin(header, is_trusted=True)
+    return None
+
+
+def _remembers(beacon_chain: BeaconChain, origin: Header, target: Header) -> bool:
+    try:
+        slot, of_target = (beacon_chain.slot_at(header.timestamp) for header in (origin, target))
+    except CannotProve:
+        return False
+    # The header names the beacon block before its own.
+    before = slot - 1 - (1 << beacon_chain.period_depth) // _MARGIN
+    return before >= 0 and beacon_chain.period(before) > beacon_chain.period(of_target)

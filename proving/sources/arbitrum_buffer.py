@@ -1,0 +1,82 @@
+"""An Arbitrum chain vouches for blocks of its parent chain that somebody has pushed into the buffer there.
+
+The contract is `ArbitrumBufferBlockHashSource.sol`, and the buffer is OffchainLabs' block-hash-pusher. Some blocks are
+there, 256 with each push; everything before is reached from one of them.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from chains.chains_file import Connection
+from chains.rpc import Reverted
+from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
+from proving.registry.contract import call
+from proving.sources.base import NotYet, Start
+
+# Source: OffchainLabs/block-hash-pusher. Both have these addresses on all chains.
+BUFFER, PUSHER = "0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071", "0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88"
+_NEWEST = keccak(text="newestBlockNumber()")[:4]
+
+
+class ArbitrumBuffer:
+    contract = "ArbitrumBufferBlockHashSource"
+    title = "Arbitrum: blocks of the parent chain that were pushed to the destination"
+
+    def trust(self, connection: Connection) -> str:
+        return (
+            f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived "
+            f"from chain {connection.source_id}."
+        )
+
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:
+        return (connection.source_id,)
+
+    def gas(self, connection: Connection) -> Likely:
+        return Likely()
+
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+        newest = self.newest(connection)
+        if isinstance(newest, NotYet):
+            return newest
+        if newest < target:
+            config = connection.config
+            return NotYet(
+                f"The newest block of chain {config.source_id} that was pushed to chain {config.destination_id} is "
+                f"{newest}; waiting until somebody pushes block {target} or a later one, through {PUSHER} on chain "
+                f"{config.source_id}."
+            )
+        return Start(target if any(self._held(connection, target)) else newest)
+
+    def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
+        header = connection.source_rpc.header(start)
+        if header is None or self._held(connection, start) != header.hash:
+            config = connection.config
+            return NotYet(
+                f"The buffer on chain {config.destination_id} holds another hash than that of block {start} of chain "
+                f"{config.source_id}, or none: waiting for the next push."
+            )
+        return Start(start)
+
+    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
+        return True  # Until a block comes that is 393,168 higher.
+
+    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
+        return 1  # The newest that was pushed.
+
+    def newest(self, connection: OpenConnection) -> int | NotYet:
+        # Unlike the function that the contract asks for, this one isn't promised to stay.
+        (answer,) = connection.destination_rpc.eth_calls([(BUFFER, _NEWEST)])
+        if isinstance(answer, Reverted) or len(answer) != 32 or not any(answer):
+            return NotYet(
+                f"Chain {connection.config.destination_id} has no buffer of block hashes at {BUFFER}, or nothing was "
+                "pushed into it yet."
+            )
+        return int.from_bytes(answer)
+
+    def _held(self, connection: OpenConnection, number: int) -> bytes:
+        """Return the hash that the source vouches for, or zero."""
+        source = connection.registry.block_hash_source
+        return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))

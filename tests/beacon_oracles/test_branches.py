@@ -1,0 +1,283 @@
+"""Our branches beside those that two oracles compute, node by node, in each fork's layout and both presets."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chains.beacon import blocks, jumps, ssz
+from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET, BeaconHeader, Layout
+from chains.beacon.jumps import HISTORY_DEPTH, MAINNET, Anchor, BeaconChain, CannotProve
+from chains.beacon.ssz import InvalidSsz
+from tests.beacon_oracles import oracles
+from tests.contracts import beacon_model, recorded_beacon
+from tests.fixtures_folder import FOLDER, needs_fixtures
+
+pytestmark = oracles.needs_oracles
+
+_PRESETS = {"mainnet": MAINNET_PRESET, "minimal": MINIMAL_PRESET}
+_UNSET = 2**64 - 1
+
+
+class World:
+    """A chain that the specifications have made up, as ours sees it."""
+
+    def __init__(self, folder: Path, told: dict[str, Any]) -> None:
+        self.told, self._folder = told, folder
+        self._historical_roots = _unhex(told["historical_roots"])
+        forks = told["forks"]
+        self.chain = BeaconChain(
+            id=1,
+            period_depth=told["slots_per_period"].bit_length() - 1,
+            **{fork: forks[fork] for fork in ("bellatrix", "capella", "deneb", "electra")},
+            end=_UNSET,
+            historical_roots=ssz.list_root(self._historical_roots, HISTORY_DEPTH),
+            blocks_before_merge=0,
+            accumulator=bytes(32),
+            preset=_PRESETS[told["preset"]],
+        )
+        self.blocks = {one["slot"]: self.block(one) for one in told["blocks"]}
+
+    def block(self, told: dict[str, Any]) -> blocks.ExecutionBranch:
+        encoded = bytes.fromhex(told["encoded"])
+        return blocks.execution_branch(encoded, self.chain.layout(told["slot"]), signed=False, preset=self.chain.preset)
+
+    def anchor(self, slot: int) -> Anchor:
+        """The branch within the state is the specifications': nodes tell it."""
+        [told] = [one for one in self.told["anchors"] if one["slot"] == slot]
+        summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in told["summaries"]]
+        return Anchor(self.block(told).header, summaries, _unhex(told["state_summaries"]["nodes"]))
+
+    def old(self, slot: int, anchor: int) -> bytes:
+        return jumps.old(self.chain, self.blocks[slot], self._roots(slot)[0], self.anchor(anchor))
+
+    def before_capella(self, slot: int) -> bytes:
+        roots, state_roots = self._roots(slot)
+        above = ssz.tree_root(state_roots, self.chain.period_depth)
+        return jumps.before_capella(self.chain, self.blocks[slot], roots, above, self._historical_roots)
+
+    def _roots(self, slot: int) -> tuple[list[bytes], list[bytes]]:
+        """Return the roots of blocks and of states of the slot's period."""
+        batch = (self._folder / f"{self.told['preset']}-batch-{self.chain.period(slot)}.ssz").read_bytes()
+        roots = [batch[at : at + 32] for at in range(0, len(batch), 32)]
+        return roots[: len(roots) // 2], roots[len(roots) // 2 :]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path: Path = tmp_path_factory.mktemp("oracles")
+    return path
+
+
+@pytest.fixture(scope="module")
+def specifications(folder) -> dict[str, Any]:
+    return oracles.by_specifications(folder)
+
+
+@pytest.fixture(scope="module")
+def lodestar(folder, specifications) -> dict[str, dict[str, Any]]:
+    return oracles.by_lodestar(folder)
+
+
+@pytest.fixture(scope="module")
+def worlds(folder, specifications) -> list[World]:
+    return [World(folder, told) for told in specifications["worlds"]]
+
+
+def _unhex(texts: Sequence[str]) -> list[bytes]:
+    return [bytes.fromhex(text) for text in texts]
+
+
+def _path(told: dict[str, Any]) -> beacon_model.Path:
+    return beacon_model.Path(bytes.fromhex(told["leaf"]), _unhex(told["nodes"]), int(told["index"]))
+
+
+# --- Branches ---------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_of_each_layout_have_the_same_roots_and_branches(worlds):
+    for world in worlds:
+        assert {world.chain.layout(slot) for slot in world.blocks} == set(Layout)
+        for told in world.told["blocks"]:
+            block = world.blocks[told["slot"]]
+            assert block.header.root.hex() == told["root"]
+            assert beacon_model.own_path(world.chain, jumps.own(block)) == _path(told)
+            layout, preset = world.chain.layout(told["slot"]), world.chain.preset
+            assert blocks.execution_branch(bytes.fromhex(told["signed"]), layout, preset=preset) == block
+
+
+def test_branches_to_old_blocks_are_the_same_from_states_of_each_layout(worlds):
+    for world in worlds:
+        assert {world.chain.state_depth(one["anchor"]) for one in world.told["old"]} == {5, 6}
+        assert {world.chain.layout(one["slot"]) for one in world.told["old"]} == {*Layout} - {Layout.BELLATRIX}
+        for told in world.told["old"]:
+            branch = world.old(told["slot"], told["anchor"])
+            assert beacon_model.old_path(world.chain, branch) == _path(told)
+            # So the model of the contract agrees with the root, too.
+            assert beacon_model.old(world.chain, bytes.fromhex(told["root"]), branch).hex() == told["leaf"]
+
+
+def test_branches_to_blocks_before_capella_are_the_same(worlds):
+    for world in worlds:
+        assert world.told["before_capella"]
+        for told in world.told["before_capella"]:
+            branch = world.before_capella(told["slot"])
+            assert beacon_model.path_before_capella(world.chain, branch) == _path(told)
+            assert world.chain.historical_roots.hex() == told["root"]
+
+
+def test_the_constant_is_in_states_where_ours_looks_for_it(worlds):
+    for world in worlds:
+        for told in world.told["anchors"]:
+            siblings = _unhex(told["state_historical_roots"]["nodes"])
+            branch = jumps.historical_roots(world.chain, world.anchor(told["slot"]).header, siblings)
+            assert beacon_model.path_of_historical_roots(world.chain, branch) == _path(told["historical_roots"])
+
+
+def test_both_oracles_say_the_same(specifications, lodestar):
+    for world in specifications["worlds"]:
+        other = lodestar[world["preset"]]
+        for kind in ("blocks", "old"):
+            assert [(one["slot"], one["root"], _path(one)) for one in other[kind]] == [
+                (one["slot"], one["root"], _path(one)) for one in world[kind]
+            ]
+        for ours, theirs in zip(world["anchors"], other["anchors"], strict=True):
+            assert ours["slot"] == theirs["slot"]
+            for name, its in (("state_summaries", "stateSummaries"), ("historical_roots", "historicalRoots")):
+                assert (ours[name]["root"], _path(ours[name])) == (theirs[its]["root"], _path(theirs[its]))
+
+
+def test_mainnets_forks_and_times_are_those_of_the_specifications(worlds):
+    told = next(world.told for world in worlds if world.told["preset"] == "mainnet")
+    ours = (MAINNET.bellatrix, MAINNET.capella, MAINNET.deneb, MAINNET.electra)
+    names = ("bellatrix", "capella", "deneb", "electra")
+    assert ours == tuple(told["fork_epochs"][name] * told["slots_per_epoch"] for name in names)
+    # When the fork after Fulu is, nobody knows. Its layouts are others, so the table needs its slot then.
+    assert told["fork_epochs"]["gloas"] == MAINNET.end == _UNSET
+    assert 1 << MAINNET.period_depth == told["slots_per_period"]
+    assert MAINNET.slot_seconds * 1000 == told["slot_milliseconds"]
+
+
+# --- Recorded blocks --------------------------------------------------------------------------------------------------
+
+
+@needs_fixtures
+def test_branches_of_recorded_blocks_are_the_same(tmp_path):
+    numbers = recorded_beacon.numbers()
+    older = [one for one in recorded_beacon.numbers_before_merge() if recorded_beacon.is_in_the_epoch(one)]
+    assert numbers
+    assert older
+    told = oracles.by_specifications_of(_recorded(numbers, older), tmp_path)
+    assert told["historical_roots"] == MAINNET.historical_roots.hex()
+    for number, said in zip(numbers, told["blocks"], strict=True):
+        branch, expected = recorded_beacon.branch(number), _path(said)
+        if recorded_beacon.is_before_capella(number):
+            assert beacon_model.path_before_capella(MAINNET, branch) == expected
+            continue
+        path = beacon_model.old_path(MAINNET, branch)
+        # The whole state is not recorded: above its list of summaries the nodes are the record's.
+        count = len(expected.siblings)
+        assert (path.leaf, path.siblings[:count]) == (expected.leaf, expected.siblings)
+        below = 1 << count
+        assert path.index % below == expected.index % below
+        assert path.index // below == 731  # Of the list, in a block of Electra.
+        assert list(path.siblings[count : count + 6]) == recorded_beacon.anchor().branch
+    for number, said in zip(older, told["before_merge"], strict=True):
+        branch = recorded_beacon.branch_before_merge(number)
+        assert beacon_model.path_before_merge(MAINNET, branch) == _path(said)
+        assert said["root"] == MAINNET.accumulator.hex()
+
+
+def _recorded(numbers: Sequence[int], older: Sequence[int]) -> dict[str, Any]:
+    def joined(roots: Sequence[bytes]) -> str:
+        return b"".join(roots).hex()
+
+    return {
+        "blocks": [
+            {
+                "encoded": (FOLDER / "beacon" / f"beacon_block_{number}.ssz").read_bytes().hex(),
+                "roots": joined(recorded_beacon.roots(number)[:8192]),
+                "states": joined(recorded_beacon.roots(number)[8192:]),
+            }
+            for number in numbers
+        ],
+        "historical_roots": joined(recorded_beacon.historical_roots()),
+        "summaries": joined([root for both in recorded_beacon.anchor().summaries for root in both]),
+        "records": joined(
+            [part for one, total in recorded_beacon.records() for part in (one, ssz.integer_leaf(total))]
+        ),
+        "epochs": joined(recorded_beacon.epochs()),
+        "before_merge": older,
+    }
+
+
+# --- Gloas ------------------------------------------------------------------------------------------------------------
+
+
+def test_in_a_block_of_gloas_every_known_path_ends_in_a_constant(specifications, lodestar):
+    """In place of the payload's parents there is the chunk that tells which fields the body has: the preimage of a
+    constant with 30 zero bytes would be needed to go on.
+    """
+    for gloas in specifications["gloas"]:
+        said = lodestar[gloas["preset"]]["gloas"]
+        assert said["root"] == gloas["root"]
+        for fork, ends in gloas["block_hashes"].items():
+            assert ends["index"] == (3228 if fork in {"bellatrix", "capella"} else 6444)
+            assert (ends["reached"], ends["is_leaf"], ends["node"]) == (25, True, "ff1f" + "00" * 30)
+            assert said["blockHashes"][fork] == {"reached": "25", "isLeaf": True, "node": ends["node"]}
+
+
+def test_in_a_state_of_gloas_no_known_path_ends_in_a_list(specifications, lodestar):
+    """Above the list's elements stands its length, which here is the hash of two other fields."""
+    for gloas in specifications["gloas"]:
+        said = lodestar[gloas["preset"]]["gloas"]
+        length = gloas["list_length"]
+        assert (length["reached"], length["is_leaf"]) == (91 << 1 | 1, False)
+        assert said["listLength"] == {"reached": "183", "isLeaf": False, "node": length["node"]}
+        # What the contract would hash there has zeros after three bytes.
+        assert any(bytes.fromhex(length["node"])[3:])
+        first = gloas["first_summary"]
+        # Bits that tell what is justified, at most 4 of them.
+        assert (first["reached"], first["is_leaf"]) == (364, True)
+        assert not any(bytes.fromhex(first["node"])[1:])
+        assert said["firstSummary"] == {"reached": "364", "isLeaf": True, "node": first["node"]}
+
+
+def test_what_gloas_promises_is_on_no_known_path(specifications, lodestar):
+    for gloas in specifications["gloas"]:
+        assert gloas["bid"] == lodestar[gloas["preset"]]["gloas"]["bid"]
+        assert gloas["bid"] == {"block_hash": 203081, "parent_block_hash": 25384}
+        for index in gloas["bid"].values():
+            above = {index >> height for height in range(index.bit_length())}
+            assert not above & {3228, 6444}
+
+
+def test_ours_makes_no_branch_of_a_block_or_a_state_of_gloas(specifications, worlds):
+    for gloas, world in zip(specifications["gloas"], worlds, strict=True):
+        for layout in Layout:
+            for name, signed in (("signed", True), ("encoded", False)):
+                with pytest.raises(InvalidSsz):
+                    blocks.execution_branch(
+                        bytes.fromhex(gloas[name]), layout, signed=signed, preset=world.chain.preset
+                    )
+        # A state that tells the summaries of the old periods; its own branch is longer.
+        slot = world.told["anchors"][-1]["slot"]
+        summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in gloas["summaries"]]
+        siblings = _unhex(gloas["state_summaries"]["nodes"])
+        header = BeaconHeader(slot, 7, bytes(32), bytes.fromhex(gloas["state_summaries"]["root"]), bytes(32))
+        target = next(one["slot"] for one in world.told["blocks"] if one["slot"] >= world.chain.capella)
+        for branch in (siblings, siblings[:6], siblings[5:]):
+            with pytest.raises(CannotProve):
+                jumps.old(world.chain, world.blocks[target], world._roots(target)[0], Anchor(header, summaries, branch))
+
+
+def test_beyond_the_last_known_fork_nothing_is_proven(worlds):
+    for world in worlds:
+        told = world.told["old"][-1]
+        branch = world.old(told["slot"], told["anchor"])
+        for end in (told["slot"], told["anchor"]):
+            with pytest.raises(beacon_model.InvalidBranch):
+                beacon_model.old(replace(world.chain, end=end), bytes.fromhex(told["root"]), branch)
+        beacon_model.old(replace(world.chain, end=told["anchor"] + 1), bytes.fromhex(told["root"]), branch)

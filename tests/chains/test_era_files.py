@@ -1,0 +1,302 @@
+"""Era files of a small beacon chain, in a folder and behind URLs; and those that are damaged or false."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains.beacon import era_files, jumps, ssz
+from chains.beacon.era_files import EraFiles, PeriodRoots
+from chains.beacon.jumps import MAINNET
+from chains.node_errors import NodeUnavailable
+from tests import headers
+from tests.contracts import recorded_beacon
+from tests.fixtures_folder import needs_fixtures
+from tests.http_server import serving
+from tests.proving import beacon_chains
+from tests.proving.beacon_chains import EncodedWorld
+
+# Of slots 48 to 55.
+PERIOD = 6
+
+
+@pytest.fixture(scope="module")
+def world() -> EncodedWorld:
+    return beacon_chains.small_world([49, 53])
+
+
+@pytest.fixture(scope="module")
+def roots(world) -> PeriodRoots:
+    first, second = world.periods[PERIOD]
+    return PeriodRoots(b"".join(first), b"".join(second))
+
+
+@pytest.fixture(scope="module")
+def root(world, roots) -> bytes:
+    return era_files.period_root(world.chain, roots)
+
+
+@pytest.fixture
+def path(world, root, tmp_path) -> Path:
+    return beacon_chains.write_era(tmp_path, world.chain, PERIOD, root, world.periods[PERIOD], world.encoded)
+
+
+def _headers(count: int) -> list[bytes]:
+    made, parent = [], bytes(32)
+    for number in range(count):
+        fields = {**headers.FRONTIER, "number": number, "parentHash": parent, "difficulty": 1000 + number}
+        made.append(headers.encode(fields))
+        parent = keccak(made[-1])
+    return made
+
+
+@dataclass
+class Epoch:
+    encoded: Sequence[bytes] = field(default_factory=lambda: _headers(40))
+
+    @property
+    def totals(self) -> list[int]:
+        return [17 + sum(1000 + number for number in range(place + 1)) for place in range(len(self.encoded))]
+
+    @property
+    def records(self) -> list[tuple[bytes, int]]:
+        return [(keccak(header), total) for header, total in zip(self.encoded, self.totals, strict=True)]
+
+    @property
+    def root(self) -> bytes:
+        return ssz.list_root(jumps.record_leaves(self.records), jumps.RECORDS_DEPTH)
+
+    def write(self, folder: Path) -> Path:
+        name = f"small-00003-{self.root[:4].hex()}.era1"
+        return beacon_chains.write_era1(folder, name, 3 * 8192, self.encoded, self.totals)
+
+
+@pytest.fixture(scope="module")
+def epoch() -> Epoch:
+    return Epoch()
+
+
+# --- A server of files ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Site:
+    folder: Path
+    understands_ranges: bool = True
+    status: int = 0
+    """Another than the right one."""
+    shift: int = 0
+    """By how much what is sent comes later than what was asked for."""
+    told_range: str = ""
+    """Another than the right one."""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def answer(self, name: str, wanted: str) -> tuple[int, bytes, str]:
+        self.asked.append((name, wanted))
+        path = self.folder / name
+        if not path.exists() or self.status:
+            return self.status or 404, b"", ""
+        content = path.read_bytes()
+        if not self.understands_ranges:
+            return 200, content, ""
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start = int(first) if first else max(0, len(content) - int(last))
+        end = min(int(last) + 1 if first else len(content), len(content))
+        told = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
+        return 206, content[start + self.shift : end + self.shift], told
+
+
+@contextmanager
+def served(site: Site) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, content, told = site.answer(
+                urlsplit(self.path).path.rpartition("/")[2], self.headers.get("Range", "")
+            )
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            if told:
+                self.send_header("Content-Range", told)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with serving(Handler) as url:
+        yield f"{url}/some/folder"
+
+
+# --- What they hold ---------------------------------------------------------------------------------------------------
+
+
+def _of_folder_and_site(world: EncodedWorld, folder: Path, url: str) -> list[EraFiles]:
+    return [EraFiles(world.chain, places) for places in ([folder], [url], [folder / "nothing", url])]
+
+
+def test_roots_and_blocks_of_a_period(world, path, root, roots):
+    with served(Site(path.parent)) as url:
+        for files in _of_folder_and_site(world, path.parent, url):
+            assert files.roots(PERIOD, root) == roots
+            for slot in (48, 50, 52, 55):
+                assert files.block(slot, root) == world.encoded[slot]
+
+
+def test_records_of_an_epoch(world, tmp_path, epoch):
+    epoch.write(tmp_path)
+    site = Site(tmp_path)
+    with served(site) as url:
+        for files in _of_folder_and_site(world, tmp_path, url):
+            assert files.records(3, epoch.root) == epoch.records
+        # Bodies are passed over, where they are long, and else few requests do.
+        assert len(site.asked) < 2 * len(epoch.encoded)
+
+
+def test_long_bodies_are_not_read(world, tmp_path, epoch, monkeypatch):
+    path, site = epoch.write(tmp_path), Site(tmp_path)
+    read = 0
+    answer = Site.answer
+
+    def counted(site: Site, *asked: str) -> tuple[int, bytes, str]:
+        nonlocal read
+        status, content, told = answer(site, *asked)
+        read += len(content)
+        return status, content, told
+
+    monkeypatch.setattr(Site, "answer", counted)
+    with served(site) as url:
+        assert EraFiles(world.chain, [url]).records(3, epoch.root) == epoch.records
+    assert read < path.stat().st_size / 2
+
+
+@needs_fixtures
+def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
+    hashes, historical = recorded_beacon.roots(15539558), recorded_beacon.historical_roots()
+    both = hashes[:8192], hashes[8192:]
+    wanted = PeriodRoots(*(b"".join(each) for each in both))
+    period = historical.index(era_files.period_root(MAINNET, wanted))
+    path = beacon_chains.write_era(tmp_path, MAINNET, period, historical[period], both, {})
+    assert path.name == f"mainnet-00575-{historical[574][:4].hex()}.era"
+    assert EraFiles(MAINNET, [tmp_path]).roots(period, historical[period]) == wanted
+    site = Site(tmp_path)
+    with served(site) as url:
+        assert EraFiles(MAINNET, [url]).roots(period, historical[period]) == wanted
+    assert len(site.asked) == 2
+
+
+def test_what_is_nowhere(world, tmp_path, root, epoch):
+    with served(Site(tmp_path)) as url:
+        for files in (*_of_folder_and_site(world, tmp_path, url), EraFiles(world.chain, [])):
+            assert files.roots(PERIOD, root) is None
+            assert files.block(50, root) is None
+            assert files.records(3, epoch.root) is None
+
+
+def test_a_slot_without_a_block(world, path, root):
+    with pytest.raises(NodeUnavailable, match="no block of slot 49"):
+        EraFiles(world.chain, [path.parent]).block(49, root)
+
+
+# --- Damage and lies --------------------------------------------------------------------------------------------------
+
+
+def _damages(good: bytes, step: int) -> Iterator[bytes]:
+    for place in [*range(40), *range(0, len(good), step), *range(len(good) - 180, len(good))]:
+        yield good[:place] + bytes([good[place] ^ 0x41]) + good[place + 1 :]
+    for size in (0, 1, 8, 100, len(good) - 100, len(good) - 1):
+        yield good[:size]
+    yield good + b"\0"
+    yield bytes(len(good))
+
+
+def test_a_damaged_period_is_no_period(world, path, root, roots):
+    """What is damaged may be what isn't needed. Nothing but that one sentence comes of the rest."""
+    files, good = EraFiles(world.chain, [path.parent]), path.read_bytes()
+    said = []
+    for content in _damages(good, 4999):
+        path.write_bytes(content)
+        try:
+            assert files.roots(PERIOD, root) == roots
+        except NodeUnavailable as unavailable:
+            said.append(str(unavailable))
+        # A block is not verified here.
+        with suppress(NodeUnavailable):
+            files.block(50, root)
+    assert len(said) > 30
+    assert all(why.startswith(f"No era file {path.name} can be read: ") for why in said)
+
+
+def test_a_damaged_epoch_is_no_epoch(world, tmp_path, epoch):
+    path = epoch.write(tmp_path)
+    files, good, wrong = EraFiles(world.chain, [tmp_path]), path.read_bytes(), 0
+    for content in _damages(good, 29_989):
+        path.write_bytes(content)
+        try:
+            assert files.records(3, epoch.root) == epoch.records
+        except NodeUnavailable:
+            wrong += 1
+    assert wrong > 30
+
+
+def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
+    good = path.read_bytes()
+    (tmp_path / "right").mkdir()
+    (tmp_path / "right" / path.name).write_bytes(good)
+    path.write_bytes(good[:-1])
+    assert EraFiles(world.chain, [tmp_path, tmp_path / "right"]).roots(PERIOD, root) == roots
+    with pytest.raises(NodeUnavailable) as unavailable:
+        EraFiles(world.chain, [tmp_path, tmp_path]).roots(PERIOD, root)
+    assert str(tmp_path) not in str(unavailable.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"shift": 1}, "127.0.0.1"),
+        ({"shift": -8}, "127.0.0.1"),
+        ({"understands_ranges": False}, "doesn't serve parts of files"),
+        ({"status": 500}, "answered with HTTP status 500"),
+        ({"status": 403}, "answered with HTTP status 403"),
+        ({"told_range": "bytes 0-9/10"}, "doesn't tell which bytes it sent"),
+        ({"told_range": "bytes 0-9/*"}, "doesn't tell which bytes it sent"),
+        ({"told_range": "none"}, "doesn't tell which bytes it sent"),
+    ],
+    ids=str,
+)
+def test_a_server_that_sends_something_else(world, path, root, change, why):
+    with served(replace(Site(path.parent), **change)) as url:
+        files = EraFiles(world.chain, [f"{url}?key=secret"])
+        with pytest.raises(NodeUnavailable, match=why) as unavailable:
+            files.roots(PERIOD, root)
+    assert "secret" not in str(unavailable.value)
+    assert "/some/" not in str(unavailable.value)
+
+
+def test_a_server_that_is_down(world, root):
+    with served(Site(Path("nowhere"))) as url:
+        pass
+    with pytest.raises(NodeUnavailable, match="can't be reached"):
+        EraFiles(world.chain, [url]).roots(PERIOD, root)
+
+
+def test_total_difficulties_stay_within_256_bits():
+    with pytest.raises(era_files.InvalidEra):
+        era_files.with_totals([bytes(32)] * 2, [1, 1], 2**256 - 1)
+
+
+def test_random_ranges_are_read_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(era_files, "_GAP", 5)
+    monkeypatch.setattr(era_files, "_MOST_READ", 60)
+    content, chance = random.Random(1).randbytes(1000), random.Random(2)
+    (tmp_path / "file").write_bytes(content)
+    for _ in range(200):
+        starts = [chance.randrange(1000) for _ in range(chance.randrange(1, 60))]
+        ranges = [(start, start + chance.randrange(1, 40)) for start in starts]
+        found = era_files._read_ranges(era_files._Folder(tmp_path), "file", ranges)
+        assert found == [content[start:end] for start, end in ranges]

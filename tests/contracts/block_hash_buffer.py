@@ -1,0 +1,28 @@
+"""The buffer of the parent chain's block hashes on an Arbitrum chain, on a development chain that has none."""
+
+from collections.abc import Sequence
+
+from devnet.devchain import DevChain
+from tests.contracts.deployed import Deployed
+
+ADDRESS = "0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071"
+PLACES = 393_168
+
+
+class BlockHashBuffer:
+    """`contract` is the buffer as anybody may call it."""
+
+    def __init__(self, chain: DevChain) -> None:
+        self._chain = chain
+        self.contract = Deployed(chain, "test/BlockHashBufferStandIn")
+        chain.rpc("anvil_setCode", ADDRESS, chain.rpc("eth_getCode", self.contract.address, "latest"))
+        self.contract.address = ADDRESS
+        self._pusher = self.contract.call("aliasedPusher")
+        chain.rpc("anvil_setBalance", self._pusher, hex(10**18))
+        chain.rpc("anvil_impersonateAccount", self._pusher)
+
+    def push(self, first: int, hashes: Sequence[bytes]) -> None:
+        """Bring hashes of blocks from `first` on, as a message of the pusher on the parent chain does."""
+        data = "0x" + self.contract.calldata("receiveHashes", first, hashes).hex()
+        receipt = self._chain.rpc("eth_sendTransactionSync", {"from": self._pusher, "to": ADDRESS, "data": data})
+        assert receipt["status"] == "0x1"

@@ -1,0 +1,126 @@
+"""Blocks of an Arbitrum chain's parent, by the buffer there. The buffer is a stand-in: no package has its code."""
+
+from collections.abc import Iterator
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains.packed import encode
+from contracts import NO_CONTRACT
+from devnet.devchain import DevChain
+from tests.contracts import block_hash_buffer, tries
+from tests.contracts.block_hash_buffer import PLACES, BlockHashBuffer
+from tests.contracts.deployed import Deployed, Reverted
+
+PARENT_CHAIN_ID = 1
+BLOCK = 21_000_000
+HASH, OTHER_HASH = b"\x07" * 32, b"\x08" * 32
+ZERO = bytes(32)
+
+
+@pytest.fixture(scope="module")
+def arbitrum_chain() -> Iterator[DevChain]:
+    """A chain that can have a buffer, apart from those that have none."""
+    with DevChain() as chain:
+        yield chain
+
+
+@pytest.fixture
+def buffer(arbitrum_chain) -> Iterator[BlockHashBuffer]:
+    """The buffer, for one test."""
+    snapshot = arbitrum_chain.rpc("evm_snapshot")
+    yield BlockHashBuffer(arbitrum_chain)
+    assert arbitrum_chain.rpc("evm_revert", snapshot)
+
+
+@pytest.fixture
+def source(arbitrum_chain, buffer) -> Deployed:
+    return Deployed(arbitrum_chain, "ArbitrumBufferBlockHashSource", PARENT_CHAIN_ID)
+
+
+def test_nothing_is_known_before_something_is_pushed(source):
+    assert [source.call("blockHash", number) for number in (0, 1, BLOCK, 2**256 - 1)] == [ZERO] * 4
+    assert source.call("sourceChainId") == PARENT_CHAIN_ID
+
+
+def test_what_is_pushed_is_known_and_nothing_beside(buffer, source):
+    hashes = [keccak(bytes([n])) for n in range(256)]
+    buffer.push(BLOCK, hashes)
+    assert [source.call("blockHash", BLOCK + place) for place in (-1, 0, 255, 256)] == [
+        ZERO,
+        hashes[0],
+        hashes[-1],
+        ZERO,
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 2**64 - 1, 2**256 - 2])
+def test_any_number_may_be_pushed(buffer, source, number):
+    buffer.push(number, [HASH])
+    assert source.call("blockHash", number) == HASH
+
+
+def test_a_known_hash_stays_until_a_later_block_takes_its_place_and_turns_into_no_other(buffer, source):
+    buffer.push(BLOCK, [HASH])
+    for again in (BLOCK, BLOCK - PLACES):
+        buffer.push(again, [OTHER_HASH])
+        assert [source.call("blockHash", number) for number in (BLOCK, BLOCK - PLACES)] == [HASH, ZERO]
+    buffer.push(BLOCK + PLACES, [OTHER_HASH])
+    assert [source.call("blockHash", number) for number in (BLOCK, BLOCK + PLACES)] == [ZERO, OTHER_HASH]
+    buffer.push(BLOCK, [HASH])
+    assert source.call("blockHash", BLOCK) == ZERO
+
+
+def test_nobody_but_the_pusher_of_the_parent_chain_makes_a_hash_known(buffer, source):
+    with pytest.raises(Reverted) as reverted:
+        buffer.contract.send("receiveHashes", BLOCK, [HASH])
+    assert reverted.value.error == ("NotPusher",)
+    assert source.call("blockHash", BLOCK) == ZERO
+
+
+# Code that puts 32 bytes of seven into memory, whatever was asked, and ends in different ways.
+_PLANT = "0x7f" + HASH.hex() + "5f52"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["0x", "0x00", "0xfe", _PLANT + "60205ffd", _PLANT + "601f5ff3", _PLANT + "60405ff3"],
+    ids=["none", "stops", "invalid", "reverts", "31 bytes", "64 bytes"],
+)
+def test_without_a_working_buffer_it_vouches_for_nothing(arbitrum_chain, buffer, source, code):
+    buffer.push(BLOCK, [HASH])
+    arbitrum_chain.rpc("anvil_setCode", block_hash_buffer.ADDRESS, code)
+    # What is left in memory before an answer is the selector and the number.
+    left = int.from_bytes(keccak(text="parentChainBlockHash(uint256)")[:4]) << 224
+    assert [source.call("blockHash", number) for number in (0, BLOCK, left, 2**256 - 1)] == [ZERO] * 4
+    arbitrum_chain.rpc("anvil_setCode", block_hash_buffer.ADDRESS, _PLANT + "60205ff3")
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_a_reorg_takes_what_was_pushed_with_it(arbitrum_chain, buffer, source):
+    """A block of the parent chain that is replaced takes the message with it, and the Arbitrum blocks after that."""
+    before = arbitrum_chain.rpc("evm_snapshot")
+    buffer.push(BLOCK, [HASH])
+    assert arbitrum_chain.rpc("evm_revert", before)
+    assert source.call("blockHash", BLOCK) == ZERO
+    buffer.push(BLOCK, [OTHER_HASH])
+    assert source.call("blockHash", BLOCK) == OTHER_HASH
+
+
+def test_asking_for_a_hash_costs_two_cold_reads(buffer, source):
+    buffer.push(BLOCK, [HASH])
+    data = source.calldata("blockHash", BLOCK)
+    zeros = data.count(0)
+    used = int(source.send("blockHash", BLOCK)["gasUsed"], 16)
+    # EIP-2028 for the calldata; a cold account is 2,600, a cold slot 2,100 (EIP-2929).
+    assert 4_700 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 5_400
+
+
+def test_a_registry_takes_headers_of_pushed_blocks(arbitrum_chain, buffer, source):
+    registry = Deployed(arbitrum_chain, "FactsRegistry", PARENT_CHAIN_ID, source.address, 8191, NO_CONTRACT)
+    header = tries.header(BLOCK, HASH)
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(encode(header, HASH))
+    assert reverted.value.error == ("UnknownBlock", BLOCK)
+    buffer.push(BLOCK, [keccak(header)])
+    assert registry.logged(registry.send_raw(encode(header, HASH))) == [("HeaderAccumulated", BLOCK, HASH)]

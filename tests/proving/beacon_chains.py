@@ -1,0 +1,230 @@
+"""Beacon chains as nodes and era files have them: a small one with encoded blocks, and what is recorded of mainnet."""
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from chains.beacon import blocks
+from chains.beacon.blocks import ExecutionBranch
+from chains.beacon.jumps import MAINNET, BeaconChain
+from chains.beacon.ssz import BitList, Container, Type
+from chains.header import Header
+from config.configured_chains import forget_chains
+from devnet.beacon_api import BeaconBlock, BeaconNode, BeaconState
+from proving import jump_branches
+from tests import headers
+from tests.contracts import recorded_beacon
+from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.fixtures_folder import FOLDER
+from tests.service import chains_toml
+
+CHAIN_ID = 31337
+GENESIS, SLOT_SECONDS = 1_700_000_000, 12
+# Of the first execution block.
+FIRST_NUMBER = 100
+
+
+# --- A small one ------------------------------------------------------------------------------------------------------
+
+
+def encode(kind: Type, chance: random.Random, given: Any = None) -> bytes:
+    """An object with random fixed parts and empty lists. `given` are parts of containers by their names, and bytes."""
+    if isinstance(given, bytes):
+        return given
+    if isinstance(kind, Container):
+        parts = {name: encode(one, chance, (given or {}).get(name)) for name, one in kind.fields.items()}
+        fixed = sum(4 if kind.fields[name].size is None else len(part) for name, part in parts.items())
+        head, tail = b"", b""
+        for name, part in parts.items():
+            if kind.fields[name].size is None:
+                head, tail = head + (fixed + len(tail)).to_bytes(4, "little"), tail + part
+            else:
+                head += part
+        return head + tail
+    if kind.size is None:
+        return b"\1" if isinstance(kind, BitList) else b""
+    return chance.randbytes(kind.size)
+
+
+def signed(message: bytes) -> bytes:
+    return (100).to_bytes(4, "little") + bytes(96) + message
+
+
+@dataclass
+class EncodedWorld(BeaconWorld):
+    """A beacon world with blocks as clients send them, of execution blocks whose headers are known."""
+
+    encoded: dict[int, bytes] = field(default_factory=dict)
+    """`SignedBeaconBlock`s by their slots."""
+
+    def _block(self, slot: int, parent: bytes) -> ExecutionBranch:
+        if slot < self.chain.bellatrix:
+            return super()._block(slot, parent)
+        layout = self.chain.layout(slot)
+        payload = {"block_hash": self.hashes[slot]}
+        body = encode(blocks.body_of(layout, self.chain.preset), self.chance, {"execution_payload": payload})
+        state_root = blocks.ssz.tree_root(self.states[slot], self.chain.state_depth(slot))
+        numbers = slot.to_bytes(8, "little") + self.chance.randrange(2**20).to_bytes(8, "little")
+        self.encoded[slot] = signed(numbers + parent + state_root + (84).to_bytes(4, "little") + body)
+        return blocks.execution_branch(self.encoded[slot], layout, preset=self.chain.preset)
+
+
+def target(slot: int) -> Header:
+    """The execution header of a slot."""
+    changes = {"number": FIRST_NUMBER + slot, "timestamp": GENESIS + slot * SLOT_SECONDS}
+    return Header.decode(headers.encode(headers.PRAGUE, **changes))
+
+
+def origin(root: bytes, number: int = 1000) -> Header:
+    """A newer header, which names a beacon block."""
+    return Header.decode(headers.encode(headers.PRAGUE, number=number, parentBeaconBlockRoot=root))
+
+
+def small_world(missed: Iterable[int] = (), *, seed: int = 3, **changes: Any) -> EncodedWorld:
+    chain = replace(SMALL, id=CHAIN_ID, genesis_time=GENESIS, slot_seconds=SLOT_SECONDS, config_name="small", **changes)
+    hashes = {slot: target(slot).hash for slot in range(100)}
+    return EncodedWorld(random.Random(seed), chain, slots=90, missed=frozenset(missed), hashes=hashes)
+
+
+def node_of(world: EncodedWorld, anchors: Sequence[int] = ()) -> BeaconNode:
+    """A node that has everything, and the states after these blocks."""
+    node = BeaconNode(world.chain.id, world.chain.genesis_time)
+    for slot, block in world.blocks.items():
+        add(node, block, world.encoded.get(slot, b""))
+    for slot in anchors:
+        anchor = world.anchor(slot)
+        node.states[slot] = BeaconState(anchor.summaries, anchor.branch)
+    return node
+
+
+def add(node: BeaconNode, block: ExecutionBranch, encoded: bytes) -> None:
+    header = block.header
+    node.roots[header.slot] = header.root
+    node.blocks[header.root] = BeaconBlock(
+        header.slot, header.proposer, header.parent_root, header.state_root, header.body_root, encoded
+    )
+
+
+# --- Mainnet ----------------------------------------------------------------------------------------------------------
+
+
+def mainnets_node(numbers: Iterable[int]) -> BeaconNode:
+    """A node with what is recorded: beacon blocks of these execution blocks, with the roots of their periods."""
+    node = BeaconNode(MAINNET.id, MAINNET.genesis_time)
+    anchor = recorded_beacon.anchor()
+    header = anchor.header
+    node.blocks[header.root] = BeaconBlock(
+        header.slot, header.proposer, header.parent_root, header.state_root, header.body_root
+    )
+    node.states[header.slot] = BeaconState(anchor.summaries, anchor.branch)
+    for number in numbers:
+        block = recorded_beacon.block(number)
+        first = MAINNET.period(block.header.slot) << MAINNET.period_depth
+        before = b""
+        for slot, root in enumerate(recorded_beacon.roots(number)[: 1 << MAINNET.period_depth], first):
+            # Of a slot without a block it is the root of the one before.
+            if root != before:
+                node.roots[slot] = root
+            before = root
+        add(node, block, signed((FOLDER / "beacon" / f"beacon_block_{number}.ssz").read_bytes()))
+    return node
+
+
+# --- Era files --------------------------------------------------------------------------------------------------------
+
+
+def entry(kind: bytes, data: bytes) -> bytes:
+    return kind + len(data).to_bytes(4, "little") + bytes(2) + data
+
+
+def framed(data: bytes) -> bytes:
+    """A stream of snappy frames, none of which is compressed."""
+    parts = [data[at : at + 65536] for at in range(0, len(data), 65536)]
+    frames = [b"\1" + (len(part) + 4).to_bytes(3, "little") + bytes(4) + part for part in parts]
+    return b"\xff\x06\0\0sNaPpY" + b"".join(frames)
+
+
+def index(kind: bytes, first: int, places: Sequence[int | None], at: int) -> bytes:
+    numbers = [first, *(0 if place is None else place - at for place in places), len(places)]
+    return entry(kind, b"".join(number.to_bytes(8, "little", signed=True) for number in numbers))
+
+
+def write_era(
+    folder: Path,
+    chain: BeaconChain,
+    period: int,
+    period_root: bytes,
+    roots: tuple[Sequence[bytes], Sequence[bytes]],
+    blocks: Mapping[int, bytes],
+) -> Path:
+    """Write the era file of a period, as e2store describes it."""
+    content = entry(b"e2", b"")
+    size = 1 << chain.period_depth
+    places: list[int | None] = []
+    for slot in range(period * size, (period + 1) * size):
+        places.append(len(content) if slot in blocks else None)
+        if slot in blocks:
+            content += entry(b"\1\0", framed(blocks[slot]))
+    state_at = len(content)
+    state = random.Random(period).randbytes(176) + b"".join([*roots[0], *roots[1]]) + bytes(100_000)
+    content += entry(b"\2\0", framed(state))
+    content += index(b"i2", period * size, places, len(content))
+    content += index(b"i2", (period + 1) * size, [state_at], len(content))
+    path = folder / f"{chain.config_name}-{period + 1:05}-{period_root[:4].hex()}.era"
+    path.write_bytes(content)
+    return path
+
+
+def write_era1(folder: Path, name: str, first: int, encoded: Sequence[bytes], totals: Sequence[int]) -> Path:
+    """Write an era1 file of blocks with bodies of several sizes."""
+    content, places = entry(b"e2", b""), []
+    for header, total in zip(encoded, totals, strict=True):
+        places.append(len(content))
+        body = bytes(len(places) % 7 * 6000)
+        content += entry(b"\3\0", framed(header)) + entry(b"\4\0", body) + entry(b"\5\0", b"")
+        content += entry(b"\6\0", total.to_bytes(32, "little"))
+    content += entry(b"\7\0", bytes(32))
+    content += index(b"f2", first, places, len(content))
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+# --- The service ------------------------------------------------------------------------------------------------------
+
+
+def configure(
+    settings: Any,
+    folder: Path,
+    chain: BeaconChain,
+    *,
+    beacon_urls: Sequence[str] = (),
+    era_files: Sequence[str] = (),
+    rpc_url: str = "http://127.0.0.1:9",
+) -> None:
+    """Have a source chain with this beacon chain."""
+    lines = (
+        f"beacon_urls = {json.dumps(list(beacon_urls))}\nera_files = {json.dumps([str(one) for one in era_files])}\n"
+    )
+    if chain.id != MAINNET.id:
+        table = {
+            **{name: getattr(chain, name) for name in ("period_depth", "bellatrix", "capella", "deneb", "electra")},
+            **{name: getattr(chain, name) for name in ("end", "genesis_time", "slot_seconds", "config_name")},
+            "historical_roots": f"0x{chain.historical_roots.hex()}",
+            "accumulator": f"0x{chain.accumulator.hex()}",
+            "blocks_before_merge": chain.blocks_before_merge,
+        }
+        told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
+        lines += f"beacon_chain = {{ {told} }}\n"
+    settings.CHAINS_FILE = chains_toml(folder, rpc_url, chain_id=chain.id, chain=lines)
+    forget_chains()
+    jump_branches._beacon_block.cache_clear()
+
+
+def keccak_of(encoded: Iterable[bytes]) -> list[bytes]:
+    return [keccak(one) for one in encoded]

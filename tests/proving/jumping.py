@@ -1,0 +1,144 @@
+"""A source chain with a beacon chain: a real one, with all its states, whose headers name the blocks of a beacon chain
+that is made for it, in periods of eight slots; and the beacon node that serves it.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chains.beacon.blocks import ExecutionBranch
+from chains.beacon.jumps import BeaconChain
+from devnet.beacon_api import BeaconApi, BeaconNode
+from devnet.devchain import DevChain
+from tests import headers
+from tests.attesting import process
+from tests.chains.lying_node import lying_node
+from tests.contracts.l1_block import L1Block
+from tests.proving import beacon_chains
+from tests.proving.beacon_chains import EncodedWorld
+from tests.proving.relaid import Relaid
+from tests.proving.sources import THERE, connect
+
+
+class Pointing(Relaid):
+    """A chain whose headers name a beacon root that is told for each."""
+
+    def __init__(self, chain: DevChain) -> None:
+        super().__init__(chain, headers.PRAGUE, raw=False)
+        self._roots: dict[int, bytes] = {}
+
+    def name(self, number: int, root: bytes) -> None:
+        self._roots[number] = root
+
+    def fields(self, number: int) -> headers.Fields:
+        found = super().fields(number)
+        # In its place among the others.
+        found["parentBeaconBlockRoot"] = self._roots.get(number, bytes(32))
+        return found
+
+
+@dataclass
+class World(EncodedWorld):
+    """The beacon chain of all blocks that the chain has now. `numbers` are those of its blocks by slot."""
+
+    relaid: Pointing = field(kw_only=True)
+    numbers: Mapping[int, int] = field(kw_only=True)
+
+    def _block(self, slot: int, parent: bytes) -> ExecutionBranch:
+        number = self.numbers[slot]
+        self.relaid.name(number, parent)
+        self.hashes = {**self.hashes, slot: self.relaid.hash(number)}
+        return super()._block(slot, parent)
+
+
+@dataclass
+class Jumping:
+    """The service with this chain as a source, whose blocks an L1Block of the destination tells."""
+
+    here: DevChain
+    relaid: Pointing
+    world: World
+    node: BeaconNode
+    api: BeaconApi
+    l1: L1Block
+
+    def tell(self, number: int) -> None:
+        self.l1.tell(number, self.relaid.hash(number))
+
+
+def beacon_chain_of(chain: DevChain, *, seed: int = 1) -> tuple[Pointing, World]:
+    """Give a chain of blocks a second apart a beacon chain. What comes later has none."""
+    relaid = Pointing(chain)
+    times = [
+        int(chain.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
+        for number in range(1, chain.head() + 1)
+    ]
+    genesis = times[0] - 8
+    beacon_chain = BeaconChain(
+        id=THERE,
+        period_depth=3,
+        bellatrix=0,
+        capella=8,
+        deneb=16,
+        electra=24,
+        end=2**64 - 1,
+        historical_roots=bytes(32),
+        blocks_before_merge=0,
+        accumulator=bytes(32),
+        genesis_time=genesis,
+        slot_seconds=1,
+    )
+    numbers = {time - genesis: number for number, time in enumerate(times, 1)}
+    slots = max(numbers) + 1
+    missed = frozenset(range(slots)).difference(numbers)
+    return relaid, World(random.Random(seed), beacon_chain, slots, missed, relaid=relaid, numbers=numbers)
+
+
+def table(world: World, url: str) -> str:
+    chain = world.chain
+    return f"""
+beacon_urls = ["{url}"]
+[chains.beacon_chain]
+period_depth = {chain.period_depth}
+genesis_time = {chain.genesis_time}
+slot_seconds = 1
+bellatrix = {chain.bellatrix}
+capella = {chain.capella}
+deneb = {chain.deneb}
+electra = {chain.electra}
+"""
+
+
+@contextmanager
+def jumping(
+    here: DevChain,
+    made: tuple[Pointing, World],
+    settings,
+    folder: Path,
+    *,
+    connection: str = "",
+    attested_by: str = "",
+) -> Iterator[Jumping]:
+    """The service. `attested_by` is the key of an attester, whom it asks instead of an L1Block."""
+    relaid, world = made
+    node = beacon_chains.node_of(world, list(world.blocks))
+    with ExitStack() as opened:
+        api, url = opened.enter_context(BeaconApi(node)), opened.enter_context(lying_node(relaid))
+        l1 = L1Block(here)
+        attesters = []
+        if attested_by:
+            process.chains_file(folder / "attester", url, key=attested_by, chain_id=THERE)
+            attesters.append(opened.enter_context(process.running(folder / "attester")).attester)
+        connect(
+            settings,
+            folder,
+            here,
+            url,
+            attesters=attesters,
+            threshold=1,
+            of_there=table(world, api.url),
+            more=connection,
+        )
+        yield Jumping(here, relaid, world, node, api, l1)

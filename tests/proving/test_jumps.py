@@ -1,0 +1,346 @@
+"""Jumps: old blocks of a chain, proven by its beacon chain from one that the registry trusts."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from chains.packed import BlockBranch
+from devnet.devchain import DevChain
+from explorer.bundles import verifying
+from proving import jump_branches
+from proving.models import FactsRegistry, Transaction
+from proving.reconcile import unsigned
+from proving.registry.contract import Registry
+from queries.models import Batch, BatchStatus, Block
+from queries.properties import AccountField, HeaderField
+from tests.chains.lying_node import error
+from tests.explorer.batches import page
+from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
+from tests.proving.estimated_batches import estimate, measured
+from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
+from tests.proving.kills import Killed, exchanges
+from tests.proving.self_funded import itself, nothing_spent
+from tests.proving.sources import KEYS, THERE, grow
+from tests.service import (
+    ALICE,
+    CHARLIE,
+    asking,
+    balances,
+    expire_leases,
+    fresh,
+    reconfigure,
+    submit,
+    waiting,
+    work,
+    work_once,
+    work_until_done,
+)
+
+pytestmark = pytest.mark.django_db
+
+# Of the 60 blocks that the chain has; each period has eight slots.
+OLD, NEWEST = 10, 59
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[DevChain]:
+    # Its history knows other hashes than those that it is given here: it is from before EIP-2935.
+    with DevChain(chain_id=THERE, hardfork="cancun") as chain:
+        grow(chain, 60)
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def made(there) -> tuple[Pointing, World]:
+    return beacon_chain_of(there)
+
+
+@pytest.fixture
+def service(chain, made, settings, tmp_path) -> Iterator[Jumping]:
+    with jumping(chain, made, settings, tmp_path) as jump:
+        jump.tell(NEWEST)
+        yield jump
+
+
+def of_there(*numbers: int) -> dict[str, Any]:
+    return asking(balances(numbers, CHARLIE), source=THERE)
+
+
+def header_of(number: int, *properties: str) -> dict[str, Any]:
+    return asking({f"block:{number}": {"header": list(properties)}}, source=THERE)
+
+
+def proven(service: Jumping, there: DevChain, *numbers: int) -> bool:
+    return all(
+        field_on_chain(service.here, CHARLIE, number, AccountField.BALANCE, source=THERE)
+        == balance_at(there, CHARLIE, number)
+        for number in numbers
+    )
+
+
+def vouches(service: Jumping, number: int) -> bool:
+    """Return whether the registry would take the header of a block as it is."""
+    call = registry_contract().vouches(number, service.relaid.hash(number))
+    return any(bytes.fromhex(service.here.rpc("eth_call", {"to": call[0], "data": "0x" + call[1].hex()}, "latest")[2:]))
+
+
+def registry_contract() -> Registry:
+    return Registry(registry(THERE).address)
+
+
+def header_on_chain(service: Jumping, number: int, field: HeaderField) -> int:
+    to, data = registry_contract().header_field(number, field)
+    answer = service.here.rpc("eth_call", {"to": to, "data": "0x" + data.hex()}, "latest")
+    word = registry_contract().decode_try(bytes.fromhex(answer[2:]))
+    assert word is not None
+    return int.from_bytes(word)
+
+
+def of_batch(batch: Batch) -> list[Transaction]:
+    return list(Transaction.objects.filter(queries__batch=batch).distinct().order_by("pk"))
+
+
+# --- The whole way ----------------------------------------------------------------------------------------------------
+
+
+def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, there, key):
+    batch = submit(key, of_there(OLD, OLD + 1, OLD + 20))
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert proven(service, there, OLD, OLD + 1, OLD + 20)
+    recorded, *proofs = of_batch(batch)
+    # All began at the one block that was recorded, and no hash was stored.
+    assert recorded.extends_id is not None
+    assert [tx.extends_id for tx in proofs] == [None] * len(proofs)
+    assert FactsRegistry.objects.get(source_chain_id=THERE).jump_origin == NEWEST
+    assert vouches(service, NEWEST)
+    assert not any(vouches(service, number) for number in (OLD, OLD + 1, OLD + 20))
+    row = Block.objects.get(number=OLD)
+    assert (row.path_unit, row.path_length, row.path_left, row.path_origin) == ("jumps", 1, 0, NEWEST)
+    assert f"reached by the beacon chain, from block {NEWEST}" in page(batch)
+    bundle = verifying.verify(Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content)
+    assert bundle.block_number == OLD
+
+    # The next one begins there too: nothing more is recorded, or fetched of states.
+    asked = len(service.api.asked)
+    later = submit(key, of_there(OLD + 2))
+    assert work_until_done(later, service.here).status == BatchStatus.DONE
+    (tx,) = of_batch(later)
+    assert tx.extends_id is None
+    assert [path for path in service.api.asked[asked:] if "summaries" in path] == []
+
+
+def test_blocks_side_by_side_share_a_transaction(service, there, key):
+    assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
+    numbers = range(OLD + 1, OLD + 6)
+    batch = submit(key, of_there(*numbers))
+    for _ in range(6):
+        work_once()
+        service.here.mine()
+    assert fresh(batch).status == BatchStatus.DONE
+    assert len(of_batch(batch)) < len(numbers)
+    assert proven(service, there, *numbers)
+
+
+def test_fields_of_a_header_that_is_known_take_another_jump(service, key):
+    assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
+    batch = submit(key, header_of(OLD, "TIMESTAMP", "GAS_LIMIT"))
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert header_on_chain(service, OLD, HeaderField.TIMESTAMP) == service.relaid.timestamp(OLD)
+
+
+def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
+    """Archive nodes are for accounts alone: that is said before anything is spent."""
+    relaid, _ = made
+    answer = Pointing.__call__
+
+    def without_states(node: Pointing, body: Any) -> Any:
+        if isinstance(body, dict) and body["method"] in {"eth_getProof", "eth_getStorageAt"}:
+            return error(body, -32000, "missing trie node")
+        return answer(node, body)
+
+    monkeypatch.setattr(Pointing, "__call__", without_states)
+    batch = submit(key, header_of(OLD, "TIMESTAMP", "STATE_ROOT"))
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert header_on_chain(service, OLD, HeaderField.TIMESTAMP) == relaid.timestamp(OLD)
+
+
+def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):
+    time = service.relaid.timestamp(OLD)
+    data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
+    batch = submit(key, asking(data, source=THERE))
+    assert work_until_done(batch, service.here, rounds=15).status == BatchStatus.DONE
+    # Its hash is needed twice.
+    assert vouches(service, OLD + 1)
+    assert proven(service, there, OLD)
+
+
+def test_who_pays_himself_is_told_of_the_jump(service, there, key):
+    with nothing_spent(service.here):
+        batch = submit(key, itself(of_there(OLD)))
+        for _ in range(8):
+            work()
+            if fresh(batch).status == BatchStatus.DONE:
+                break
+            for tx in unsigned.left_of(batch).transactions:
+                sent = {"from": ALICE, "to": tx.to, "data": "0x" + tx.data.hex(), "gas": hex(tx.gas)}
+                assert service.here.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
+    assert fresh(batch).status == BatchStatus.DONE
+    assert proven(service, there, OLD)
+
+
+def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_path, key, there):
+    """Though attesters would sign the hash of the old block itself: the operator wants jumps."""
+    with jumping(chain, made, settings, tmp_path, connection="always_jump = true", attested_by=KEYS[0]) as service:
+        batch = submit(key, of_there(OLD))
+        assert work_until_done(batch, chain).status == BatchStatus.DONE
+        # The attestation, the jump and the proof are one transaction.
+        (tx,) = of_batch(batch)
+        assert tx.extends_id is not None
+        origin = FactsRegistry.objects.get(source_chain_id=THERE).jump_origin
+        assert origin is not None
+        assert vouches(service, origin)
+        assert not vouches(service, OLD)
+        assert proven(service, there, OLD)
+        later = submit(key, of_there(OLD + 1))
+        assert work_until_done(later, chain).status == BatchStatus.DONE
+        (tx,) = of_batch(later)
+        assert tx.extends_id is None
+
+
+# --- Where none is taken ----------------------------------------------------------------------------------------------
+
+
+def test_blocks_of_a_period_that_is_not_over_are_walked_to(service, there, key):
+    batch = submit(key, of_there(NEWEST - 2))
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    row = Block.objects.get(number=NEWEST - 2)
+    assert (row.path_unit, row.path_length) == ("headers", 2)
+    assert proven(service, there, NEWEST - 2)
+
+
+def test_a_vouched_block_is_not_jumped_to_unless_the_operator_wants_that(service, there, settings, key):
+    batch = submit(key, of_there(NEWEST))
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert Block.objects.get(number=NEWEST).path_unit != "jumps"
+    service.tell(OLD)
+    work_until_done(submit(key, of_there(OLD)), service.here)
+    assert Block.objects.get(number=OLD).path_unit == "jumps"
+
+
+# --- What stands in the way -------------------------------------------------------------------------------------------
+
+
+def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(service, there, key, monkeypatch):
+    node = service.node
+    states, node.states = node.states, {}
+    batch = submit(key, of_there(OLD))
+    for _ in range(4):
+        work()
+    sent = Transaction.objects.count()
+    (sentence,) = waiting()
+    assert sentence.startswith("No beacon node of The other chain (31338) has the historical summaries of the state of")
+    # It is told before anything is recorded for it.
+    assert not of_batch(batch)
+    # As it is after three minutes; what it begins with is recorded, and then the way is gone.
+    for _ in range(2):
+        Block.objects.filter(number=OLD).update(attempts=8)
+        work()
+        service.here.mine()
+    assert Transaction.objects.count() == sent + 2
+    assert (Block.objects.get(number=OLD).path_unit, Block.objects.get(number=OLD).path_length) == ("headers", 49)
+    # Comes the node back, the rest of the way is a jump.
+    node.states = states
+    later = submit(key, of_there(OLD + 1))
+    assert work_until_done(later, service.here).status == BatchStatus.DONE
+    assert proven(service, there, OLD + 1)
+
+
+def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, key, monkeypatch):
+    found = jump_branches.branch_to
+    monkeypatch.setattr(jump_branches, "branch_to", lambda *given, **named: _changed(found(*given, **named)))
+    nonce = signer_nonce(service.here)
+    batch = submit(key, of_there(OLD))
+    for _ in range(6):
+        work()
+        service.here.mine()
+    (sentence,) = waiting()
+    assert sentence == "The registry does not accept the proof: InvalidProof()."
+    row = Block.objects.get(number=OLD)
+    # What was recorded is true; and each attempt comes later than the one before.
+    assert signer_nonce(service.here, "pending") == nonce + 1
+    assert row.attempts > 2
+    monkeypatch.setattr(jump_branches, "branch_to", found)
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert proven(service, there, OLD)
+
+
+def _changed(branch: Any) -> Any:
+    if not isinstance(branch, BlockBranch):
+        return branch
+    data = bytearray(branch.branch)
+    data[200] ^= 1
+    return BlockBranch(branch.operation, bytes(data))
+
+
+def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings, key):
+    reconfigure(settings, f'beacon_urls = ["{service.api.url}"]', "max_fee_per_gas_gwei = 100")
+    reconfigure(settings, "window = 20", "window = 20\nmax_headers_walked = 30")
+    batch = submit(key, of_there(OLD))
+    work()
+    assert fresh(batch).rejection_code == "block_too_old"
+    assert batch.rejection_reason == (
+        f"Block {OLD} of chain {THERE} is 49 headers before block {NEWEST}, about 1,470,000 gas. This service goes "
+        "back at most 30 headers. The other chain (31338) has no beacon_urls, which tell what blocks are proven by."
+    )
+
+
+# --- What it costs ----------------------------------------------------------------------------------------------------
+
+
+def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key):
+    bodies = {
+        "a balance by a jump": of_there(OLD),
+        "5 balances by jumps": of_there(*range(OLD + 1, OLD + 6)),
+        "a field of a header by a jump": header_of(OLD + 6, "TIMESTAMP"),
+        "a time by a jump": asking(
+            {f"timestamp:{service.relaid.timestamp(OLD + 8)}": {"header": ["GAS_LIMIT"]}}, source=THERE
+        ),
+    }
+    told = estimate(client, key, bodies["5 balances by jumps"])
+    (source,) = told["sources"]
+    assert source["jumps"] == {"count": 5, "fromBlock": str(NEWEST)}
+    assert source["parts"]["paths"]["count"] == 5
+    for name, body in bodies.items():
+        result = measured(client, key, name, body, chain=service.here)
+        assert result.spent <= result.bound
+        assert result.spent <= result.expected * 1.1, result
+
+
+# --- Killed -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killer, after):
+    numbers = itertools.count(OLD)
+    assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
+    for exchange in exchanges("a jump", after):
+        number, nonce = next(numbers), signer_nonce(service.here)
+        batch = submit(key, of_there(number))
+        killer.arm(exchange, after=after)
+        try:
+            work_until_done(batch, service.here)
+            killed = False
+        except Killed:
+            killed = True
+            expire_leases()
+        killer.disarm()
+        assert work_until_done(batch, service.here).status == BatchStatus.DONE
+        work()
+        assert signer_nonce(service.here) == signer_nonce(service.here, "pending") == nonce + 1, exchange
+        assert proven(service, there, number)
+        if not killed:
+            break
+    assert exchange > 5

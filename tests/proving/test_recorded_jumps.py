@@ -1,0 +1,154 @@
+"""Header facts of recorded blocks of mainnet, since its first years, proven by jumps to a registry with its values."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import rlp
+
+from chains.beacon import ssz
+from chains.beacon.jumps import MAINNET
+from chains.header import _ETHEREUM, Header
+from config.configured_chains import forget_chains
+from devnet.beacon_api import BeaconApi
+from devnet.devchain import DevChain
+from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
+from proving.registry.contract import Registry
+from proving.registry.deploying import deploy
+from queries.models import BatchStatus, Block
+from queries.properties import HeaderField
+from tests import headers
+from tests.chains.lying_node import error, lying_node, result
+from tests.contracts import recorded_beacon
+from tests.contracts.l1_block import L1Block
+from tests.fixtures_folder import needs_fixtures
+from tests.proving import beacon_chains
+from tests.proving.chain_state import registry
+from tests.service import asking, chains_toml, fresh, submit, work, work_until_done
+
+pytestmark = [pytest.mark.django_db, needs_fixtures]
+
+# Of Capella, of Deneb's first period, and of Deneb; and before the Merge.
+SINCE_CAPELLA, BEFORE_MERGE = (17_034_870, 19_426_587, 22_162_263), 1_000_001
+
+
+def newest() -> headers.Fields:
+    """A header that names the recorded state's block; nothing else of it is real."""
+    slot = recorded_beacon.anchor().header.slot + 200
+    return {
+        **headers.PRAGUE,
+        "number": 22_500_000,
+        "timestamp": MAINNET.genesis_time + slot * MAINNET.slot_seconds,
+        "parentBeaconBlockRoot": recorded_beacon.anchor().header.root,
+    }
+
+
+def told(encoded: bytes) -> dict[str, Any]:
+    """A recorded header as a node tells it."""
+    forms = _ETHEREUM[: len(rlp.decode(encoded))]
+    fields: headers.Fields = {}
+    for form, content in zip(forms, rlp.decode(encoded), strict=True):
+        value = form.from_rlp(content)
+        fields[form.rpc_name] = value if isinstance(value, int) else content
+    return headers.as_json(fields)
+
+
+def node() -> Iterator[str]:
+    blocks: Mapping[int, dict[str, Any]] = {
+        number: told(recorded_beacon.header(number)) for number in (*SINCE_CAPELLA, BEFORE_MERGE)
+    }
+    head = headers.as_json(newest())
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, list):
+            return [answer(one) for one in body]
+        if body["method"] == "eth_chainId":
+            return result(body, "0x1")
+        if body["method"] == "eth_getBlockByNumber":
+            named = body["params"][0]
+            if not named.startswith("0x") or int(named, 16) == int(head["number"], 16):
+                return result(body, head)
+            return result(body, blocks.get(int(named, 16)))
+        # No states: it is asked for none.
+        return error(body, -32601, "Method not found")
+
+    with lying_node(answer) as url:
+        yield url
+
+
+@pytest.fixture
+def service(chain: DevChain, settings, tmp_path) -> Iterator[BeaconApi]:
+    """The service with Ethereum as a source, whose newest block an L1Block tells of."""
+    for number in SINCE_CAPELLA:
+        period = MAINNET.period(recorded_beacon.block(number).header.slot)
+        content = b"".join(recorded_beacon.roots(number))
+        JumpLeaves.objects.create(chain_id=1, kind=JumpLeavesKind.PERIOD, number=period, content=content)
+    records = b"".join(digest + ssz.integer_leaf(total) for digest, total in recorded_beacon.records())
+    JumpLeaves.objects.create(chain_id=1, kind=JumpLeavesKind.EPOCH, number=122, content=records, is_complete=True)
+    JumpLeaves.objects.update(is_complete=True)
+    with contextmanager(node)() as url, BeaconApi(beacon_chains.mainnets_node(SINCE_CAPELLA)) as api:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        more = f"""
+[[chains]]
+id = 1
+name = "Ethereum"
+rpc_urls = ["{url}"]
+beacon_urls = ["{api.url}"]
+
+[[connections]]
+source = 1
+destination = {chain.chain_id}
+block_hash_source = "op-stack"
+"""
+        settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
+        forget_chains()
+        L1Block(chain).tell(22_500_000, Header.from_rpc(headers.as_json(newest())).hash)
+        deploy(chain.chain_id, 1)
+        yield api
+
+
+def of_header(number: int, *fields: HeaderField) -> dict[str, Any]:
+    return asking({f"block:{number}": {"header": [field.name for field in fields]}}, source=1)
+
+
+def on_chain(chain: DevChain, number: int, field: HeaderField) -> bytes | None:
+    to, data = Registry(registry(1).address).header_field(number, field)
+    answer = chain.rpc("eth_call", {"to": to, "data": "0x" + data.hex()}, "latest")
+    return Registry.decode_try(bytes.fromhex(answer[2:]))
+
+
+def test_headers_of_each_era_are_proven(service, chain, key):
+    fields = {
+        number: [HeaderField.TIMESTAMP, HeaderField.GAS_USED, HeaderField.PARENT_HASH, HeaderField.MIX_HASH]
+        for number in (*SINCE_CAPELLA, BEFORE_MERGE)
+    }
+    fields[BEFORE_MERGE].append(HeaderField.DIFFICULTY)
+    fields[SINCE_CAPELLA[0]].append(HeaderField.BASE_FEE_PER_GAS)
+    batches = [submit(key, of_header(number, *asked)) for number, asked in fields.items()]
+    for batch in batches:
+        assert work_until_done(batch, chain, rounds=15).status == BatchStatus.DONE
+    for number, asked in fields.items():
+        content = rlp.decode(recorded_beacon.header(number))
+        for field in asked:
+            assert on_chain(chain, number, field) == content[field].rjust(32, b"\0")
+    begins = dict(Block.objects.filter(path_unit="jumps").values_list("number", "path_origin"))
+    assert begins == {**dict.fromkeys(SINCE_CAPELLA, 22_500_000), BEFORE_MERGE: None}
+    assert BeaconAnchor.objects.count() == 1
+
+
+def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
+    batch = submit(key, of_header(BEFORE_MERGE, HeaderField.TIMESTAMP, HeaderField.BASE_FEE_PER_GAS))
+    work()
+    assert fresh(batch).rejection_code == "header_property_missing"
+    assert fresh(batch).rejection_reason == (
+        "The header of block 1000001 of chain 1 has no BASE_FEE_PER_GAS: its fork does not know them."
+    )
+
+
+def test_accounts_so_old_are_rejected_where_no_node_has_their_states(service, key):
+    body = asking({f"block:{BEFORE_MERGE}": {"accounts": {"0x" + "11" * 20: {"props": ["BALANCE"]}}}}, source=1)
+    batch = submit(key, body)
+    work()
+    assert fresh(batch).rejection_code == "proof_unavailable"
+    assert "Fields of the header take none." in fresh(batch).rejection_reason

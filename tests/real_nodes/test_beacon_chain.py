@@ -1,0 +1,136 @@
+"""Jumps on a beacon chain that others wrote: the executable specifications drive EthereumJS, unmodified.
+
+They serve old blocks of Deneb and of Electra, to another chain and to the chain itself.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from config.configured_chains import forget_chains
+from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, ConsensusClient
+from devnet.devchain import DevChain
+from devnet.ethereumjs import EthereumJs
+from proving.models import Transaction
+from proving.registry.deploying import deploy
+from queries.models import BatchStatus, Block, PathUnit
+from tests.proving.sources import KEYS, attesting
+from tests.real_nodes.deploying import deployed_on
+from tests.real_nodes.facts import facts_of, wrong
+from tests.service import asking, chains_toml, submit, work_until_done
+
+pytestmark = pytest.mark.skipif(
+    not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
+)
+
+CHAIN_ID = 424242
+_SLOT_SECONDS, _ELECTRA_EPOCH = 6, 4
+_ELECTRA = _ELECTRA_EPOCH * SLOTS_PER_EPOCH
+# Also the first slot of Electra, and the last one and the first one of a period.
+_MISSED = (10, _ELECTRA, SLOTS_PER_PERIOD - 1, SLOTS_PER_PERIOD)
+# So that a block is final whose state summarises the first period.
+_SLOTS = SLOTS_PER_PERIOD + 5 * SLOTS_PER_EPOCH
+
+
+@dataclass
+class Pair:
+    """Both clients of one chain."""
+
+    node: EthereumJs
+    consensus: ConsensusClient
+    genesis_time: int
+
+    def number_at(self, slot: int) -> int:
+        """Return the number of the execution block of a slot."""
+        missed = [one for one in _MISSED if one < slot]
+        number = slot - len(missed)
+        block = self.node.rpc("eth_getBlockByNumber", hex(number), False)
+        assert int(block["timestamp"], 16) == self.genesis_time + slot * _SLOT_SECONDS
+        return number
+
+    @property
+    def beacon_urls(self) -> str:
+        return f'beacon_urls = ["{self.consensus.url}"]'
+
+    @property
+    def table(self) -> str:
+        """Return what chains.toml says of the beacon chain."""
+        return f"""
+[chains.beacon_chain]
+preset = "minimal"
+genesis_time = {self.genesis_time}
+slot_seconds = {_SLOT_SECONDS}
+bellatrix = 0
+capella = 0
+deneb = 0
+electra = {_ELECTRA}
+"""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with ExitStack() as running:
+        genesis_time = int(time.time()) - 3600
+        prague_time = genesis_time + _ELECTRA * _SLOT_SECONDS
+        node = running.enter_context(EthereumJs(CHAIN_ID, genesis_time=genesis_time, prague_time=prague_time))
+        consensus = ConsensusClient(
+            node, genesis_time=genesis_time, slot_seconds=_SLOT_SECONDS, electra_epoch=_ELECTRA_EPOCH, missed=_MISSED
+        )
+        running.enter_context(consensus)
+        consensus.advance(_SLOTS)
+        yield Pair(node, consensus, genesis_time)
+
+
+def test_old_blocks_of_both_forks_are_proven_on_another_chain(pair, chain: DevChain, key, settings, tmp_path):
+    with attesting(tmp_path / "attester", pair.node, KEYS[0]) as attester:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        more = f"""
+[[chains]]
+id = {CHAIN_ID}
+name = "EthereumJS"
+rpc_urls = ["{pair.node.url}"]
+test_network = true
+{pair.beacon_urls}
+{pair.table}
+
+[[connections]]
+source = {CHAIN_ID}
+destination = {chain.chain_id}
+block_hash_source = "attested"
+threshold = 1
+always_jump = true
+[[connections.attesters]]
+address = "{attester.address}"
+url = "{attester.url}"
+"""
+        settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
+        forget_chains()
+        registry = deploy(chain.chain_id, CHAIN_ID).address
+        # The first one, one after a missed slot, the first ones of Electra, and the last one of the period.
+        numbers = [pair.number_at(slot) for slot in (1, 11, _ELECTRA - 1, _ELECTRA + 1, SLOTS_PER_PERIOD - 2)]
+        facts = [facts_of(pair.node, number) for number in numbers]
+        asked = {selector: asked for one in facts for selector, asked in one.asked.items()}
+        batch = submit(key, asking(asked, source=CHAIN_ID, destination=chain.chain_id))
+        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    for one in facts:
+        assert wrong(chain, registry, one) == []
+    assert {*Block.objects.filter(number__in=numbers).values_list("path_unit", flat=True)} == {PathUnit.JUMPS}
+
+
+def test_an_old_block_is_proven_on_its_own_chain(pair, key, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(
+        tmp_path, pair.node.url, chain_id=CHAIN_ID, chain=pair.beacon_urls, connection="always_jump = true"
+    )
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace("\n[[connections]]", f"{pair.table}\n[[connections]]"))
+    forget_chains()
+    registry = deployed_on(CHAIN_ID, pair.consensus.mine).address
+    facts = facts_of(pair.node, pair.number_at(20))
+    batch = submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID))
+    assert work_until_done(batch, pair.consensus, rounds=20).status == BatchStatus.DONE
+    assert wrong(pair.node, registry, facts) == []
+    assert Block.objects.get(number=pair.number_at(20)).path_unit == PathUnit.JUMPS
+    assert Transaction.objects.exists()
