@@ -150,6 +150,9 @@ class Names:
         Their digit at `depth`, counted from 1, is a higher one: as children of one branch they would come after `key`.
         """
         begin, end = max(depth - 1 - window, 0), depth - 1
+        # Nothing is below a whole key.
+        if end == len(key):
+            return []
         near, above, digit = key[begin:end], key[:end], key[end]
         return [
             place
