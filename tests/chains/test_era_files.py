@@ -275,6 +275,16 @@ def test_an_index_that_leads_beyond_the_file(world, path, root, to):
         EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
 
 
+def test_blocks_of_an_epoch_stand_one_after_the_other(world, tmp_path, epoch):
+    """Otherwise the end of a range might lie before its beginning."""
+    path = epoch.write(tmp_path)
+    good = path.read_bytes()
+    first = len(good) - 8 - 8 * len(epoch.encoded)
+    path.write_bytes(good[:first] + good[first + 8 : first + 16] + good[first : first + 8] + good[first + 16 :])
+    with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
+        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
+
+
 def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
     good = path.read_bytes()
     (tmp_path / "right").mkdir()
