@@ -126,6 +126,7 @@ def batches(request: HttpRequest) -> HttpResponse:
         "public": settings.PUBLIC_BATCH_LIST,
         "may_list": listed is not None,
         "list": found,
+        "has_none": bool(found and not found.days and filters == batch_list.Filters(everybody=filters.everybody)),
         "account": account,
         "facts": facts_page.read(by, _MOST_FACTS) if by else None,
         "account_in_words": searched_account.in_words(),

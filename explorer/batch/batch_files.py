@@ -65,12 +65,13 @@ def _file(
     return register
 
 
-@_file(".json", "batch_json", batch_page_json.BatchPage, summary="A batch's page, with all details of 50 queries.")
+@_file(".json", "batch_json", batch_page_json.BatchPage, summary="Batch page")
 def get_batch_page(
     request: HttpRequest,
     internalId: str,
     first: NumberFrom1 | None = _FROM,
 ) -> HttpResponse:
+    """Tell all of a batch that its page shows, and all details of 50 of its queries."""
     found = missing.batch(internalId)
     heavy_reads.count_page(client_address(request), found)
     counts = batch_waits.count(found)
@@ -78,10 +79,9 @@ def get_batch_page(
     return JsonResponse(batch_page_json.told(found, counts, page))
 
 
-@_file(
-    "/request.json", "request_json", BatchRequest, summary="What was submitted, without what only its sender may see."
-)
+@_file("/request.json", "request_json", BatchRequest, summary="Submitted request")
 def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse:
+    """Tell what was submitted, without what only its sender may see."""
     found = missing.batch(internalId)
     heavy_reads.count_request(client_address(request), found)
     return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
@@ -92,9 +92,10 @@ def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse
     "bundle",
     ProofBundle,
     410,
-    summary="The proof of a query's facts, to be checked without this service.",
+    summary="Proof of a query",
 )
 def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponse:
+    """Give the proof of a query's facts, to be checked without this service."""
     found, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
     heavy_reads.count_bundle(client_address(request), row)
     content = writing.build(found, row)
@@ -112,9 +113,10 @@ def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1)
     "batch_bundle",
     BatchProofBundle,
     410,
-    summary="The proof of all facts of a batch that is done, to be checked without this service.",
+    summary="Proof of a batch",
 )
 def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpResponseBase:
+    """Give the proofs of all facts of a batch that is DONE, to be checked without this service."""
     # It comes in parts: it may have tens of megabytes.
     found = missing.finished_batch(internalId)
     if found.proofs_pruned_at:

@@ -44,7 +44,7 @@ class Health(Schema):
     READ,
     "/healthz",
     operation_id="get_health",
-    summary="What keeps the service from working.",
+    summary="Health",
     response={200: Health, 503: Health},
     openapi_extra={"responses": {200: {"description": "Nothing"}, 503: {"description": "Something"}}},
     url_name="health",

@@ -103,12 +103,13 @@ class ChainsDetail(Schema):
     READ,
     "/chains.json",
     operation_id="get_chains",
-    summary="What can be proven where: trust, contracts, reach and cost, and the chains as last seen.",
+    summary="Chains in detail",
     response=ChainsDetail,
     openapi_extra=conditional_on(ETAG),
     url_name="chains_json",
 )
 def get_chains(request: HttpRequest) -> HttpResponse:
+    """Tell what can be proven where: trust, contracts, reach and cost, and the chains as last seen."""
     content = as_json(chains_page.read())
     response = conditional(request, content, etag(content))
     patch_cache_control(response, max_age=KEPT_SECONDS, public=True)

@@ -231,6 +231,11 @@ class Draft:
             found[row.source, row.selector, ""].update(row.header)
         return sum(map(len, found.values()))
 
+    @property
+    def repeats_facts(self) -> bool:
+        """Return whether its rows name more facts than there are."""
+        return sum(row.facts for row in self.rows) > self.facts
+
     def request(self, max_queries: int) -> Request:
         """Make the request of the rows that ask for something; of the first if none does.
 

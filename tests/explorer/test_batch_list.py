@@ -64,6 +64,8 @@ def test_where_the_operator_does_not_allow_it_nobody_sees_everybody_s(alice):
 def test_a_newcomer_is_led_to_the_first_query(alice):
     html = alice.get("/explorer").text
     assert "You have not submitted a batch yet." in html
+    assert html.count('role="search"') == 1, "the header's: there is nothing here to filter"
+    assert '<a class="button main" href="/new-batch">Prove your first fact</a>' in html
     assert "Your first query" in html
     assert f"&quot;{ALICE}&quot;" in html
     a_batch()

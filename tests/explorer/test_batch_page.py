@@ -88,7 +88,7 @@ def test_a_fee_is_a_limit_where_gas_costs_something(settings, tmp_path):
     forget_chains()
     text = text_of(page(batch))
     assert "Fee at most 1 ETH" in text
-    assert "Fee offered 1 The operator of this service pays; you pay nothing; this caps what" in text
+    assert "Fee offered 1 The operator of this service pays; you pay nothing; the fee caps what" in text
 
 
 @pytest.mark.parametrize("status", BatchStatus)

@@ -227,6 +227,8 @@ def test_what_is_the_same_in_several_spellings_is_asked_for_and_counted_once(cha
     assert [(part.size, part.fields.bit_count()) for part in parts] == [(4, 1), (3, 1), (1, 2)]
     assert draft.facts == 4 + 3 + 2
     assert [row.facts for row in rows] == [3, 7, 2]
+    assert draft.repeats_facts
+    assert not Draft(destination=HERE, rows=rows[:1]).repeats_facts
 
 
 def test_a_wrong_checksum_is_no_other_spelling(chains):

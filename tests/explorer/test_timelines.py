@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from explorer.batch import timelines, transaction_display
 from explorer.batch.timelines import Lane, Segment, Timeline
+from explorer.templatetags.explorer_values import span
 from explorer.templatetags.timeline_drawing import drawn
 from proving.models import Share, Transaction, TransactionState
 from queries import progress
@@ -32,6 +33,7 @@ from tests.explorer.batches import (
     queries_of,
     send,
 )
+from tests.explorer.pages import text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -122,6 +124,33 @@ def test_the_axis_has_few_round_ticks_and_leaves_its_end_to_what_it_took(seconds
     shown = drawn(Timeline(at(0), at(seconds), ()))
     assert [label for _, label in shown.ticks] == ticks
     assert all(place <= 86 for place, _ in shown.ticks)
+
+
+def test_the_days_are_told_of_what_lasted_longer_than_one():
+    batch = a_batch()
+    finish(batch)
+    Batch.objects.update(created_at=at(0), finished_at=at(100))
+    assert "Timeline 00:00:00 to 00:01:40 UTC, 1 min 40 s" in text_of(page(batch))
+    Batch.objects.update(finished_at=at(86_400))
+    assert "Timeline 2026-01-01 00:00:00 UTC to 2026-01-02 00:00:00 UTC , 1 d" in text_of(page(batch))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0.0 s"),
+        (59.4, "59.4 s"),
+        (60, "1 min"),
+        (61.9, "1 min 1 s"),
+        (3659, "1 h"),
+        (3660, "1 h 1 min"),
+        (86_399, "23 h 59 min"),
+        (86_400, "1 d"),
+        (200_000, "2 d 7 h"),
+    ],
+)
+def test_a_length_of_time_has_two_units_of_which_none_is_zero(seconds, said):
+    assert span(timedelta(seconds=seconds)) == said
 
 
 def test_each_source_chain_has_a_lane(tmp_path):
