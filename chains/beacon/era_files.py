@@ -156,8 +156,6 @@ class EraFiles:
         if found is None:
             return None
         tail, size = found
-        if len(tail) != of_state + of_blocks:
-            raise InvalidEra("It is cut.")
         _, blocks = _index(tail[:of_blocks], _SLOT_INDEX, size - len(tail))
         _, (state,) = _index(tail[of_blocks:], _SLOT_INDEX, size - of_state)
         if state is None:
@@ -208,11 +206,9 @@ def _read_records(place: _Place, name: str, root: bytes) -> list[tuple[bytes, in
     data, size = tail
     count = int.from_bytes(data[-8:], "little")
     length = _INDEX_FRAME + 8 * count
-    if not 0 < count <= 1 << RECORDS_DEPTH or len(data) < length:
-        raise InvalidEra("It has no index of blocks.")
     _, places = _index(data[-length:], _BLOCK_INDEX, size - length)
     starts = [at for at in places if at is not None]
-    if len(starts) != count or starts != sorted(starts):
+    if not starts or len(starts) != count or starts != sorted(starts):
         raise InvalidEra("Its blocks are not one after the other.")
     ends = [*starts[1:], size - length]
     ranges = [(start, min(start + _USUAL_HEADER, end)) for start, end in zip(starts, ends, strict=True)]
