@@ -286,6 +286,12 @@ def test_an_index_of_another_length(world, tmp_path, epoch, count):
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
+def test_an_index_that_tells_another_length(world, path, root):
+    path.write_bytes(path.read_bytes()[:-8] + (2).to_bytes(8, "little"))
+    with pytest.raises(NodeUnavailable, match="It has no index where one belongs"):
+        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+
+
 def test_blocks_of_all_sizes(world, path, root, monkeypatch):
     size = len(beacon_chains.framed(world.encoded[50]))
     files = EraFiles(world.chain, [path.parent])
