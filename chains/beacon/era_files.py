@@ -24,9 +24,8 @@ from chains.encoding import decode_rlp
 from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable
 from chains.request_batches import without_answer
 
-# Types of entries.
-BEACON_BLOCK, BEACON_STATE, HEADER = b"\x01\x00", b"\x02\x00", b"\x03\x00"
-_SLOT_INDEX, _BLOCK_INDEX = b"i2", b"f2"
+# Types of entries. What an index leads to is known by what is in it.
+_HEADER, _SLOT_INDEX, _BLOCK_INDEX = b"\x03\x00", b"i2", b"f2"
 _HEAD, _ROOT = 8, 32
 # An index: its head, what it begins at, and how many there are.
 _INDEX_FRAME = _HEAD + 8 + 8
@@ -132,7 +131,7 @@ class EraFiles:
         size = _ROOT << self._chain.period_depth
         needed = _BEFORE_ROOTS + 2 * size
         # Roots are random, so frames of them are hardly smaller, or a little larger. The last one is read whole.
-        data = _entry(place, name, at, BEACON_STATE, usual=needed + needed // 64 + _FRAME, most=None)
+        data = _entry(place, name, at, usual=needed + needed // 64 + _FRAME, most=None)
         state = snappy.unpack(data, needed + _FRAME, enough=needed)
         found = PeriodRoots(state[_BEFORE_ROOTS : _BEFORE_ROOTS + size], state[_BEFORE_ROOTS + size : needed])
         if period_root(self._chain, found) != root:
@@ -146,7 +145,7 @@ class EraFiles:
         at = indices[0][self._chain.place(slot)]
         if at is None:
             raise InvalidEra(f"It has no block of slot {slot}.")
-        data = _entry(place, name, at, BEACON_BLOCK, usual=_USUAL_BLOCK, most=_MOST_PACKED_BLOCK)
+        data = _entry(place, name, at, usual=_USUAL_BLOCK, most=_MOST_PACKED_BLOCK)
         return snappy.unpack(data, MOST_BLOCK)
 
     def _indices(self, place: _Place, name: str) -> tuple[list[int | None], int] | None:
@@ -157,8 +156,6 @@ class EraFiles:
         if found is None:
             return None
         tail, size = found
-        if len(tail) != of_state + of_blocks:
-            raise InvalidEra("It is cut.")
         _, blocks = _index(tail[:of_blocks], _SLOT_INDEX, size - len(tail))
         _, (state,) = _index(tail[of_blocks:], _SLOT_INDEX, size - of_state)
         if state is None:
@@ -186,7 +183,7 @@ def read_headers(files: Sequence[Path]) -> Iterator[bytes]:
 def _headers(file: BinaryIO, name: str) -> Iterator[bytes]:
     while head := file.read(_HEAD):
         size = int.from_bytes(head[2:6], "little")
-        if head[:2] != HEADER:
+        if head[:2] != _HEADER:
             # Beyond the end there is nothing to read, and that is found out below.
             file.seek(size - 1 if size else 0, 1)
             cut = bool(size) and not file.read(1)
@@ -195,7 +192,7 @@ def _headers(file: BinaryIO, name: str) -> Iterator[bytes]:
             cut = len(entry) != size
         if cut or len(head) != _HEAD:
             raise InvalidEra(f"{name} is cut.")
-        if head[:2] == HEADER:
+        if head[:2] == _HEADER:
             try:
                 yield snappy.unpack(entry, _MOST_HEADER)
             except InvalidSnappy as invalid:
@@ -209,11 +206,9 @@ def _read_records(place: _Place, name: str, root: bytes) -> list[tuple[bytes, in
     data, size = tail
     count = int.from_bytes(data[-8:], "little")
     length = _INDEX_FRAME + 8 * count
-    if not 0 < count <= 1 << RECORDS_DEPTH or len(data) < length:
-        raise InvalidEra("It has no index of blocks.")
     _, places = _index(data[-length:], _BLOCK_INDEX, size - length)
     starts = [at for at in places if at is not None]
-    if len(starts) != count or starts != sorted(starts):
+    if not starts or len(starts) != count or starts != sorted(starts):
         raise InvalidEra("Its blocks are not one after the other.")
     ends = [*starts[1:], size - length]
     ranges = [(start, min(start + _USUAL_HEADER, end)) for start, end in zip(starts, ends, strict=True)]
@@ -223,8 +218,6 @@ def _read_records(place: _Place, name: str, root: bytes) -> list[tuple[bytes, in
     hashes, difficulties = [], []
     for entry in entries:
         length = int.from_bytes(entry[2:6], "little")
-        if entry[:2] != HEADER or len(entry) < _HEAD + length:
-            raise InvalidEra("A block doesn't begin with a header.")
         encoded = snappy.unpack(entry[_HEAD : _HEAD + length], _MOST_HEADER)
         hashes.append(keccak(encoded))
         difficulties.append(_difficulty(encoded))
@@ -270,12 +263,10 @@ def _index(data: bytes, kind: bytes, at: int) -> tuple[int, list[int | None]]:
     return first, places
 
 
-def _entry(place: _Place, name: str, at: int, kind: bytes, *, usual: int, most: int | None) -> bytes:
+def _entry(place: _Place, name: str, at: int, *, usual: int, most: int | None) -> bytes:
     """Return the content of an entry: all of it where `most` is given, else what `usual` bytes have of it."""
     (data,) = place.parts(name, [(at, at + _HEAD + usual)])
     size = int.from_bytes(data[2:6], "little")
-    if data[:2] != kind or len(data) < _HEAD:
-        raise InvalidEra("Its index doesn't lead to entries of that kind.")
     if most is None:
         return data[_HEAD : _HEAD + size]
     if size > most:

@@ -65,7 +65,7 @@ def _elements(data: bytes) -> bytes:
             _repeat(out, distance, size)
         if len(out) > _FRAME:
             raise InvalidSnappy(f"A snappy block holds more than {_FRAME} bytes.")
-    if len(out) != told:
+    if at > len(data) or len(out) != told:
         raise InvalidSnappy("A snappy block holds another number of bytes than it tells.")
     return bytes(out)
 

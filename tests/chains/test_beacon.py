@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.beacon import before_merge, blocks, jumps, snappy, ssz
+from chains.beacon import before_merge, blocks, jumps, ssz
 from chains.beacon.era_files import InvalidEra, read_headers
 from chains.beacon.jumps import MAINNET, CannotProve
 from chains.beacon.ssz import BitList, ByteList, Bytes, Container, InvalidSsz, List
@@ -153,13 +153,6 @@ def test_files_whose_blocks_are_not_one_after_the_other_are_refused(tmp_path):
     path = _era(tmp_path / "0", headers)
     path.write_bytes(path.read_bytes()[:-1])
     assert before_merge.main([str(path)]) == 1
-
-
-def test_copies_are_unpacked():
-    """Repeat "abc" by copies with distances of one, two and four bytes (google/snappy, `format_description.txt`)."""
-    block = b"\x0c" + b"\x08abc" + b"\x01\x03" + b"\x06\x03\0" + b"\x07\x03\0\0\0" + b"\x00x"
-    frame = b"\0" + (len(block) + 4).to_bytes(3, "little") + bytes(4) + block
-    assert snappy.unpack(frame, 100) == b"abcabcabcabx"
 
 
 @needs_fixtures

@@ -267,12 +267,52 @@ def test_roots_and_records_are_those_of_the_name(world, path, root, roots, tmp_p
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
-@pytest.mark.parametrize("to", [-(10**9), 8, 2**62])
-def test_an_index_that_leads_beyond_the_file(world, path, root, to):
+@pytest.mark.parametrize("to", [-(10**9), 8, 2**62, 0])
+def test_an_index_that_leads_nowhere(world, path, root, to):
     good = path.read_bytes()
     path.write_bytes(good[:-16] + to.to_bytes(8, "little", signed=True) + good[-8:])
-    with pytest.raises(NodeUnavailable, match="Its index leads beyond it"):
+    with pytest.raises(NodeUnavailable, match="Its index leads beyond it" if to else "It has no state"):
         EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+
+
+@pytest.mark.parametrize("count", [0, 39, 41, 8193, 2**40])
+def test_an_index_of_another_length(world, tmp_path, epoch, count):
+    path = epoch.write(tmp_path)
+    path.write_bytes(path.read_bytes()[:-8] + count.to_bytes(8, "little"))
+    with pytest.raises(NodeUnavailable, match="has a wrong small-00003"):
+        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
+    path.write_bytes(beacon_chains.index(b"f2", 3 * 8192, [], 0))
+    with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
+        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
+
+
+def test_an_index_that_tells_another_length(world, path, root):
+    path.write_bytes(path.read_bytes()[:-8] + (2).to_bytes(8, "little"))
+    with pytest.raises(NodeUnavailable, match="It has no index where one belongs"):
+        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+
+
+def test_blocks_of_all_sizes(world, path, root, monkeypatch):
+    size = len(beacon_chains.framed(world.encoded[50]))
+    files = EraFiles(world.chain, [path.parent])
+    for usual in (1, size - 1, size, size + 1):
+        monkeypatch.setattr(era_files, "_USUAL_BLOCK", usual)
+        assert files.block(50, root) == world.encoded[50]
+    monkeypatch.setattr(era_files, "_MOST_PACKED_BLOCK", size)
+    assert files.block(50, root) == world.encoded[50]
+    monkeypatch.setattr(era_files, "_MOST_PACKED_BLOCK", size - 1)
+    with pytest.raises(NodeUnavailable, match=f"An entry has more than {size - 1} bytes"):
+        files.block(50, root)
+
+
+def test_blocks_of_an_epoch_stand_one_after_the_other(world, tmp_path, epoch):
+    """Otherwise the end of a range might lie before its beginning."""
+    path = epoch.write(tmp_path)
+    good = path.read_bytes()
+    first = len(good) - 8 - 8 * len(epoch.encoded)
+    path.write_bytes(good[:first] + good[first + 8 : first + 16] + good[first : first + 8] + good[first + 16 :])
+    with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
+        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
 def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):

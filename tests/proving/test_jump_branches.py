@@ -260,7 +260,7 @@ def test_a_lie_of_the_only_node_leads_to_nothing(world, node, configured, lie):
     assert BeaconAnchor.objects.exists() == ("/v2/" in about)
 
 
-def test_wrong_roots_of_slots_are_thrown_away_and_the_next_node_is_asked_alone(world, node, configured):
+def test_wrong_roots_of_slots_are_thrown_away_and_the_next_node_is_asked_alone(world, node, configured, bit_by_bit):
     """Which node lied can't be told from what came of both."""
     with two_nodes(configured, Liar(node, "blocks/52/root", lambda data: data.update(root=OTHER)), node):
         with pytest.raises(NodeUnavailable, match="of period 6 are not the chain's"):
@@ -293,6 +293,15 @@ def test_an_honest_node_that_is_down_meanwhile_gets_its_turn_again(world, node, 
                     continue
                 break
             assert holds(world, 50, found)
+
+
+def test_a_node_that_is_down_is_passed_over_when_each_is_asked_alone(world, node, configured):
+    with Liar(node, "blocks/52/root", lambda data: data.update(root=OTHER)) as liar, BeaconApi(node) as honest:
+        configured(beacon_urls=[liar.url, "http://127.0.0.1:1", honest.url])
+        for _ in range(3):
+            with pytest.raises(NodeUnavailable):
+                ask(world, 50)
+        assert holds(world, 50, ask(world, 50))
 
 
 def test_a_node_that_lacks_blocks_does_not_pass_them_as_missed(world, node, configured):
@@ -465,6 +474,21 @@ def test_roots_and_blocks_come_from_era_files_of_a_folder(world, node, eras, con
         for slot in (33, 41, 50, 79):
             assert holds(world, slot, ask(world, slot))
         assert not any("/root" in path for path in api.asked)
+
+
+def test_a_false_block_in_an_era_file_is_not_remembered(world, node, tmp_path, configured):
+    for root, block in node.blocks.items():
+        node.blocks[root] = replace(block, encoded=b"")
+    first, second = (ssz.tree_root(each, world.chain.period_depth) for each in world.periods[6])
+    with BeaconApi(node) as api:
+        configured(beacon_urls=[api.url], era_files=["."])
+        for false in (world.encoded[51], world.encoded[50][:-1], b""):
+            blocks = {**world.encoded, 50: false}
+            beacon_chains.write_era(tmp_path, world.chain, 6, ssz.merge(first, second), world.periods[6], blocks)
+            with pytest.raises(NodeUnavailable, match="has another block than that of slot 50"):
+                ask(world, 50)
+        beacon_chains.write_era(tmp_path, world.chain, 6, ssz.merge(first, second), world.periods[6], world.encoded)
+        assert holds(world, 50, ask(world, 50))
 
 
 @pytest.mark.parametrize("slot", [16, 20, 31])
@@ -645,7 +669,7 @@ def bit_by_bit(monkeypatch) -> None:
 @pytest.mark.parametrize("after", [False, True])
 def test_what_came_before_a_kill_is_kept(world, api, killer, bit_by_bit, after):
     """Wherever it comes, all that was written is used, and nothing is asked for twice that was."""
-    kills = 0
+    kills, kept = 0, set()
     for exchange in itertools.count(1):
         JumpLeaves.objects.all().delete()
         BeaconAnchor.objects.all().delete()
@@ -659,6 +683,7 @@ def test_what_came_before_a_kill_is_kept(world, api, killer, bit_by_bit, after):
             kills += 1
             killer.disarm()
             known = [len(bytes(row.content)) // 32 for row in JumpLeaves.objects.all()]
+            kept.update(known)
             # The dead worker's lease expires.
             JumpLeaves.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
             before = len(api.asked)
@@ -671,6 +696,7 @@ def test_what_came_before_a_kill_is_kept(world, api, killer, bit_by_bit, after):
         assert holds(world, 50, found)
     # The chain's id, a header, summaries of two forms, four parts and the block.
     assert kills >= 8
+    assert kept >= {0, 2, 4, 6}
 
 
 def test_while_a_worker_fetches_another_waits(world, api):
