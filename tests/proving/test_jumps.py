@@ -322,7 +322,13 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
     assert source["parts"]["paths"]["count"] == 5
     # As the form shows it, and the command line.
     row = {"source": str(THERE), "at": "block", "block": str(OLD), "accounts": CHARLIE, "props": ["BALANCE"]}
-    form = {"destination": "31337", "sender": "service", "fee": "", "token": "0" * 32, "slot_of": "address"}
+    form: dict[str, Any] = {
+        "destination": "31337",
+        "sender": "service",
+        "fee": "",
+        "token": "0" * 32,
+        "slot_of": "address",
+    }
     form |= {"rows-TOTAL_FORMS": "1", "rows-INITIAL_FORMS": "1"} | {
         f"rows-0-{name}": value for name, value in row.items()
     }
