@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from batch_query_client.answers import Estimate
 from batch_query_client.command_line.batch_commands import _print_estimate
@@ -13,7 +15,7 @@ from chains.packed import BlockBranch
 from devnet.devchain import DevChain
 from explorer.bundles import verifying
 from proving import jump_branches
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, JumpLeaves, Transaction
 from proving.reconcile import unsigned
 from proving.registry.contract import Registry
 from queries.models import Batch, BatchStatus, Block
@@ -359,6 +361,8 @@ def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there,
         except Killed:
             killed = True
             expire_leases()
+            # Time passes for the lease of what it was fetching, too.
+            JumpLeaves.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
         killer.disarm()
         assert work_until_done(batch, service.here).status == BatchStatus.DONE
         work()
