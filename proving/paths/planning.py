@@ -182,7 +182,8 @@ class _Routing:
         self._hopped_to: set[int] = set()
         # How many ride along, by the block that is hopped from.
         self._riding: dict[int, int] = {}
-        self._jump: Plan | None = None
+        # The last jump of each operation.
+        self._last_jumps: dict[int, Plan] = {}
         self._jumps: dict[int, int] = {}
 
     def find(self) -> Route | TooFar:
@@ -190,14 +191,27 @@ class _Routing:
             may_jump = origins.may_jump(self._connection, header)
             if header.number in self._vouched and not (may_jump and self._connection.config.always_jump):
                 self._trusted.add(header.number)
-            elif may_jump and self._jump and _goes_for(self._connection, self._jump, header):
-                self._jumps[header.number] = self._jump.jump
+            elif may_jump and (jump := self._like_another(header)):
+                self._jumps[header.number] = jump
             elif may_jump or not self._rides(header):
                 too_far = self._plan(header)
                 if too_far is not None:
                     return too_far
-        origin = self._jump.origin if self._jump and self._jump.header else None
-        return replace(self._route, jumps=self._jumps, jump_origin=origin)
+        origins_of_jumps = [plan.origin for plan in self._last_jumps.values() if plan.header]
+        return replace(self._route, jumps=self._jumps, jump_origin=next(iter(origins_of_jumps), None))
+
+    def _like_another(self, header: Header) -> int:
+        """Return the operation of the jump to a block, if one goes for it too that was planned for another; else 0.
+
+        Where the source vouches for any block itself, that may be cheaper: each is planned by itself.
+        """
+        config = self._connection.config
+        if sources.of(config).vouched(config, keeps_hashes=True) is None and not config.always_jump:
+            return 0
+        last = self._last_jumps.get(origins.operation(self._connection, header))
+        if last is None or (last.header and not origins.leads_to(self._connection, last.header, header)):
+            return 0
+        return last.jump
 
     def _rides(self, header: Header) -> bool:
         window = self._connection.config.window
@@ -230,13 +244,13 @@ class _Routing:
         return None
 
     def _add_jump(self, plan: Plan) -> None:
-        if plan.start and (self._jump is None or self._jump.origin != plan.origin):
+        last = self._last_jumps.get(plan.jump)
+        if plan.start and (last is None or last.origin != plan.origin):
             of_start = sources.of(self._connection.config).gas(self._connection.config)
             self._route = replace(self._route, start_gas=self._route.start_gas + of_start)
         # Its header comes to be known, and its hash doesn't: nothing is walked from there.
         self._jumps[plan.target] = plan.jump
-        if self._jump is None or plan.header:
-            self._jump = plan
+        self._last_jumps[plan.jump] = plan
 
     def _add(self, plan: Plan) -> None:
         if not plan.hops and plan.origin in self._hopped_to and plan.walk <= self._connection.config.window:
@@ -277,19 +291,6 @@ def _by_jump(connection: OpenConnection, target: Header) -> Plan | None:
     number = origin.header.number
     start = None if origin.is_trusted else Start(number)
     return Plan(number, target.number, start, jump=operation, header=origin.header)
-
-
-def _goes_for(connection: OpenConnection, jump: Plan, target: Header) -> bool:
-    """Return whether a block that may be jumped to is, as another one was, without a survey of its own.
-
-    Where the source vouches for any block itself, that may be cheaper.
-    """
-    config = connection.config
-    if sources.of(config).vouched(config, keeps_hashes=True) is None and not config.always_jump:
-        return False
-    if origins.operation(connection, target) != jump.jump:
-        return False
-    return jump.header is None or origins.leads_to(connection, jump.header, target)
 
 
 def _from_source(

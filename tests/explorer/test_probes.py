@@ -56,16 +56,15 @@ def test_a_process_is_ready_with_its_database_and_lives_without(django_assert_nu
 
 def test_it_is_not_ready_before_this_version_s_migrations():
     recorder = MigrationRecorder(connection)
-    recorder.record_unapplied("queries", "0011_last_looks")
+    recorder.record_unapplied("queries", "0012_jumps")
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE queries_batch DROP COLUMN looked_at")
-        cursor.execute("ALTER TABLE queries_block DROP COLUMN looked_at")
+        cursor.execute("ALTER TABLE queries_block DROP COLUMN path_origin")
     assert ready() == (503, "The database lacks migrations of this version: run manage.py migrate.")
     # The tables are not those of its migrations.
-    recorder.record_applied("queries", "0011_last_looks")
+    recorder.record_applied("queries", "0012_jumps")
     status, problem = ready()
     assert status == 503
-    assert "queries_batch has no column looked_at" in problem
+    assert "queries_block has no column path_origin" in problem
 
 
 def drop_constraint(table: str, name: str) -> None:
@@ -124,13 +123,13 @@ def test_it_is_ready_with_what_a_newer_version_has_added():
 
 def test_it_is_not_ready_while_somebody_migrates():
     """Whatever the tables are by then."""
-    MigrationRecorder(connection).record_unapplied("queries", "0011_last_looks")
+    MigrationRecorder(connection).record_unapplied("queries", "0012_jumps")
     other = connections.create_connection("default")
     try:
         with schema.lock(other) as is_held:
             assert is_held
             assert ready() == (503, "The database is being migrated: wait until manage.py migrate has ended.")
-        assert "has a column looked_at that no migration makes" in ready()[1]
+        assert "has a column path_origin that no migration makes" in ready()[1]
     finally:
         other.close()
 

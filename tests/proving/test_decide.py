@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from chains.header import Header
-from chains.packed import BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
+from chains.packed import BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, HeaderParts
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.models import AccountProof
@@ -18,6 +18,7 @@ from proving.paths.rotation import Rotation
 from proving.reconcile import decide
 from proving.reconcile.decide import (
     EXTENDING,
+    Action,
     Continue,
     Decision,
     ExtendPath,
@@ -397,9 +398,9 @@ def test_a_path_waits_for_another_users_turn():
     assert decision.actions[-1] == ExtendPath(PLAN, OWN, {BALANCE: [1]}, ())
 
 
-JUMP = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
+JUMP: HeaderParts = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
 BY_JUMP = PathFound(Plan(100, 7, jump=OLD_BLOCK, header=header(100)), jump=JUMP)
-SHOWN = [ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
+SHOWN: list[Action] = [ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
 
 
 def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():

@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from batch_query_client.answers import Estimate
 from batch_query_client.command_line.batch_commands import _print_estimate
@@ -13,7 +15,7 @@ from chains.packed import BlockBranch
 from devnet.devchain import DevChain
 from explorer.bundles import verifying
 from proving import jump_branches
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, JumpLeaves, Transaction
 from proving.reconcile import unsigned
 from proving.registry.contract import Registry
 from queries.models import Batch, BatchStatus, Block
@@ -322,7 +324,13 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
     assert source["parts"]["paths"]["count"] == 5
     # As the form shows it, and the command line.
     row = {"source": str(THERE), "at": "block", "block": str(OLD), "accounts": CHARLIE, "props": ["BALANCE"]}
-    form = {"destination": "31337", "sender": "service", "fee": "", "token": "0" * 32, "slot_of": "address"}
+    form: dict[str, Any] = {
+        "destination": "31337",
+        "sender": "service",
+        "fee": "",
+        "token": "0" * 32,
+        "slot_of": "address",
+    }
     form |= {"rows-TOTAL_FORMS": "1", "rows-INITIAL_FORMS": "1"} | {
         f"rows-0-{name}": value for name, value in row.items()
     }
@@ -353,6 +361,8 @@ def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there,
         except Killed:
             killed = True
             expire_leases()
+            # Time passes for the lease of what it was fetching, too.
+            JumpLeaves.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
         killer.disarm()
         assert work_until_done(batch, service.here).status == BatchStatus.DONE
         work()

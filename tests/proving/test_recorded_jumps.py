@@ -28,6 +28,7 @@ from tests.explorer.batches import page
 from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.chain_state import registry
+from tests.proving.estimated_batches import estimate
 from tests.service import asking, chains_toml, fresh, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, needs_fixtures]
@@ -121,13 +122,16 @@ def on_chain(chain: DevChain, number: int, field: HeaderField) -> bytes | None:
     return Registry.decode_try(bytes.fromhex(answer[2:]))
 
 
-def test_headers_of_each_era_are_proven(service, chain, key):
+def test_headers_of_each_era_are_proven(service, chain, key, client):
     fields = {
         number: [HeaderField.TIMESTAMP, HeaderField.GAS_USED, HeaderField.PARENT_HASH, HeaderField.MIX_HASH]
         for number in (*SINCE_CAPELLA, BEFORE_MERGE)
     }
     fields[BEFORE_MERGE].append(HeaderField.DIFFICULTY)
     fields[SINCE_CAPELLA[0]].append(HeaderField.BASE_FEE_PER_GAS)
+    every = asking({f"block:{number}": {"header": ["TIMESTAMP"]} for number in fields}, source=1)
+    (told,) = estimate(client, key, every)["sources"]
+    assert told["jumps"] == {"count": 4, "fromBlock": "22500000"}
     batches = [submit(key, of_header(number, *asked)) for number, asked in fields.items()]
     for batch in batches:
         assert work_until_done(batch, chain, rounds=15).status == BatchStatus.DONE
