@@ -11,6 +11,7 @@ ATTESTED = "src/AttestedBlockHashSource.sol"
 ARBITRUM = "src/ArbitrumBlocks.sol"
 BEACON = "src/BeaconHistory.sol"
 RECORDED = "src/RecordedBlocks.sol"
+BUFFER = "src/ArbitrumBufferBlockHashSource.sol"
 GAMES = "src/OpStackGamesBlockHashSource.sol"
 HEADER = "src/PackedHeader.sol"
 STACK = "src/SubtreeStack.sol"
@@ -331,6 +332,13 @@ FAULTS = (
         "messagePasserStorageRoot, stateRoot, hash",
     ),
     Fault("OpStackGamesProofs.check_an_answer_is_one_word", RECORDED, "eq(returndatasize(), 32)", "1"),
+    # --- An Arbitrum chain's parent -----------------------------------------------------------------------------------
+    Fault(
+        "ArbitrumBufferProofs.check_a_hash_is_the_one_word_that_the_buffer_answers",
+        BUFFER,
+        "eq(returndatasize(), 32)",
+        "1",
+    ),
     # --- Headers ------------------------------------------------------------------------------------------------------
     # A byte below 0x80 has a second encoding.
     Fault(

@@ -36,7 +36,7 @@ class _Recorded:
     number: int
     era: str
     jump: HeaderParts
-    """What comes before the header: the branch, and where it isn't a constant's, the header that it begins with."""
+    """The branch; before it the header that it begins with, unless that is a constant."""
     header: bytes
 
 

@@ -5,6 +5,7 @@ Beside the API (github.com/ethereum/beacon-APIs) it answers as Nimbus and Lodest
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -98,6 +99,11 @@ class BeaconApi:
 
         class Server(ThreadingHTTPServer):
             request_queue_size = 128
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                # Whoever asked may have hung up.
+                if not isinstance(sys.exception(), ConnectionError):
+                    super().handle_error(request, client_address)  # type: ignore[arg-type]
 
         self._server = Server(("127.0.0.1", self._port), Handler)
         self._port = self._server.server_address[1]

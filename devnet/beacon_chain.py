@@ -48,7 +48,7 @@ class BeaconChain:
         self._spec = deneb if electra_epoch else electra
         self._state = self._genesis_state(execution_genesis)
         self._votes: list[Any] = []
-        """Of the validators, for blocks up to the head."""
+        """The validators' votes for the newest block."""
         self._serve(self._spec.BeaconBlock(state_root=self._state.hash_tree_root()))
 
     @property

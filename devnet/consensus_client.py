@@ -38,7 +38,7 @@ class ConsensusClient:
         live: bool = False,
     ) -> None:
         self.url = ""
-        """Where its beacon API is."""
+        """The URL of its beacon API."""
         self._settings = {
             "chain_id": node.chain_id,
             "rpc_url": node.url,

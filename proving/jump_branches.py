@@ -211,7 +211,7 @@ def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callab
     row = rows.first()
     if row is not None:
         anchor = _stored(chain, row)
-        if anchor.header.root == root and _folds(chain, anchor):
+        if anchor.header.root == root and _folds(anchor):
             jump_leaves.note_use(rows, row.used_at)
             return anchor
         rows.delete()
@@ -228,10 +228,9 @@ def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callab
     return anchor
 
 
-def _folds(chain: BeaconChain, anchor: Anchor) -> bool:
+def _folds(anchor: Anchor) -> bool:
     root = shipped.summaries_root(anchor.summaries)
-    is_long_enough = len(anchor.branch) == chain.state_depth(anchor.header.slot)
-    return is_long_enough and ssz.climb(root, anchor.branch, HISTORICAL_SUMMARIES) == anchor.header.state_root
+    return ssz.climb(root, anchor.branch, HISTORICAL_SUMMARIES) == anchor.header.state_root
 
 
 def _store(source: Chain, chain: BeaconChain, anchor: Anchor) -> None:

@@ -252,7 +252,7 @@ class Transaction(models.Model):
 
 
 class ParentFact(models.Model):
-    """What a transaction proves about a rollup's parent chain, so that a block of the rollup is vouched for."""
+    """The fact about a rollup's parent chain that a transaction proves, so that a block of the rollup is known."""
 
     transaction = models.OneToOneField(Transaction, models.CASCADE, primary_key=True, related_name="parent_fact")
     registry = models.ForeignKey(FactsRegistry, models.CASCADE, related_name="+")  # that of the parent chain

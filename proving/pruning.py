@@ -53,8 +53,8 @@ from queries.submission import PRUNED_BYTES_PER_PROOF
 
 logger = logging.getLogger(__name__)
 
-# Rows that one chunk changes. Those of proofs and transactions are long.
-_ROWS, _PROOFS, _TRANSACTIONS, _BATCHES = 1000, 200, 20, 50
+# Rows that one chunk changes. Those of proofs and transactions are long, and those of leaves very long.
+_ROWS, _PROOFS, _TRANSACTIONS, _BATCHES, _LEAVES = 1000, 200, 20, 50, 20
 # Blocks that one statement names.
 _BLOCKS = 500
 # How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
@@ -268,13 +268,13 @@ def _prune_webhooks(before: datetime) -> int:
 # --- What expires -----------------------------------------------------------------------------------------------------
 
 
-def _first(rows: QuerySet[Any]) -> list[Any]:
-    return list(rows.values_list("pk", flat=True)[:_ROWS])
+def _first(rows: QuerySet[Any], most: int = _ROWS) -> list[Any]:
+    return list(rows.values_list("pk", flat=True)[:most])
 
 
-def _older(model: type[Model], column: str) -> Callable[[datetime], int]:
+def _older(model: type[Model], column: str, most: int = _ROWS) -> Callable[[datetime], int]:
     def delete(before: datetime) -> int:
-        oldest = _first(model._default_manager.filter(**{f"{column}__lt": before}).order_by(column))
+        oldest = _first(model._default_manager.filter(**{f"{column}__lt": before}).order_by(column), most)
         # What others have locked goes the next time.
         return row_locks.delete_free(model._default_manager.filter(pk__in=oldest))
 
@@ -286,7 +286,7 @@ KINDS = (
     Kind("steps", "KEEP_STEPS_DAYS", _prune_steps),
     Kind("transactions' calldata", "KEEP_CALLDATA_DAYS", _prune_calldata),
     Kind("headers of paths", "KEEP_PATH_HEADERS_DAYS", _prune_path_headers),
-    Kind("roots of old blocks", "KEEP_BEACON_DATA_DAYS", _older(JumpLeaves, "used_at")),
+    Kind("roots of old blocks", "KEEP_BEACON_DATA_DAYS", _older(JumpLeaves, "used_at", _LEAVES)),
     Kind("beacon blocks that jumps begin at", "KEEP_BEACON_DATA_DAYS", _older(BeaconAnchor, "used_at")),
     Kind("webhooks and deliveries", "KEEP_WEBHOOK_DELIVERIES_DAYS", _prune_webhooks),
     Kind("account events", "KEEP_ACCOUNT_EVENTS_DAYS", _older(AccountEvent, "at")),

@@ -35,6 +35,7 @@ from devnet.devchain import DevChain
 from devnet.op_stack_games import OpStackGames, output_root
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed
+from tests.contracts.worlds import Asked, World
 from tests.fixtures_folder import FOLDER, unhex
 
 HISTORY = hex_data(packed.HISTORY_ADDRESS)
@@ -564,6 +565,25 @@ def arbitrum(chain: DevChain) -> tuple[Deployed, Recording]:
     return source, record
 
 
+def arbitrum_slot(chain: DevChain) -> tuple[Deployed, Recording]:
+    """Measured without the proof of the slot, which is another transaction's here, or another call's."""
+    outbox, vouching = b"\x0b" * 20, Deployed(chain, "test/SettableBlockHashSource", _ROLLUP)
+    registry = Deployed(chain, "FactsRegistry", _ROLLUP, vouching.address, WINDOW, NO_CONTRACT)
+    source = Deployed(chain, "ArbitrumSlotBlockHashSource", _ROLLUP, outbox, registry.address)
+
+    def record(number: int, header: bytes) -> bytes:
+        slot = int.from_bytes(keccak(rlp.decode(header)[_EXTRA_DATA] + (3).to_bytes(32)))
+        world = World(random.Random(number), number)
+        world.accounts[outbox] = (1, 0, keccak(b"code"))
+        world.storages[outbox] = {slot: int.from_bytes(keccak(header))}
+        world.close()
+        vouching.send("set", number, world.block_hash)
+        registry.send_raw(world.prove([Asked(outbox, 0, [slot])]))
+        return source.calldata("record", number, header)
+
+    return source, record
+
+
 def op_stack_games(chain: DevChain) -> tuple[Deployed, Recording]:
     games = OpStackGames(chain, _ROLLUP)
     source = Deployed(chain, "OpStackGamesBlockHashSource", _ROLLUP, games.anchor_state_registry)
@@ -579,6 +599,7 @@ def op_stack_games(chain: DevChain) -> tuple[Deployed, Recording]:
 _SOURCES: Mapping[str, Callable[[DevChain], tuple[Deployed, Recording]]] = {
     "attested, two signatures": attested,
     "arbitrum": arbitrum,
+    "arbitrum-slot, beside the slot": arbitrum_slot,
     "op-stack-games": op_stack_games,
 }
 

@@ -360,7 +360,7 @@ CHANGES = (
     ),
     Change(
         "any answer of the AnchorStateRegistry but zero is a yes",
-        (Removal("OpStackGamesBlockHashSource", "valid != bytes32(uint256(1))", "valid == 0"),),
+        (Removal("OpStackGamesBlockHashSource", "valid != bytes32(uint256(1))", "valid < bytes32(uint256(1))"),),
         ("OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",),
     ),
     Change(
@@ -375,8 +375,25 @@ CHANGES = (
     ),
     Change(
         "a contract's answer may have any size",
-        (Removal("RecordedBlocks", "eq(returndatasize(), 32)", "1"),),
+        (
+            Removal(
+                "RecordedBlocks",
+                "and(eq(returndatasize(), 32), staticcall(gas(), asked, add(data, 32), mload(data), 0, 32))",
+                "staticcall(gas(), asked, add(data, 32), mload(data), 0, 32)",
+            ),
+        ),
         ("OpStackGamesProofs.check_an_answer_is_one_word",),
+    ),
+    Change(
+        "the buffer's answer may have any size",
+        (
+            Removal(
+                "ArbitrumBufferBlockHashSource",
+                "and(eq(returndatasize(), 32), staticcall(gas(), asked, 0, 36, 0, 32))",
+                "staticcall(gas(), asked, 0, 36, 0, 32)",
+            ),
+        ),
+        ("ArbitrumBufferProofs.check_a_hash_is_the_one_word_that_the_buffer_answers",),
     ),
 )
 

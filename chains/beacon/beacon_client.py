@@ -38,7 +38,7 @@ _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
 # many as before.
 AT_ONCE = 32
 _DOUBLING_SECONDS = 60
-_UINT64 = re.compile(r"[0-9]{1,20}")
+_INTEGER = re.compile(r"[0-9]{1,20}")
 # Refusals of one request, as far as the node is concerned: what it hasn't, and what it doesn't know.
 _REFUSED = frozenset(
     {
@@ -108,10 +108,9 @@ class BeaconClient:
 
     def summaries(self, header: BeaconHeader) -> Anchor:
         """Return the historical summaries of a block's state, verified against the header's state root."""
-        depth = self._beacon_chain.state_depth(header.slot)
         answers = self._nodes.many(
             [(path.format(header.slot), [_JSON, _MOST_SUMMARIES]) for path in SUMMARIES_PATHS],
-            lambda _, content: _read_anchor(content, header, depth),
+            lambda _, content: _read_anchor(content, header),
         )
         for answer in answers:
             if isinstance(answer, Anchor):
@@ -183,7 +182,10 @@ class BeaconEndpoint:
     def ask(
         self, batched: Mapping[int, Request], *, ends: float, least: int, check_node: Callable[[], None]
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the content of each answer, or what is wrong with it, as `chains.request_batches.Endpoint`."""
+        """Yield the content of each answer, or what is wrong with it, as `chains.request_batches.Endpoint`.
+
+        After the time at which it `ends` nothing more is asked for: roots of slots are many.
+        """
         waiting = list(batched)
         while waiting:
             size = self.at_once
@@ -200,9 +202,8 @@ class BeaconEndpoint:
                 yield from ((index, problems[0]) for index in waiting)
                 return
             if self._clock() >= ends:
-                late = [index for index in waiting if index >= least]
-                yield from ((index, NodeUnavailable(f"{self.host} answers too slowly")) for index in late)
-                waiting = [index for index in waiting if index < least]
+                yield from ((index, NodeUnavailable(f"{self.host} answers too slowly")) for index in waiting)
+                return
 
     def chain_id(self) -> int:
         """Ask the node which chain it is of. Raises `NodeUnavailable`."""
@@ -210,7 +211,7 @@ class BeaconEndpoint:
         if isinstance(answer, NodeUnavailable):
             raise answer
         try:
-            return _read_uint64(_data(b"" if isinstance(answer, RpcRefused) else answer).get("chain_id"))
+            return _read_integer(_data(b"" if isinstance(answer, RpcRefused) else answer).get("chain_id"))
         except ValueError:
             raise InvalidReply(f"{self.host} does not tell its chain id") from None
 
@@ -268,8 +269,8 @@ def _data(content: bytes) -> dict[str, Any]:
     return read_object(read_object(answer).get("data"))
 
 
-def _read_uint64(written: Any) -> int:
-    if not isinstance(written, str) or not _UINT64.fullmatch(written) or int(written) >= 1 << 64:
+def _read_integer(written: Any) -> int:
+    if not isinstance(written, str) or not _INTEGER.fullmatch(written):
         raise ValueError("a number that is none")
     return int(written)
 
@@ -280,7 +281,7 @@ def _read_root(content: bytes) -> bytes:
 
 def _read_header(content: bytes, root: bytes | None) -> BeaconHeader:
     message = read_object(read_object(_data(content).get("header")).get("message"))
-    slot, proposer = (_read_uint64(message.get(name)) for name in ("slot", "proposer_index"))
+    slot, proposer = (_read_integer(message.get(name)) for name in ("slot", "proposer_index"))
     roots = (read_data(message.get(name), 32) for name in ("parent_root", "state_root", "body_root"))
     header = BeaconHeader(slot, proposer, *roots)
     if root not in {None, header.root}:
@@ -288,7 +289,7 @@ def _read_header(content: bytes, root: bytes | None) -> BeaconHeader:
     return header
 
 
-def _read_anchor(content: bytes, header: BeaconHeader, depth: int) -> Anchor:
+def _read_anchor(content: bytes, header: BeaconHeader) -> Anchor:
     data = _data(content)
     summaries = []
     for one in read_list(data.get("historical_summaries")):
@@ -297,6 +298,6 @@ def _read_anchor(content: bytes, header: BeaconHeader, depth: int) -> Anchor:
         summaries.append((first, second))
     branch = [read_data(sibling, 32) for sibling in read_list(data.get("proof"))]
     root = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
-    if len(branch) != depth or ssz.climb(root, branch, HISTORICAL_SUMMARIES) != header.state_root:
+    if ssz.climb(root, branch, HISTORICAL_SUMMARIES) != header.state_root:
         raise ValueError("summaries that are not those of the state")
     return Anchor(header, summaries, branch)

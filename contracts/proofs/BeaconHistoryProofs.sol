@@ -14,12 +14,14 @@ contract ZerosHash {
     }
 }
 
-/// @title Stands where `contracts.prove` lets the history look for sha256, which halmos can't do.
+/// @title Stands where `contracts.prove` lets the history look for sha256, which halmos can't do: any function of two
+/// words to 160 bits, as ecrecover is to halmos.
 contract AnyHash {
     fallback() external {
+        (bytes32 left, bytes32 right) = abi.decode(msg.data, (bytes32, bytes32));
+        uint256 digest = uint160(ecrecover(left, 27, right, 0));
         assembly {
-            calldatacopy(0, 0, 64)
-            mstore(0, keccak256(0, 64))
+            mstore(0, digest)
             return(0, 32)
         }
     }
@@ -27,7 +29,7 @@ contract AnyHash {
 
 /// @title A branch proves the hash at one generalized index, and nothing else: the one of its slots' layouts.
 /// @dev Generalized indices are those that the consensus specifications print, and are joined here as they say. All that
-/// is hashed is anything; sha256 is any function that has the known roots of trees of zeros. Slots, counts and numbers
+/// is hashed is anything. Slots, counts and numbers
 /// are those that are named, as each makes another tree. Periods have two slots, and each fork begins within one.
 contract BeaconHistoryProofs is Symbolic {
     address private constant SHA256 = address(0x5a256);
@@ -40,7 +42,8 @@ contract BeaconHistoryProofs is Symbolic {
     uint256 private constant END = 13;
     uint256 private constant LAST_SLOT = 14;
     uint256 private constant BLOCKS_BEFORE_MERGE = 8192 + 3;
-    bytes32 private constant CONSTANT = keccak256("a root");
+    // A hash may be it.
+    bytes32 private constant CONSTANT = bytes32(uint256(0x6f6f74));
 
     // From a block's root to its state, and to the hash of its execution block.
     uint256 private constant STATE = 11;
@@ -262,7 +265,7 @@ contract BeaconHistoryProofs is Symbolic {
         index = _climb(climb, index, _depth(index) - 3);
         _step(climb, index, 0);
         _step(climb, index >> 1, _zeros(1));
-        _step(climb, index >> 2, keccak256(abi.encode(first, second)));
+        _step(climb, index >> 2, _hash(first, second));
     }
 
     /// @dev The node above slot and proposer.
@@ -270,7 +273,7 @@ contract BeaconHistoryProofs is Symbolic {
         uint256 proposer = svm.createUint(64, "proposer");
         climb.branch = abi.encodePacked(climb.branch, uint64(slot), uint64(proposer));
         if (slot >= END) climb.isNone = true;
-        return keccak256(abi.encode(_little(slot), _little(proposer)));
+        return _hash(_little(slot), _little(proposer));
     }
 
     function _climb(Climb memory climb, uint256 index, uint256 depth) private pure returns (uint256) {
@@ -283,12 +286,17 @@ contract BeaconHistoryProofs is Symbolic {
 
     function _step(Climb memory climb, uint256 index, bytes32 sibling) private pure {
         (bytes32 left, bytes32 right) = index & 1 == 0 ? (climb.node, sibling) : (sibling, climb.node);
-        climb.node = keccak256(abi.encode(left, right));
+        climb.node = _hash(left, right);
     }
 
     function _take(Climb memory climb, string memory name) private pure returns (bytes32 node) {
         node = bytes32(svm.createUint(256, name));
         climb.branch = abi.encodePacked(climb.branch, node);
+    }
+
+    /// @dev As `AnyHash`.
+    function _hash(bytes32 left, bytes32 right) private pure returns (bytes32) {
+        return bytes32(uint256(uint160(ecrecover(left, 27, right, 0))));
     }
 
     function _zeros(uint256 height) private pure returns (bytes32 root) {

@@ -3,24 +3,9 @@ pragma solidity ^0.8.28;
 
 import {OpStackGamesBlockHashSource} from "../src/OpStackGamesBlockHashSource.sol";
 import {RecordedBlocks} from "../src/RecordedBlocks.sol";
+import {AnswersAll} from "./AnswersAll.sol";
 import {Rlp} from "./Rlp.sol";
 import {Symbolic} from "./Symbolic.sol";
-
-/// @title Answers these bytes to any call.
-contract AnswersAll {
-    bytes private _answer;
-
-    function set(bytes memory answer) external {
-        _answer = answer;
-    }
-
-    fallback() external {
-        bytes memory answer = _answer;
-        assembly ("memory-safe") {
-            return(add(answer, 32), mload(answer))
-        }
-    }
-}
 
 /// @title What a source takes for a contract's answer.
 contract AnyAsked is RecordedBlocks {
@@ -60,8 +45,8 @@ contract OpStackGamesProofs is Symbolic {
         );
         bytes memory header = Rlp.list(first);
         bytes32 hash = keccak256(header);
-        registry.set(abi.encode(isValid));
-        game.set(abi.encode(claim));
+        registry.set(abi.encode(isValid), false);
+        game.set(abi.encode(claim), false);
         svm.enableSymbolicStorage(address(source));
         bytes32 known = source.blockHash(number);
         bytes32 before = source.blockHash(asked);
@@ -77,10 +62,11 @@ contract OpStackGamesProofs is Symbolic {
 
     /// @dev Of an account without code, too.
     /// @custom:halmos --array-lengths said={0,31,32,33,64}
-    function check_an_answer_is_one_word(bytes memory said, bytes32 argument) external {
+    function check_an_answer_is_one_word(bytes memory said, bool reverts, bytes32 argument) external {
         bytes memory data = abi.encodeWithSelector(0x01020304, argument);
-        game.set(said);
-        assert(asking.answer(address(game), data) == (said.length == 32 ? bytes32(said) : bytes32(0)));
+        game.set(said, reverts);
+        bytes32 expected = said.length == 32 && !reverts ? bytes32(said) : bytes32(0);
+        assert(asking.answer(address(game), data) == expected);
         assert(asking.answer(address(0x1234), data) == 0);
     }
 }

@@ -84,7 +84,7 @@ def of_queries(
 
 @dataclass(frozen=True)
 class _Known:
-    """What is proven of the parent chain for a block, or sent to be."""
+    """The fact about the parent chain that a path to a block begins with, proven or sent to be."""
 
     fact: ParentFact
     is_own: bool  # by a transaction of a path to the block; otherwise for the nearest block from it on

@@ -57,18 +57,19 @@ def find(connection: OpenConnection, target: Header) -> Origin | None:
     source = sources.of(connection.config)
     # A reorganisation would waste what builds on a younger one.
     fresh = source.reach(connection, heads.recent(rpc.chain, rpc).final, ())
-    numbers = [noted] if noted is not None else []
-    if isinstance(fresh, Start) and fresh.number != noted:
-        numbers.append(fresh.number)
-    usable = _usable(connection, numbers, target)
+    to_pay_for = [fresh.number] if isinstance(fresh, Start) else []
+    usable = _usable(connection, list(dict.fromkeys([*([] if noted is None else [noted]), *to_pay_for])), target)
     if trusted := _trusted(connection, usable):
         return trusted
     # Older than it might be, but another one is to be paid for.
     low = source.reach(connection, target.number, ())
-    if isinstance(low, Start) and (trusted := _trusted(connection, _usable(connection, [low.number], target))):
-        return trusted
-    newest = next((header for header in usable if isinstance(fresh, Start) and header.number == fresh.number), None)
-    return None if newest is None else Origin(newest, is_trusted=False)
+    if isinstance(low, Start) and low.number not in to_pay_for:
+        older = _usable(connection, [low.number], target)
+        if trusted := _trusted(connection, older):
+            return trusted
+        usable, to_pay_for = [*usable, *older], [*to_pay_for, low.number]
+    begin = next((header for header in usable if header.number in to_pay_for), None)
+    return None if begin is None else Origin(begin, is_trusted=False)
 
 
 def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool:

@@ -696,11 +696,11 @@ def _path(
     if isinstance(plan, Plan) and plan.jump:
         try:
             return _jump(context, target, plan)
-        except NodeUnavailable:
-            if context.block.attempts < _PATIENT_ATTEMPTS:
-                raise
-            plan = survey(others=others, hints=hints, may_jump=False)
-            if not isinstance(plan, Plan):
+        except NodeUnavailable as error:
+            # The attempts before may have failed for something else.
+            is_lasting = context.block.attempts >= _PATIENT_ATTEMPTS and context.block.waiting_for == str(error)
+            plan = survey(others=others, hints=hints, may_jump=False) if is_lasting else plan
+            if not isinstance(plan, Plan) or plan.jump:
                 raise
     begun = building.begin(context.connection, plan) if isinstance(plan, Plan) else plan
     return PathFound(begun, others) if isinstance(begun, Plan) else begun
@@ -715,7 +715,7 @@ def _jump(context: Context, target: Header, plan: Plan) -> PathFound | Preparati
     begun = building.begin(context.connection, plan)
     if not isinstance(begun, Plan):
         return begun
-    if begun.header and not begun.start:
+    if begun.header and not begun.start and begun.header.number != context.registry.jump_origin:
         origins.note(context.registry.row_id, begun.header)
     return PathFound(begun, jump=[*([begun.header.encode()] if begun.header else []), branch])
 

@@ -19,7 +19,7 @@ class Start:
     number: int
     calls: tuple[Call, ...] = ()
     parent_fact: ParentFact | None = None
-    """What the calls prove about the source's parent chain, not stored yet; None where they prove no such thing."""
+    """The fact about the source's parent chain that the calls prove, not stored yet; None where they prove none."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Intent:
     continued: Collection[int] = ()
     """Ids of the queries of which the next intent proves more."""
     parent_fact: ParentFact | None = None
-    """What it proves about the source's parent chain first, to be stored with it."""
+    """The fact about the source's parent chain that it proves first, to be stored with it."""
     most_gas: int | None = None
     """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
 

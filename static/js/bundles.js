@@ -1,6 +1,6 @@
-// Verifies the proof bundle of a whole batch, from its blocks' hashes down to each fact, as
-// explorer/bundles/batch_verifying.py does; and compares it with what was asked for. What remains is whether the hashes
-// are those of the blocks: that a node of a chain tells.
+// Verifies the proof bundle of a whole batch, or of one of its queries, from the blocks' hashes down to each fact, as
+// explorer/bundles/ does; and compares it with what was asked for. What remains is whether the hashes are those of the
+// blocks: that a node of a chain tells.
 
 import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./proofs.js";
 
@@ -13,7 +13,8 @@ import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./
  * }} Proven
  */
 
-const FORMAT = "facts-batch-1";
+const FORMAT = "facts-2";
+const BATCH_FORMAT = "facts-batch-1";
 const CHAIN_ID = /^[1-9][0-9]{0,19}$/;
 const BATCH_ID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
 const SECONDS = /^[0-9]{1,20}$/;
@@ -22,22 +23,53 @@ const SLOT = /^0x[0-9a-f]{64}$/;
 // So many queries are verified before the page is drawn again.
 const AT_ONCE = 100;
 
-/** Reads a bundle, of which nothing else is checked. @param {string} text */
-export function read(text) {
+/**
+ * Reads the bundle of a batch, or of one of its queries. Nothing else of it is checked.
+ * @param {string} text @param {number | null} only the number of the query
+ */
+export function read(text, only = null) {
   let bundle;
   try {
     bundle = JSON.parse(text);
   } catch {
     throw new Refusal("The file is not JSON.");
   }
-  if (!isObject(bundle) || bundle.format !== FORMAT) {
-    throw new Refusal(`The file is not a proof bundle of the format ${FORMAT}.`);
+  const format = only === null ? BATCH_FORMAT : FORMAT;
+  if (!isObject(bundle) || bundle.format !== format) {
+    throw new Refusal(`The file is not a proof bundle of the format ${format}.`);
   }
   // To JavaScript 1.0 is 1.
   if (/[0-9][.eE]/.test(text.replace(/"[^"\\]*(?:\\.[^"\\]*)*"/g, '""'))) {
     throw new Refusal("The bundle has a place or a query's number that is a fraction.");
   }
-  return bundle;
+  if (only === null) return { ...bundle, only };
+  if (bundle.query !== only) throw new Refusal(`The bundle is that of another query than ${only}.`);
+  return asBatch(bundle);
+}
+
+/** The bundle of a query, written as that of a batch that has no other. @param {any} one */
+function asBatch(one) {
+  const { batch, destinationChainId, query: only, selector, account, name, facts, timestamp, ...block } = one;
+  const above = account == null ? [] : listOf(one, "accountProof"), below = listOf(one, "storageNodes");
+  const moved = (place) => place + above.length;
+  const slots = entriesOf(one, "slots").map(([slot, entry]) => {
+    const sentence = "The proof of a slot is not a list of places in the storageNodes.";
+    const proof = placesOf(isObject(entry) ? entry.proof : null, below.length, sentence);
+    return [slot, { word: entry.word, proof: proof.map(moved) }];
+  });
+  const query = {
+    number: only,
+    block: 0,
+    selector,
+    account,
+    name,
+    accountProof: [...above.keys()],
+    facts,
+    slots: Object.fromEntries(slots),
+    timestamp,
+    nodes: [...above, ...below],
+  };
+  return { batch, destinationChainId, only, blocks: [block], queries: [query] };
 }
 
 /**
@@ -54,10 +86,11 @@ export async function verify(bundle, progress = () => {}) {
   requireDistinct(blocks);
   const used = new Set();
   for (const [at, query] of queries.entries()) {
-    if (!isObject(query) || query.number !== at + 1) {
-      throw new Refusal(`Where query ${at + 1} should be is another: queries are numbered from 1, each is once.`);
+    const number = at + (bundle.only ?? 1);
+    if (!isObject(query) || query.number !== number) {
+      throw new Refusal(`Where query ${number} should be is another: queries are numbered from 1, each is once.`);
     }
-    const sentence = `Query ${at + 1}: The query's block is no place in the bundle's blocks.`;
+    const sentence = `Query ${number}: The query's block is no place in the bundle's blocks.`;
     used.add(placesOf([query.block], blocks.length, sentence)[0]);
   }
   if (used.size < blocks.length) throw new Refusal("The bundle has a block that none of its queries is about.");
@@ -192,7 +225,7 @@ function nextHeader(query, block, head) {
 
 /**
  * Refuses a bundle that is not of this batch, or not of what its request asks for: of each account, header and time, no
- * more and no less.
+ * more and no less. Of what other queries ask for, the bundle of one has nothing.
  * @param {any} bundle @param {Proven[]} proven @param {string} batch @param {any} request
  */
 export function requireAsked(bundle, proven, batch, request) {
@@ -215,11 +248,14 @@ export function requireAsked(bundle, proven, batch, request) {
   }
   for (const [about, names] of asked) {
     const found = shown.get(about);
+    if (bundle.only !== null && !found) continue;
     const missing = [...names].find((name) => !found?.has(name));
     if (missing) throw new Refusal(`The bundle lacks ${missing} of ${about}, which was asked for.`);
     if (found.size > names.size) throw new Refusal(`The bundle has more of ${about} than was asked for.`);
   }
-  if (shown.size > asked.size) throw new Refusal("The bundle has a query that was not asked for.");
+  for (const about of shown.keys()) {
+    if (!asked.has(about)) throw new Refusal("The bundle has a query that was not asked for.");
+  }
 }
 
 /** Names of properties and slots by what they are of. @param {any} request @returns {Map<string, Set<string>>} */

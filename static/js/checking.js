@@ -1,6 +1,7 @@
-// Checks the proof of a whole batch in the browser, and shows each step as it passes: that it is of what was asked for,
-// that it leads from the hashes of blocks to each fact, that these are the blocks' hashes, and that the facts registry
-// holds each fact. The last two are the word of the visitor's wallet. Without one, it says what remains to be trusted.
+// Checks the proof of a whole batch, or of one of its queries, in the browser, and shows each step as it passes: that it
+// is of what was asked for, that it leads from the hashes of blocks to each fact, that these are the blocks' hashes, and
+// that the facts registry holds each fact. The last two are the word of the visitor's wallet. Without one, it says what
+// remains to be trusted.
 
 import { read, requireAsked, verify } from "./bundles.js";
 import { ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Refusal, keccak } from "./proofs.js";
@@ -104,10 +105,10 @@ class Checking {
 
   /** What a wallet is to be asked: the facts, and the blocks' hashes. */
   async proof() {
-    const { batch = "", bundle: at = "", request: of = "" } = this.area.dataset;
+    const { batch = "", bundle: at = "", request: of = "", query } = this.area.dataset;
     this.begin("Loading the proof.");
     const text = await this.#load(at), request = JSON.parse(await this.#load(of));
-    const bundle = read(text);
+    const bundle = read(text, query ? Number(query) : null);
     this.end("ok", `The proof is loaded: ${Math.ceil(text.length / 1000).toLocaleString("en")} kB.`);
     this.begin("Verifying the proof.");
     const count = bundle.queries?.length;
@@ -119,7 +120,8 @@ class Checking {
     this.end("ok", `Each fact follows from the hashes of ${blocks}, by ${counted(found.nodes, "trie node")}.`);
     this.begin("Comparing with the request.");
     requireAsked(bundle, found.queries, batch, request);
-    this.end("ok", `It is of what the request below asks for: ${counted(count, "query", "queries")}, and no more.`);
+    const what = query ? this.#about(found.queries[0]) : `${counted(count, "query", "queries")}, and no more`;
+    this.end("ok", `It is of what the batch's request asks for: ${what}.`);
     const untimed = found.queries.filter((query) => query.timestamp !== null && !query.isTimeShown);
     if (untimed.length) {
       this.begin("");
@@ -235,6 +237,13 @@ class Checking {
       this.begin(`Reading ${what}: ${first.toLocaleString("en")} of ${all.length.toLocaleString("en")}.`);
       await Promise.all(all.slice(first, first + CALLS).map(act));
     }
+  }
+
+  /** @param {Proven} query */
+  #about(query) {
+    const names = [...query.facts.keys(), ...[...query.slots.keys()].map((slot) => `the slot ${slot}`)];
+    const of = query.account ?? "the header";
+    return `${few(names)} of ${of} at block ${query.blockNumber} of ${this.#name(query.chain)}`;
   }
 
   #name(chain) {

@@ -27,7 +27,7 @@ _BLOCK_HASH = ("body", "execution_payload", "block_hash")
 
 
 class _Record(Container):  # type: ignore[misc]
-    """Of a block before the Merge (Portal network, `history`)."""
+    """A block before the Merge (Portal network, `history`)."""
 
     block_hash: Bytes32
     total_difficulty: uint256

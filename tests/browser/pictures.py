@@ -20,7 +20,7 @@ from explorer.lists import batch_list
 from queries.models import Batch
 from tests.browser import installations, states
 from tests.browser.conftest import Stage, axe_violations, compressed, overflows
-from tests.explorer.batches import beat, connect_source, path
+from tests.explorer.batches import beat, connect_rollup, connect_source, path
 from tests.service import ALICE, BOB, a_key
 
 NARROW: ViewportSize = {"width": 400, "height": 800}
@@ -86,6 +86,14 @@ def named(name: str) -> Address:
 
 def of(make: Callable[[], Batch], rest: str = "") -> Address:
     return lambda _: path(make()) + rest
+
+
+def _with_a_rollup(make: Callable[[], Batch]) -> Address:
+    def address(stage: Stage) -> str:
+        connect_rollup(stage.folder)
+        return path(make())
+
+    return address
 
 
 def on_a_chain(make: Callable[[DevChain], Batch]) -> Address:
@@ -240,6 +248,8 @@ BATCHES = (
     Picture("Batch: two source chains, DONE", of(states.of_two_sources_done)),
     Picture("Batch: old block, on the path", of(states.on_the_path)),
     Picture("Batch: old block, arrived", of(states.arrived)),
+    Picture("Batch: over a parent chain, waits", _with_a_rollup(states.over_a_parent)),
+    Picture("Batch: over a parent chain, DONE", _with_a_rollup(states.over_a_parent_done)),
     Picture("Batch: a time, slots and a header", of(states.everything_open)),
     Picture("Batch: a time, slots and a header, DONE", of(states.everything_done)),
     Picture("Batch: five queries, one fails", of(states.several)),

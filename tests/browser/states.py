@@ -16,6 +16,7 @@ from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     HASH,
+    ROLLUP,
     SOURCE,
     a_batch,
     accept,
@@ -27,8 +28,10 @@ from tests.explorer.batches import (
     finish,
     many_accounts,
     mine,
+    of_rollup,
     of_two_sources,
     plan_path,
+    prove_slot,
     queries_of,
     send,
     settle,
@@ -331,6 +334,30 @@ def arrived() -> Batch:
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     settle(batch)
     return over(120, batch, since=30)
+
+
+def over_a_parent() -> Batch:
+    """A path in two parts, which waits for the first."""
+    batch = of_rollup()
+    accept(batch, ROLLUP)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    Block.objects.update(hash=HASH, waiting_for=ATTESTERS_MISSING, looked_at=timezone.now())
+    deployed(SOURCE)
+    deployed(ROLLUP)
+    plan_path(batch, 2, left=2)
+    return over(30, batch)
+
+
+def over_a_parent_done() -> Batch:
+    batch = over_a_parent()
+    sent(batch, block=14, extends=deployed(ROLLUP))
+    prove_slot(Transaction.objects.latest("pk"), vouches_for=786_000)
+    sent(batch, 2, block=16, extends=deployed(ROLLUP))
+    plan_path(batch, 2, left=0)
+    fetch_proofs(batch)
+    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    settle(batch)
+    return over(60, batch, since=30)
 
 
 def paid_by_its_user(chain: DevChain) -> Batch:

@@ -18,25 +18,27 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, verify_s
 from devnet.devchain import DevChain
 from explorer.bundles import batch_verifying
 from proving import facts
-from queries.models import Batch, BatchStatus
+from queries import progress
+from queries.models import Batch, BatchStatus, StepKind
 from tests import headers
 from tests.browser.conftest import axe_violations, faults_for_anybody, weight
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
 from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, NEAR_SLOTS, chained, slot_proof, storage_trie
 from tests.chains.tries import path as trie_path
-from tests.client.forged_bundles import FORGERIES
-from tests.explorer.batches import SOURCE, everything, path, word
+from tests.client.forged_bundles import FORGERIES, OF_ONE_QUERY
+from tests.explorer.batches import SOURCE, everything, path, queries_of, word
 from tests.explorer.made_tries import asked_of_everything, prove
+from tests.service import BOB
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 _VERIFY = """
-async ([batch, request, documents]) => {
+async ([batch, request, documents, only]) => {
     const { read, requireAsked, verify } = await import("/static/js/bundles.js");
     const outcomes = {};
     for (const [name, text] of Object.entries(documents)) {
         try {
-            const bundle = read(text);
+            const bundle = read(text, only);
             const { queries, hashes } = await verify(bundle);
             requireAsked(bundle, queries, batch, request);
             const told = queries.map((one) => ({
@@ -60,17 +62,21 @@ def made(site: str, tmp_path: Path) -> Batch:
     return batch
 
 
-def bundle_of(batch: Batch) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Client().get(f"{path(batch)}/bundle.json").getvalue())
+def bundle_of(batch: Batch, number: int | None = None) -> dict[str, Any]:
+    """Return the proof bundle of the batch, or of one query, if a number is given."""
+    answer = Client().get(f"{path(batch)}/{number}/bundle.json" if number else f"{path(batch)}/bundle.json")
+    found: dict[str, Any] = json.loads(answer.getvalue())
     return found
 
 
-def verified(page: Page, batch: Batch, documents: dict[str, str], request: Any = None) -> dict[str, Any]:
+def verified(
+    page: Page, batch: Batch, documents: dict[str, str], request: Any = None, *, only: int | None = None
+) -> dict[str, Any]:
     """Check bundles in the page of the batch: an error's name and sentence each, or what they prove."""
     request = request or json.loads(batch.request)
     if not page.url.endswith(path(batch)):
         page.goto(path(batch))
-    found: dict[str, Any] = page.evaluate(_VERIFY, [batch.pk, request, documents])
+    found: dict[str, Any] = page.evaluate(_VERIFY, [batch.pk, request, documents, only])
     return found
 
 
@@ -105,6 +111,39 @@ def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):
     for name, (_, said) in FORGERIES.items():
         assert isinstance(outcomes[name], str), name
         assert re.fullmatch(rf"Refusal: [^\n]*({said})[^\n]*\.", outcomes[name]), (name, outcomes[name])
+
+
+def test_the_proof_of_one_query_shows_what_that_of_the_batch_shows(page: Page, made: Batch):
+    of_all = verified(page, made, {"": json.dumps(bundle_of(made))})[""]
+    for of_batch in of_all["queries"]:
+        number = of_batch["number"]
+        bundle = bundle_of(made, number)
+        documents = {"": json.dumps(bundle), "more": json.dumps(bundle_of(made))}
+        shown = verified(page, made, documents, only=number)
+        assert shown[""]["queries"] == [of_batch]
+        assert shown[""]["hashes"].items() <= of_all["hashes"].items()
+        assert shown["more"] == "Refusal: The file is not a proof bundle of the format facts-2."
+        (alone,) = verified(page, made, {"": json.dumps(bundle)}).values()
+        assert alone == "Refusal: The file is not a proof bundle of the format facts-batch-1."
+        (renumbered,) = verified(page, made, {"": json.dumps(bundle)}, only=number + 1).values()
+        assert renumbered == f"Refusal: The bundle is that of another query than {number + 1}."
+        less = json.loads(made.request)
+        for blocks in less["data"].values():
+            blocks.pop(bundle["selector"], None)
+        (unasked,) = verified(page, made, {"": json.dumps(bundle)}, less, only=number).values()
+        assert unasked == "Refusal: The bundle has a query that was not asked for."
+
+
+def test_no_forgery_of_one_query_holds_in_a_browser(page: Page, proven: Batch):
+    for number in range(1, 5):
+        bundle = bundle_of(proven, number)
+        forged = {name: change for name, (of, change) in OF_ONE_QUERY.items() if of == number}
+        documents = {name: json.dumps(bundle | change(bundle)) for name, change in forged.items()}
+        outcomes = verified(page, proven, documents | {"itself": json.dumps(bundle)}, only=number)
+        assert isinstance(outcomes.pop("itself"), dict)
+        for name, outcome in outcomes.items():
+            assert isinstance(outcome, str), name
+            assert re.fullmatch(r"Refusal: [^\n]+\.", outcome), (name, outcome)
 
 
 WRONG_REQUESTS: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -395,10 +434,28 @@ def test_one_who_has_enough_stops_it(page: Page, made: Batch):
     assert steps(page) == ["Not checked: Stopped."]
 
 
-def test_only_a_batch_that_is_done_offers_it(page: Page, made: Batch):
-    page.goto(f"{path(made)}/1")
-    expect(page.get_by_role("button", name="Check it here")).to_have_count(0)
+def test_the_page_of_a_query_checks_that_query(page: Page, wallet: Wallet, proven: Batch):
+    page.goto(f"{path(proven)}/1")
+    begin(page)
+    ends(page, HOLDS)
+    shown = steps(page)
+    block = bundle_of(proven, 1)["blockNumber"]
+    names = "NONCE, BALANCE, STORAGE_ROOT, CODE_HASH"
+    of = f"{names} of {BOB} at block {block} of Development chain (31337)"
+    assert shown[2] == f"Holds: It is of what the batch's request asks for: {of}."
+    assert shown[3] == "Holds: Test Wallet knows this block of Development chain (31337)."
+    assert re.search(r"Test Wallet reads 4 facts on Development chain", shown[4])
+
+
+def test_it_is_offered_where_there_is_a_whole_proof(page: Page, made: Batch):
+    button = page.get_by_role("button", name="Check it here")
     Batch.objects.update(status=BatchStatus.IN_PROGRESS)
     page.goto(path(made))
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(page.get_by_role("button", name="Check it here")).to_have_count(0)
+    expect(button).to_have_count(0)
+    page.goto(f"{path(made)}/1")
+    expect(button).to_have_count(1)
+    progress.reopen(queries_of(made), StepKind.ACCOUNT_ACCUMULATED, reason="Reorganised.")
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(button).to_have_count(0)

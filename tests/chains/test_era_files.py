@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.beacon import era_files, jumps, ssz
+from chains.beacon import era_files, jumps, shipped, ssz
 from chains.beacon.era_files import EraFiles, PeriodRoots
 from chains.beacon.jumps import MAINNET
 from chains.node_errors import NodeUnavailable
@@ -137,7 +137,8 @@ def served(site: Site) -> Iterator[str]:
 
 
 def _of_folder_and_site(world: EncodedWorld, folder: Path, url: str) -> list[EraFiles]:
-    return [EraFiles(world.chain, places) for places in ([folder], [url], [folder / "nothing", url])]
+    several: Sequence[Sequence[Path | str]] = ([folder], [url], [folder / "nothing", url])
+    return [EraFiles(world.chain, places) for places in several]
 
 
 def test_roots_and_blocks_of_a_period(world, path, root, roots):
@@ -188,6 +189,15 @@ def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
     with served(site) as url:
         assert EraFiles(MAINNET, [url]).roots(period, historical[period]) == wanted
     assert len(site.asked) == 2
+
+
+def test_names_are_those_of_published_files():
+    """Those of mainnet that the format's own page names, and that tests of other projects do."""
+    files, epochs = EraFiles(MAINNET, []), shipped.epochs(MAINNET)
+    assert files._era_name(0, shipped.historical_roots(MAINNET)[0]) == "mainnet-00001-40cf2f3c.era"
+    names = [files._era1_name(epoch, epochs[epoch]) for epoch in (0, 1, 151, 1896)]
+    assert names[:3] == ["mainnet-00000-5ec1ffb8.era1", "mainnet-00001-a5364e9a.era1", "mainnet-00151-e322efe1.era1"]
+    assert names[3] == "mainnet-01896-e6ebe562.era1"
 
 
 def test_what_is_nowhere(world, tmp_path, root, epoch):
@@ -244,6 +254,27 @@ def test_a_damaged_epoch_is_no_epoch(world, tmp_path, epoch):
     assert wrong > 30
 
 
+def test_roots_and_records_are_those_of_the_name(world, path, root, roots, tmp_path, epoch):
+    good = path.read_bytes()
+    for one in (roots.blocks[-32:], roots.states[:32]):
+        assert good.count(one) == 1
+        path.write_bytes(good.replace(one, bytes(32)))
+        with pytest.raises(NodeUnavailable, match="Its roots are not those of the period"):
+            EraFiles(world.chain, [tmp_path]).roots(PERIOD, root)
+    path = epoch.write(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"anybody", b"another", 1))
+    with pytest.raises(NodeUnavailable, match="Its blocks are not those of the epoch"):
+        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
+
+
+@pytest.mark.parametrize("to", [-(10**9), 8, 2**62])
+def test_an_index_that_leads_beyond_the_file(world, path, root, to):
+    good = path.read_bytes()
+    path.write_bytes(good[:-16] + to.to_bytes(8, "little", signed=True) + good[-8:])
+    with pytest.raises(NodeUnavailable, match="Its index leads beyond it"):
+        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+
+
 def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
     good = path.read_bytes()
     (tmp_path / "right").mkdir()
@@ -263,9 +294,9 @@ def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path
         ({"understands_ranges": False}, "doesn't serve parts of files"),
         ({"status": 500}, "answered with HTTP status 500"),
         ({"status": 403}, "answered with HTTP status 403"),
-        ({"told_range": "bytes 0-9/10"}, "doesn't tell which bytes it sent"),
-        ({"told_range": "bytes 0-9/*"}, "doesn't tell which bytes it sent"),
-        ({"told_range": "none"}, "doesn't tell which bytes it sent"),
+        ({"told_range": "bytes 0-9/10"}, "Its index leads beyond it"),
+        ({"told_range": "bytes 0-9/*"}, "doesn't tell how long a file is"),
+        ({"told_range": "none"}, "doesn't tell how long a file is"),
     ],
     ids=str,
 )

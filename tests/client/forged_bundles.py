@@ -1,12 +1,13 @@
-"""What is forged in the bundle of a batch that asks for everything, and what each verifier says of it."""
+"""What is forged in bundles: of a batch that asks for everything, with what verifiers say of it; or of one query."""
 
 from collections.abc import Callable
 from typing import Any
 
+import rlp
 from eth_utils.crypto import keccak
 
 from tests import headers
-from tests.explorer.batches import word
+from tests.explorer.batches import CONTRACT, word
 from tests.explorer.made_tries import FIELDS
 from tests.service import BOB
 
@@ -152,4 +153,71 @@ FORGERIES: dict[str, tuple[Callable[[Bundle], object], str]] = {
     ),
     "the format of a query's": (lambda b: b.update(format="facts-2"), "not a proof bundle of the format facts-batch-1"),
     "no format": (lambda b: b.pop("format"), "not a proof bundle of the format facts-batch-1"),
+}
+
+
+# --- Of one query -----------------------------------------------------------------------------------------------------
+
+Change = Callable[[Bundle], Bundle]
+
+
+def slot_of_one(**parts: Any) -> Change:
+    return lambda bundle: {"slots": bundle["slots"] | {word(5): bundle["slots"][word(5)] | parts}}
+
+
+def next_block(bundle: dict[str, Any]) -> dict[str, Any]:
+    header = bundle["nextHeader"]
+    number, block_hash = int(bundle["blockNumber"]) + 1, keccak(bytes.fromhex(header[2:])).hex()
+    return {"header": header, "blockHash": f"0x{block_hash}", "blockNumber": str(number), "timestamp": None}
+
+
+def richer(bundle: dict[str, Any]) -> str:
+    """The leaf of the account, with a balance of another size."""
+    key, value = rlp.decode(bytes.fromhex(bundle["accountProof"][-1][2:]))
+    nonce, _, storage, code = rlp.decode(value)
+    return f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
+
+
+# By what is forged: the number of the query, and the parts of its bundle that are others.
+OF_ONE_QUERY: dict[str, tuple[int, Change]] = {
+    "another balance": (1, lambda b: {"facts": b["facts"] | {"BALANCE": word(10**30)}}),
+    "another account": (1, lambda _: {"account": "0x" + "11" * 20}),
+    "another account's whole proof": (1, lambda _: {"account": CONTRACT}),
+    "a proof that is shortened": (1, lambda b: {"accountProof": b["accountProof"][:-1]}),
+    "a proof without its root": (1, lambda b: {"accountProof": b["accountProof"][1:]}),
+    "no proof": (1, lambda _: {"accountProof": []}),
+    "null for a proof": (1, lambda _: {"accountProof": None}),
+    "a node more at the end": (1, lambda b: {"accountProof": [*b["accountProof"], b["accountProof"][0]]}),
+    "a node more in front": (1, lambda b: {"accountProof": ["0x80", *b["accountProof"]]}),
+    "nodes in another order": (1, lambda b: {"accountProof": b["accountProof"][::-1]}),
+    "an account that is said not to exist": (
+        1,
+        lambda _: {"accountProof": [], "facts": {"BALANCE": word(0), "NONCE": word(0)}},
+    ),
+    "a leaf with another balance": (1, lambda b: {"accountProof": [*b["accountProof"][:-1], richer(b)]}),
+    "the header of the next block": (4, lambda b: {"header": b["nextHeader"]}),
+    "the next block, whole": (4, next_block),
+    "another number": (1, lambda b: {"blockNumber": str(int(b["blockNumber"]) + 1)}),
+    "another hash": (1, lambda _: {"blockHash": word(1)}),
+    "another word in a slot": (2, slot_of_one(word=word(78))),
+    "a slot that is said to be empty": (2, slot_of_one(word=word(0), proof=[])),
+    "a slot by the proof of another": (2, lambda b: {"slots": {word(7): b["slots"][word(5)]}}),
+    "a slot's proof without its root": (2, lambda b: slot_of_one(proof=b["slots"][word(5)]["proof"][1:])(b)),
+    "nodes that are not there": (2, slot_of_one(proof=[99])),
+    "places that are no numbers": (2, slot_of_one(proof=[True])),
+    "a place that is negative": (2, slot_of_one(proof=[-1])),
+    "slots of no account": (2, lambda _: {"account": None}),
+    "another account's storage": (2, lambda _: {"account": BOB}),
+    "another field of a header": (3, lambda b: {"facts": b["facts"] | {"GAS_USED": word(1)}}),
+    "a field that no header has": (3, lambda _: {"facts": {"BALANCE": word(1)}}),
+    "a time before the block": (4, lambda _: {"timestamp": "1"}),
+    "a time after the next block": (4, lambda _: {"timestamp": str(2**63)}),
+    "itself as the next block": (4, lambda b: {"nextHeader": b["header"]}),
+    "no facts": (1, lambda _: {"facts": {}}),
+    "another format": (1, lambda _: {"format": "facts-1"}),
+    "a format that is none": (1, lambda _: {"format": 7}),
+    "facts that are no object": (1, lambda _: {"facts": []}),
+    "a word that is too short": (1, lambda _: {"facts": {"BALANCE": "0x01"}}),
+    "a header of a list": (1, lambda _: {"header": "0xc0"}),
+    "a header of nothing": (1, lambda _: {"header": "0x"}),
 }

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,11 +27,10 @@ from devnet.devchain import DevChain
 from explorer.bundles import verifying
 from proving import facts
 from tests import headers
-from tests.explorer.batches import CONTRACT, everything, path, word
+from tests.client.forged_bundles import OF_ONE_QUERY
+from tests.explorer.batches import everything, path, word
 
 pytestmark = pytest.mark.django_db
-
-Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 # Of a chain that a test has started: what the service offers, and what a node of one's own says.
 _REMEMBERED: dict[str, Any] = {}
@@ -94,70 +92,9 @@ def test_the_next_block_is_the_one_that_the_caller_knows(bundles):
         verify_bundle(json.dumps(bundle | {"nextHeader": f"0x{of_another.hex()}"}), block_hash=hash_of(number))
 
 
-def slot(**parts: Any) -> Change:
-    return lambda bundle: {"slots": bundle["slots"] | {word(5): bundle["slots"][word(5)] | parts}}
-
-
-def next_block(bundle: dict[str, Any]) -> dict[str, Any]:
-    header = bundle["nextHeader"]
-    number, block_hash = int(bundle["blockNumber"]) + 1, keccak(bytes.fromhex(header[2:])).hex()
-    return {"header": header, "blockHash": f"0x{block_hash}", "blockNumber": str(number), "timestamp": None}
-
-
-def richer(bundle: dict[str, Any]) -> str:
-    """The leaf of the account, with a balance of another size."""
-    key, value = rlp.decode(bytes.fromhex(bundle["accountProof"][-1][2:]))
-    nonce, _, storage, code = rlp.decode(value)
-    return f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
-
-
-FORGERIES: dict[str, tuple[int, Change]] = {
-    "another balance": (1, lambda b: {"facts": b["facts"] | {"BALANCE": word(10**30)}}),
-    "another account": (1, lambda _: {"account": "0x" + "11" * 20}),
-    "another account's whole proof": (1, lambda _: {"account": CONTRACT}),
-    "a proof that is shortened": (1, lambda b: {"accountProof": b["accountProof"][:-1]}),
-    "a proof without its root": (1, lambda b: {"accountProof": b["accountProof"][1:]}),
-    "no proof": (1, lambda _: {"accountProof": []}),
-    "null for a proof": (1, lambda _: {"accountProof": None}),
-    "a node more at the end": (1, lambda b: {"accountProof": [*b["accountProof"], b["accountProof"][0]]}),
-    "a node more in front": (1, lambda b: {"accountProof": ["0x80", *b["accountProof"]]}),
-    "nodes in another order": (1, lambda b: {"accountProof": b["accountProof"][::-1]}),
-    "an account that is said not to exist": (
-        1,
-        lambda _: {"accountProof": [], "facts": {"BALANCE": word(0), "NONCE": word(0)}},
-    ),
-    "a leaf with another balance": (1, lambda b: {"accountProof": [*b["accountProof"][:-1], richer(b)]}),
-    "the header of the next block": (4, lambda b: {"header": b["nextHeader"]}),
-    "the next block, whole": (4, next_block),
-    "another number": (1, lambda b: {"blockNumber": str(int(b["blockNumber"]) + 1)}),
-    "another hash": (1, lambda _: {"blockHash": word(1)}),
-    "another word in a slot": (2, slot(word=word(78))),
-    "a slot that is said to be empty": (2, slot(word=word(0), proof=[])),
-    "a slot by the proof of another": (2, lambda b: {"slots": {word(7): b["slots"][word(5)]}}),
-    "a slot's proof without its root": (2, lambda b: slot(proof=b["slots"][word(5)]["proof"][1:])(b)),
-    "nodes that are not there": (2, slot(proof=[99])),
-    "places that are no numbers": (2, slot(proof=[True])),
-    "a place that is negative": (2, slot(proof=[-1])),
-    "slots of no account": (2, lambda _: {"account": None}),
-    "another account's storage": (2, lambda _: {"account": _REMEMBERED["bundles"][1]["account"]}),
-    "another field of a header": (3, lambda b: {"facts": b["facts"] | {"GAS_USED": word(1)}}),
-    "a field that no header has": (3, lambda _: {"facts": {"BALANCE": word(1)}}),
-    "a time before the block": (4, lambda _: {"timestamp": "1"}),
-    "a time after the next block": (4, lambda _: {"timestamp": str(2**63)}),
-    "itself as the next block": (4, lambda b: {"nextHeader": b["header"]}),
-    "no facts": (1, lambda _: {"facts": {}}),
-    "another format": (1, lambda _: {"format": "facts-1"}),
-    "a format that is none": (1, lambda _: {"format": 7}),
-    "facts that are no object": (1, lambda _: {"facts": []}),
-    "a word that is too short": (1, lambda _: {"facts": {"BALANCE": "0x01"}}),
-    "a header of a list": (1, lambda _: {"header": "0xc0"}),
-    "a header of nothing": (1, lambda _: {"header": "0x"}),
-}
-
-
-@pytest.mark.parametrize("name", FORGERIES)
+@pytest.mark.parametrize("name", OF_ONE_QUERY)
 def test_no_forgery_holds(bundles, name):
-    number, change = FORGERIES[name]
+    number, change = OF_ONE_QUERY[name]
     bundle = bundles[number]
     with pytest.raises(InvalidBundle, match=r"\.$"):
         verify(bundle | change(bundle), int(bundle["blockNumber"]))

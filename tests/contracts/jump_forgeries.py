@@ -24,7 +24,9 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
     # A jump starts at a header that is trusted.
     "start": [
         Removal(
-            "FactsRegistry", "if (expected == 0) _checkHash", "if (expected == 0 && input.peek() < 0x3a) _checkHash"
+            "FactsRegistry",
+            "if (expected == 0) _checkHash(blockNumber, headerHash);",
+            "if (expected == 0) { if (input.peek() < 0x3a) _checkHash(blockNumber, headerHash); }",
         )
     ],
     # It starts at field 19, which is a whole word.

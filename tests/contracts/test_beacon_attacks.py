@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from chains.beacon import jumps, ssz
-from chains.beacon.blocks import BeaconHeader, ExecutionBranch
+from chains.beacon.blocks import EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.compared_history import Asked, History
@@ -49,7 +49,7 @@ def history(chain, simulator, world) -> History:
 
 @pytest.fixture(scope="module")
 def unbounded(chain, simulator, world) -> History:
-    """As on mainnet: the fork after Electra's layouts has no slot yet."""
+    """Return one as on mainnet, where the fork after has no slot yet."""
     return History(chain, simulator, replace(world.chain, end=2**64 - 1))
 
 
@@ -233,6 +233,20 @@ def test_no_node_of_a_state_of_the_fork_after_is_taken_for_a_list(unbounded, wor
                 asked.append(("provesHistoricalRoots", (header.root, _end(header, branch))))
     assert len(asked) == 920
     assert not any(unbounded.answers(asked))
+
+
+def test_a_fork_after_without_progressive_containers_needs_an_end(history, unbounded, world):
+    """Then a hash of a change of withdrawal credentials would pass as a block's: of the 13th of a block, in the list
+    that takes the payload's place. It is no header's."""
+    chance = random.Random(30)
+    changes = [chance.randbytes(32) for _ in range(13)]
+    fields = [chance.randbytes(32) for _ in range(_BODY_FIELDS)]
+    fields[EXECUTION_PAYLOAD] = ssz.list_root(changes, 4)
+    header = replace(world.blocks[90].header, body_root=ssz.tree_root(fields, 4))
+    below = [*ssz.siblings(changes, 4, 12), ssz.integer_leaf(13)]
+    forged = jumps.own(ExecutionBranch(header, changes[12], below, ssz.siblings(fields, 4, EXECUTION_PAYLOAD)))
+    assert unbounded.answer("ownBlockHash", header.root, forged) == changes[12]
+    assert history.answer("ownBlockHash", header.root, forged) is None
 
 
 # --- Parts of branches ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from campaigns.fuzzing import branches
 from campaigns.fuzzing.branches import MODEL
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, ExecutionBranch
+from contracts import load_artifact
 from tests.contracts import beacon_worlds
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.compared_history import Asked, History
@@ -324,3 +325,21 @@ def test_forks_may_be_at_any_other_slots(chain, right):
     names = ("sourceChainId", "periodDepth", "bellatrix", "capella", "deneb", "electra", "end", "historicalRoots")
     answers = [contract.call(name) for name in (*names, "blocksBeforeMerge", "accumulator")]
     assert tuple(answers) == beacon.arguments
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("0x", ("NoSha256",)), ("0x5f195f5260205ff3", ("NoSha256",)), ("0x5f5ffd", ("",))],
+    ids=["nothing", "something else", "reverts"],
+)
+def test_a_chain_that_hashes_otherwise_is_refused(chain, code, error):
+    """Its calls of the precompiled contract go to one of these: no development chain is without."""
+    artifact = load_artifact("BeaconHistory")
+    call, elsewhere = bytes.fromhex("60025afa"), bytes.fromhex("60ff5afa")
+    assert artifact.bytecode.count(call) == 10
+    artifact = replace(artifact, bytecode=artifact.bytecode.replace(call, elsewhere))
+    chain.rpc("anvil_setCode", "0x" + "00" * 19 + "ff", code)
+    with pytest.raises(Reverted) as reverted:
+        Deployed(chain, "BeaconHistory", SMALL.arguments, artifact=artifact)
+    chain.rpc("anvil_setCode", "0x" + "00" * 19 + "ff", "0x")
+    assert reverted.value.error == error

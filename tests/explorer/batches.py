@@ -94,8 +94,7 @@ OUTBOX = "0x0B9857ae2D4A3DBe74ffE1d7DF045bb7F96E4840"
 
 
 def connect_rollup(folder: Path) -> None:
-    """Adds a rollup on top of the other source chain, which is connected by what that one's registry knows."""
-    connect_source(folder)
+    """Adds a rollup on top of `SOURCE`, which is connected by what that one's registry knows."""
     with (folder / "chains.toml").open("a") as file:
         file.write(f"""
 [[chains]]

@@ -34,7 +34,7 @@ from tests.explorer.batches import (
     deployed,
     finish,
 )
-from tests.service import ALICE, BOB, CHARLIE, chains_toml, observe, request
+from tests.service import ALICE, BOB, CHARLIE, chains_toml, observe, reconfigure, request
 
 pytestmark = pytest.mark.django_db
 
@@ -113,6 +113,24 @@ def test_its_reach_is_that_of_the_chain_as_it_was_seen(no_node, keeps_hashes, di
     assert (reach["directBlocks"], reach["pathOf"], reach["most"]) == (direct, path_of, most)
     quiet = "" if path_of else ' class="quiet"'
     assert f"<dt>Reach</dt> <dd{quiet}>{said}</dd>" in page()
+
+
+def test_it_reaches_the_first_block_where_the_registry_jumps_and_says_why_it_does_not(no_node, settings):
+    saw(number=20_000_000)
+    assert "beacon" not in page()
+    chain = "genesis_time = 1, bellatrix = 0, capella = 0, deneb = 0, electra = 0"
+    reconfigure(settings, "block_seconds = 1\n", f"block_seconds = 1\nbeacon_chain = {{ {chain} }}\n")
+    reach = connection()["reach"]
+    assert (reach["jumps"], reach["gasOfJump"]) == (False, None)
+    assert "was deployed without a beacon history, so old blocks are proven by hops and walks alone." in page()
+    FactsRegistry.objects.update(beacon_history=BLOCK_HASH_SOURCE)
+    assert "Development chain (31337) has neither beacon_urls nor era_files, which tell of old blocks." in page()
+    assert "<dt>Reach</dt> <dd>about" in page()
+    reconfigure(settings, "block_seconds = 1\n", 'block_seconds = 1\nbeacon_urls = ["http://127.0.0.1:9"]\n')
+    reach = connection()["reach"]
+    assert (reach["jumps"], reach["gasOfJump"]) == (True, 75_000)
+    assert "<dt>Reach</dt> <dd>to the first block</dd>" in page()
+    assert "Blocks of periods that are over are reached by the beacon chain, about 75,000 gas each" in page()
 
 
 @pytest.mark.parametrize("state", ["refused", "unchecked", "being deployed", "replaced"])

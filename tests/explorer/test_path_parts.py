@@ -21,6 +21,7 @@ from tests.explorer.batches import (
     accept,
     complete,
     connect_rollup,
+    connect_source,
     deployed,
     mine,
     of_rollup,
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def rollup(tmp_path) -> None:
+    connect_source(tmp_path)
     connect_rollup(tmp_path)
     deployed(SOURCE)
 
@@ -75,8 +77,9 @@ def test_both_parts_are_there_before_anything_is_sent():
     assert (first["chain"]["id"], first["account"], first["factsRegistry"]) == (SOURCE, OUTBOX, REGISTRY)
     assert (second["chain"]["id"], second["account"]) == (ROLLUP, "")
     text = text_of(page(batch))
-    assert f"Path over Other chain, to Development chain Other chain (5) a slot of the Outbox {OUTBOX} holds" in text
-    assert "waits Rollup (6) a block with that hash is recorded by its header" in text
+    assert "Path over Other chain, to Development chain Other chain (5) waits a slot of the Outbox " in text
+    assert f" {OUTBOX} holds the hash of a block of Rollup; facts registry {REGISTRY}" in text
+    assert "Rollup (6) not begun a block with that hash is recorded by its header" in text
 
 
 def test_one_transaction_with_both_is_in_both_and_its_gas_is_divided():
@@ -88,8 +91,9 @@ def test_one_transaction_with_both_is_in_both_and_its_gas_is_divided():
         ("IN_PROGRESS", 15, None, None),
     ]
     text = text_of(page(batch))
-    assert "sent about 130,000 gas" in text
-    assert "Rollup (6), block 15 its header has that hash, and is recorded; hops 0 of 2 done to block 12" in text
+    assert f"Other chain (5), block 777 sent slot {word(4242)} of the Outbox {OUTBOX} holds" in text
+    assert "about 130,000 gas" in text
+    assert "Rollup (6), block 15 sent its header has that hash, and is recorded; hops 0 of 2 done to block 12" in text
     tx.gas_price = 3
     mine(tx, block=14)
     plan_path(batch, 2, left=0)

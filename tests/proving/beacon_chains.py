@@ -9,7 +9,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from chains.beacon import blocks
+from chains.beacon import blocks, ssz
 from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import MAINNET, BeaconChain
 from chains.beacon.ssz import BitList, Container, Type
@@ -68,7 +68,7 @@ class EncodedWorld(BeaconWorld):
         layout = self.chain.layout(slot)
         payload = {"block_hash": self.hashes[slot]}
         body = encode(blocks.body_of(layout, self.chain.preset), self.chance, {"execution_payload": payload})
-        state_root = blocks.ssz.tree_root(self.states[slot], self.chain.state_depth(slot))
+        state_root = ssz.tree_root(self.states[slot], self.chain.state_depth(slot))
         numbers = slot.to_bytes(8, "little") + self.chance.randrange(2**20).to_bytes(8, "little")
         self.encoded[slot] = signed(numbers + parent + state_root + (84).to_bytes(4, "little") + body)
         return blocks.execution_branch(self.encoded[slot], layout, preset=self.chain.preset)

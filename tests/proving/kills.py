@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 from chains.beacon.beacon_client import BeaconEndpoint
 from chains.request_batches import Endpoint
@@ -26,7 +27,7 @@ class Killer:
         self._after = False
         release = Lease.release
 
-        def deadly(exchange):
+        def deadly(exchange: Any) -> Any:
             def deadly_exchange(endpoint, batched):
                 if self._countdown == 0:
                     return exchange(endpoint, batched)

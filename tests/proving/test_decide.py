@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from chains.header import Header
+from chains.packed import BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.models import AccountProof
@@ -55,7 +56,7 @@ from proving.reconcile.observe import (
     Unfetched,
 )
 from proving.reconcile.proofs import Fetched, Proven
-from proving.sources import NotYet, Preparation
+from proving.sources import NotYet, Preparation, Start
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 from queries.properties import AccountField, HeaderField
@@ -394,6 +395,48 @@ def test_a_path_waits_for_another_users_turn():
     own = replace(rotation, is_anothers=False)
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(PLAN, rotation=own))
     assert decision.actions[-1] == ExtendPath(PLAN, OWN, {BALANCE: [1]}, ())
+
+
+JUMP = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
+BY_JUMP = PathFound(Plan(100, 7, jump=OLD_BLOCK, header=header(100)), jump=JUMP)
+SHOWN = [ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
+
+
+def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
+    asked = FindPath(OWN, {BALANCE: [1]})
+    for is_extending in (False, True):
+        what = seen(UNVOUCHED, is_extending=is_extending, may_jump=True)
+        assert decide.prove(what).then == asked
+        prove = Prove({BALANCE: [1]}, root_is_known=False, jump=JUMP)
+        assert decide.path(what, asked, BY_JUMP) == Decision(Continue(), [*SHOWN, prove])
+        # What reverted before shares no transaction.
+        again = decide.path(seen(what, failures=1), asked, BY_JUMP)
+        assert again.actions[-1] == replace(prove, is_alone=True)
+    # What needs no origin begins at no block.
+    constant = PathFound(Plan(7, 7, jump=BLOCK_BEFORE_MERGE), jump=JUMP[1:])
+    shown = decide.path(UNVOUCHED, asked, constant).actions[0]
+    assert shown == ShowPath(1, PathUnit.JUMPS, None)
+
+
+@pytest.mark.parametrize("what", ["an origin to be paid for", "the block after"])
+def test_a_jump_that_extends_the_registrys_trust_is_a_path(what):
+    target, found = OWN, BY_JUMP
+    if what == "the block after":
+        target = NEXT
+    else:
+        found = replace(BY_JUMP, plan=replace(BY_JUMP.plan, start=Start(100)))
+    asked = FindPath(target, {BALANCE: [1]})
+    decision = decide.path(UNVOUCHED, asked, found)
+    assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(found.plan, target, {BALANCE: [1]}, (), JUMP)])
+    # It isn't known before that it is one.
+    extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
+    assert decide.path(extending, asked, found) == Decision(FOR_PATH)
+
+
+@pytest.mark.parametrize("found", [PathFound(PLAN), Preparation(())], ids=["hops", "what comes before"])
+def test_what_might_have_jumped_and_does_not_waits_for_the_path_of_another(found):
+    extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
+    assert decide.path(extending, FindPath(OWN, {BALANCE: [1]}), found) == Decision(FOR_PATH)
 
 
 def test_a_time_that_a_reorg_has_moved():

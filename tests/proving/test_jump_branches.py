@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from chains.beacon import beacon_client, jumps, shipped, ssz
+from chains.beacon import beacon_client, era_files, jumps, shipped, ssz
 from chains.beacon.beacon_client import BeaconEndpoint
 from chains.beacon.jumps import MAINNET
 from chains.header import Header
@@ -407,7 +407,7 @@ def test_answers_that_are_too_long_are_not_read(world, node, configured, about):
     class Long(BeaconApi):
         def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
             if about in path:
-                return 200, "application/json", b" " * (beacon_client.MOST_BLOCK + 1), {}
+                return 200, "application/json", b" " * (era_files.MOST_BLOCK + 1), {}
             return super().answer(path, accepts_ssz=accepts_ssz)
 
     with Long(node) as api:
@@ -440,7 +440,7 @@ def eras(world, tmp_path):
 
 
 @pytest.fixture
-def as_mainnet(world, monkeypatch, tmp_path) -> EncodedWorld:
+def as_mainnet(world, monkeypatch, tmp_path) -> Iterator[EncodedWorld]:
     """The world's lists are shipped instead of mainnet's."""
     folder = tmp_path / "shipped"
     folder.mkdir()
@@ -523,7 +523,7 @@ def proof_of_work() -> list[Header]:
 
 
 @pytest.fixture
-def merged(proof_of_work, monkeypatch, tmp_path) -> tuple[jumps.BeaconChain, BlockBranch]:
+def merged(proof_of_work, monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, BlockBranch]]:
     """A beacon chain with two epochs before the Merge, and the branch to the block 8200."""
     totals = [777 + sum(8192 + 1000 + each for each in range(place + 1)) for place in range(len(proof_of_work))]
     records = [(header.hash, total) for header, total in zip(proof_of_work, totals, strict=True)]
@@ -677,10 +677,13 @@ def test_while_a_worker_fetches_another_waits(world, api):
     """And when that worker has died, the other goes on."""
     row = JumpLeaves.objects.create(chain_id=CHAIN_ID, kind=JumpLeavesKind.PERIOD, number=6)
     lease = leases.claim(JumpLeaves.objects.all(), row.pk)
+    assert lease is not None
     found = ask(world, 50)
     assert found == NotYet("Another worker fetches what blocks of period 6 are proven by.")
     assert not any(path.endswith("/root") for path in api.asked)
-    lease.release(None)
+    # It was taken while a clock was ahead.
+    JumpLeaves.objects.update(leased_until=timezone.now() + timedelta(days=1))
+    assert isinstance(ask(world, 50), NotYet)
     assert holds(world, 50, ask(world, 50))
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from batch_query_client.answers import Estimate
+from batch_query_client.command_line.batch_commands import _print_estimate
 from chains.packed import BlockBranch
 from devnet.devchain import DevChain
 from explorer.bundles import verifying
@@ -18,6 +20,7 @@ from queries.models import Batch, BatchStatus, Block
 from queries.properties import AccountField, HeaderField
 from tests.chains.lying_node import error
 from tests.explorer.batches import page
+from tests.factories import client_of
 from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
@@ -244,8 +247,12 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     assert sentence.startswith("No beacon node of The other chain (31338) has the historical summaries of the state of")
     # It is told before anything is recorded for it.
     assert not of_batch(batch)
+    # Eight failures of another kind say nothing of the beacon node.
+    Block.objects.filter(number=OLD).update(attempts=8, waiting_for="Something else.")
+    work()
+    assert Transaction.objects.count() == sent
     # As it is after three minutes; what it begins with is recorded, and then the way is gone.
-    for _ in range(2):
+    for _ in range(3):
         Block.objects.filter(number=OLD).update(attempts=8)
         work()
         service.here.mine()
@@ -300,7 +307,7 @@ def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings
 # --- What it costs ----------------------------------------------------------------------------------------------------
 
 
-def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key):
+def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key, capsys):
     bodies = {
         "a balance by a jump": of_there(OLD),
         "5 balances by jumps": of_there(*range(OLD + 1, OLD + 6)),
@@ -313,6 +320,16 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
     (source,) = told["sources"]
     assert source["jumps"] == {"count": 5, "fromBlock": str(NEWEST)}
     assert source["parts"]["paths"]["count"] == 5
+    # As the form shows it, and the command line.
+    row = {"source": str(THERE), "at": "block", "block": str(OLD), "accounts": CHARLIE, "props": ["BALANCE"]}
+    form = {"destination": "31337", "sender": "service", "fee": "", "token": "0" * 32, "slot_of": "address"}
+    form |= {"rows-TOTAL_FORMS": "1", "rows-INITIAL_FORMS": "1"} | {
+        f"rows-0-{name}": value for name, value in row.items()
+    }
+    shown = client_of(ALICE).post("/new-batch/estimate", form, headers={"hx-request": "true"}).text
+    assert f"by the beacon chain, from block {NEWEST}</span></dt><dd>1</dd>" in shown
+    _print_estimate(Estimate.model_validate(told), "ETH")
+    assert f"5 blocks are reached by the beacon chain of chain {THERE}, from block {NEWEST}." in capsys.readouterr().err
     for name, body in bodies.items():
         result = measured(client, key, name, body, chain=service.here)
         assert result.spent <= result.bound
@@ -344,3 +361,27 @@ def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there,
         if not killed:
             break
     assert exchange > 5
+
+
+# --- Where jumps begin ------------------------------------------------------------------------------------------------
+
+
+def origin_of(number: int) -> int | None:
+    return Block.objects.get(number=number).path_origin
+
+
+def test_an_origin_serves_for_as_long_as_it_remembers_enough_and_the_chain_has_it(service, there, key):
+    service.tell(30)
+    # Nothing younger is known there, though the chain has gone on.
+    assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
+    service.tell(NEWEST)
+    assert work_until_done(submit(key, of_there(OLD + 1)), service.here).status == BatchStatus.DONE
+    # The state before block 30 knows nothing of the period of block 40.
+    assert work_until_done(submit(key, of_there(40)), service.here).status == BatchStatus.DONE
+    assert work_until_done(submit(key, of_there(OLD + 2)), service.here).status == BatchStatus.DONE
+    assert [origin_of(number) for number in (OLD, OLD + 1, 40, OLD + 2)] == [30, 30, NEWEST, NEWEST]
+    # As after a reorganisation, or in another registry: what isn't vouched for any more is no origin.
+    FactsRegistry.objects.update(jump_origin=NEWEST - 1)
+    assert work_until_done(submit(key, of_there(OLD + 3)), service.here).status == BatchStatus.DONE
+    assert origin_of(OLD + 3) == NEWEST
+    assert proven(service, there, OLD, OLD + 1, 40, OLD + 2, OLD + 3)

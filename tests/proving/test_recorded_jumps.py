@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import rlp
+from django.test import Client
 
 from chains.beacon import ssz
 from chains.beacon.jumps import MAINNET
@@ -13,6 +14,7 @@ from chains.header import _ETHEREUM, Header
 from config.configured_chains import forget_chains
 from devnet.beacon_api import BeaconApi
 from devnet.devchain import DevChain
+from explorer.bundles import verifying
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.registry.contract import Registry
 from proving.registry.deploying import deploy
@@ -22,6 +24,7 @@ from tests import headers
 from tests.chains.lying_node import error, lying_node, result
 from tests.contracts import recorded_beacon
 from tests.contracts.l1_block import L1Block
+from tests.explorer.batches import page
 from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.chain_state import registry
@@ -132,6 +135,9 @@ def test_headers_of_each_era_are_proven(service, chain, key):
         content = rlp.decode(recorded_beacon.header(number))
         for field in asked:
             assert on_chain(chain, number, field) == content[field].rjust(32, b"\0")
+    bundle = verifying.verify(Client().get(f"/explorer/query/{batches[-1].pk}/1/bundle.json").content)
+    assert bundle.block_number == BEFORE_MERGE
+    assert "reached by the beacon chain" in page(batches[-1])
     begins = dict(Block.objects.filter(path_unit="jumps").values_list("number", "path_origin"))
     assert begins == {**dict.fromkeys(SINCE_CAPELLA, 22_500_000), BEFORE_MERGE: None}
     assert BeaconAnchor.objects.count() == 1

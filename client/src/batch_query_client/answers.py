@@ -334,9 +334,18 @@ class EstimatedPart(AnswerModel):
     gas: Gas
 
 
+class EstimatedJumps(AnswerModel):
+    """Blocks that are reached by the beacon chain of one source chain."""
+
+    count: Number
+    from_block: Decimal | None = None
+    """The block where the jumps begin. None where they need none."""
+
+
 class EstimatedSource(AnswerModel):
     source_chain_id: Decimal
     gas: Gas
+    jumps: EstimatedJumps | None = None
     parts: dict[str, EstimatedPart] = {}
 
 

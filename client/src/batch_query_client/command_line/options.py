@@ -138,12 +138,22 @@ _QUESTION = (
     click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="The source chain."),
     click.option("--block", metavar="BLOCK", help="A number, latest or finalized."),
     click.option("--time", metavar="TIME", help="Instead: the latest block at a time, in seconds or ISO 8601."),
-    click.option("--account", multiple=True, metavar="ADDRESS", help="An address or an ENS name. May be repeated."),
+    click.option(
+        "--account",
+        multiple=True,
+        metavar="ADDRESS",
+        help="An address or an ENS name. May be repeated. At an old block it takes an archive node.",
+    ),
     click.option(
         "--prop", multiple=True, metavar="NAME", help="BALANCE, NONCE, STORAGE_ROOT or CODE_HASH. May be repeated."
     ),
     click.option("--slot", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
-    click.option("--header", multiple=True, metavar="NAME", help="A property of the block's header. May be repeated."),
+    click.option(
+        "--header",
+        multiple=True,
+        metavar="NAME",
+        help="A property of the block's header, however old that is. May be repeated.",
+    ),
     click.option(
         "--fee",
         type=read_fee,

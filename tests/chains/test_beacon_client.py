@@ -1,0 +1,97 @@
+"""The client of beacon nodes: slow ones, and what goes out. Lies are in tests/proving/test_jump_branches.py."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from chains import together
+from chains.beacon.beacon_client import BeaconClient
+from chains.chains_file import Chain
+from chains.node_errors import NodeUnavailable
+from devnet.beacon_api import BeaconApi, BeaconNode, Reply
+from tests.proving import beacon_chains
+from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
+
+
+@pytest.fixture(scope="module")
+def world() -> EncodedWorld:
+    return beacon_chains.small_world([53])
+
+
+@pytest.fixture(scope="module")
+def node(world) -> BeaconNode:
+    return beacon_chains.node_of(world, [89])
+
+
+def client_of(world: EncodedWorld, *urls: str, timeout_seconds: float = 10) -> BeaconClient:
+    chain = Chain(id=CHAIN_ID, name="Test chain", rpc_urls=("http://127.0.0.1:9",), beacon_urls=urls, test_network=True)
+    return BeaconClient(chain, world.chain, timeout_seconds=timeout_seconds)
+
+
+class Slow(BeaconApi):
+    """A node that answers some requests after this time, in seconds."""
+
+    def __init__(self, node: BeaconNode, about: str, seconds: float) -> None:
+        super().__init__(node)
+        self._about, self._seconds = about, seconds
+
+    def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
+        if self._about in path:
+            time.sleep(self._seconds)
+        return super().answer(path, accepts_ssz=accepts_ssz)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < seconds
+
+
+def test_a_node_that_hangs_is_passed_over(world, node):
+    with Slow(node, "/", 3) as slow, BeaconApi(node) as other:
+        client = client_of(world, slow.url, other.url, timeout_seconds=0.3)
+        with within(2.8):
+            assert client.header(world.root(89)) == world.blocks[89].header
+            assert client.summaries(world.blocks[89].header) == world.anchor(89)
+            assert client.block(world.root(50), 50) == world.blocks[50]
+            assert client.block_roots([50, 53]) == [world.root(50), None]
+
+
+def test_a_slow_node_is_not_waited_for_to_the_end(world, node):
+    """What it told in time is what is returned."""
+    with Slow(node, "/root", 0.5) as slow:
+        client = client_of(world, slow.url, timeout_seconds=1)
+        with within(8):
+            found = client.block_roots(range(1000))
+        assert 32 <= len(found) < 1000
+        expected = [node.roots.get(slot) for slot in range(1000)]
+        assert found == expected[: len(found)]
+
+
+def test_tasks_side_by_side_ask_once(world, node):
+    with BeaconApi(node) as api:
+        client = client_of(world, api.url)
+        answers = together.run([lambda: client.header(world.root(89))] * 3)
+        assert answers == [world.blocks[89].header] * 3
+        assert len(api.asked) == 2  # with the chain's id
+
+
+def test_what_a_url_holds_stays_where_it_was(world, node):
+    with BeaconApi(node) as api:
+        client = client_of(world, f"{api.url}/secret/?key=secret")
+        with pytest.raises(NodeUnavailable) as unavailable:
+            client.header(world.root(89))
+        assert api.asked == ["/secret/eth/v1/config/deposit_contract?key=secret"]
+        assert "secret" not in f"{unavailable.value!r} {unavailable.value} {client!r}"
+
+
+def test_names_of_its_nodes_are_in_what_it_says(world):
+    client = client_of(world, "http://127.0.0.1:1/secret", "http://127.0.0.1:2")
+    with pytest.raises(NodeUnavailable) as unavailable:
+        client.header(world.root(89))
+    assert str(unavailable.value) == (
+        "No beacon node of Test chain (31337) can be used: 127.0.0.1:1 can't be reached; 127.0.0.1:2 can't be reached."
+    )
