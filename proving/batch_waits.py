@@ -35,7 +35,7 @@ class ShownWait(batch_json.Wait):
     # The API leaves it out: an ETag would change with each time that a worker looks.
     said_at: Time | None
     is_usual: Annotated[bool, PAGE_ONLY]
-    """Whether no worker has said it: it is what takes time while all goes well."""
+    """True where no worker has said it: it is what takes time while all goes well."""
 
 
 def count(batch: Batch) -> Counts:

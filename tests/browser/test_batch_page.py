@@ -135,6 +135,7 @@ def test_slots_headers_and_times_reach_done_and_are_read_from_the_chain(service:
     expect(header).to_contain_text("the latest at that time")
     expect(header.locator("li.COMPLETED")).to_have_count(3)
     for number in (1, 2):
+        page.locator(f"#whole-{number} > summary").click()
         page.locator(f"#read-{number}").click()
         expect(page.locator(f"#reading-{number}")).to_contain_text("the registry answers as proven.")
 
