@@ -180,7 +180,7 @@ def test_every_toml_block_is_a_chains_file_that_the_service_takes(tmp_path):
     for block in found:
         assert "chains" in tomllib.loads(block.code)
         (tmp_path / "chains.toml").write_text(block.code)
-        assert load_chains(tmp_path / "chains.toml", {"KEY_ONE": "key", "KEY_TWO": "key"}).chains
+        assert load_chains(tmp_path / "chains.toml", {"KEY_ONE": "key", "BEACON_KEY": "key"}).chains
 
 
 def test_every_contract_compiles_without_a_warning():

@@ -37,8 +37,11 @@ def worker() -> None:
 
 
 def note(batch: Batch) -> str:
-    """Return what the page says of the batch's waits."""
-    found = re.search(r'<div class="note wait">.*?</div></div>', page(batch), re.DOTALL)
+    """Return what the page says of the batch's waits: in a note, or beside its status while all goes well."""
+    html = page(batch)
+    found = re.search(r'<div class="note wait">.*?</div></div>', html, re.DOTALL) or re.search(
+        r"<p>It (?:is|was) .*?</p>", html, re.DOTALL
+    )
     assert found
     # Of what is hidden nobody reads anything.
     return text_of(f"<main>{re.sub(r'<span[^>]* hidden>.*?</span>[^<]*</span>', '', found[0])}</main>").replace(
