@@ -728,6 +728,12 @@ def _contradictions(
         for place, connection in connections.items()
         if connection.parent_id and (connection.parent_id, connection.destination_id) not in pairs
     ]
+    parents = {(one.source_id, one.destination_id): one.parent_id for one in connections.values()}
+    faults += [
+        f"{place}.parent: its parents lead back to chain {connection.source_id}"
+        for place, connection in connections.items()
+        if _is_above_itself(connection, parents)
+    ]
     windows = {chain.id: chain.history_window for chain in chains.values()}
     faults += [
         f"{place}.window: must be at most {windows[connection.source_id]}, the history_window of chain "
@@ -742,6 +748,16 @@ def _contradictions(
         if connection.keep_headers and connection.destination_id in without_signer
     ]
     return faults
+
+
+def _is_above_itself(connection: Connection, parents: Mapping[tuple[int, int], int | None]) -> bool:
+    """Return whether the source chain is its own parent's parent, or further up. `parents` are by both ends."""
+    above = connection.parent_id
+    for _ in parents:
+        above = None if above is None else parents.get((above, connection.destination_id))
+        if above == connection.source_id:
+            return True
+    return False
 
 
 def _read(path: Path) -> str:
