@@ -660,6 +660,16 @@ def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain
     )
 
 
+def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, settings, tmp_path, key):
+    """It keeps its place in the buffer; a later block that nodes have leads to the right one of its number."""
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    buffer = BlockHashBuffer(chain)
+    buffer.push(20, [b"\x66" * 32])
+    buffer.push(*pushed(there, 22, 24))
+    assert work_until_done(submit(key, of_chains(there=[20])), chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+
+
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
 
 
