@@ -111,8 +111,8 @@ class OpStackGames:
         rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
         (anchor,) = _words(rpc, [_call(registry, "anchorGame()")])
         game = to_checksum_address(anchor[12:])
-        (found,) = _looked_at(rpc, registry, [(game, 0)]) if any(anchor) else (None,)
-        settled = found and found.is_valid and _settled(connection, found)
+        found = _looked_at(rpc, registry, [(game, 0)]) if any(anchor) else []
+        settled = next((_settled(connection, one) for one in found if one.is_valid), None)
         return settled.header.number if settled else _none_is_valid(connection)
 
 

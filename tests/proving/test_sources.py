@@ -579,7 +579,14 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     assert len(set(code.values())) == 3
     for name, address in code.items():
         assert f"{name}: {address}" in said.getvalue()
-    games.guardian("blacklistDisputeGame(address)", ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:])
+    anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
+    before = games.chain.rpc("evm_snapshot")
+    # A game that is about no block by its own word.
+    games.chain.rpc("anvil_setCode", hex_data(anchor), "0x60205f5260405ff3")
+    with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
+        call_command("check_chains", stdout=said)
+    assert games.chain.rpc("evm_revert", before)
+    games.guardian("blacklistDisputeGame(address)", anchor)
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
         call_command("check_chains", stdout=said)
 
