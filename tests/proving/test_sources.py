@@ -40,6 +40,7 @@ from tests.contracts import block_hash_buffer
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, registry
+from tests.proving.estimated_batches import estimate
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
@@ -365,6 +366,33 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     rollup.confirm(50)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 43) == balance_at(rollup.chain, CHARLIE, 43)
+
+
+def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(chain, rollup, key, settings, client):
+    day = 86_400
+    chain.rpc("evm_increaseTime", 3 * day)
+    delay = time_of(chain, rollup.confirm(40)) - time_of(rollup.chain, 40)
+    late, body = (
+        f"{datetime.fromtimestamp(time_of(rollup.chain, 43) + delay, UTC):%Y-%m-%d %H:%M} UTC",
+        of_chains(there=[43]),
+    )
+    batch = submit(key, body)
+    # What is confirmed itself is not late, however long that took.
+    older = submit(key, of_chains(there=[36]))
+    work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == ("REJECTED", "block_too_new", True)
+    assert f"expect it soon after {late}. The newest confirmed block is 40" in batch.rejection_reason
+    assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
+    assert [one["code"] for one in estimate(client, key, body)["rejections"]] == ["block_too_new"]
+    assert work_until_done(older, chain).status == BatchStatus.DONE
+    settings.BATCH_DEADLINE_SECONDS = 4 * day
+    told = estimate(client, key, body)
+    assert (told["rejections"], len(told["waits"])) == ([], 1)
+    waiting_one = submit(key, body)
+    work()
+    waiting_one.refresh_from_db()
+    assert waiting_one.status == BatchStatus.IN_PROGRESS
 
 
 def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(chain, rollup, key):
