@@ -23,7 +23,7 @@ from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.dispute_games import DisputeGames, output_of
-from devnet.foreign_contracts import ask
+from devnet.foreign_contracts import ask, send
 from proving.admission.admit import admit
 from proving.connections import open_connection
 from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Signer, Transaction
@@ -639,6 +639,33 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
     know([*before.values(), after])
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert registry(THERE).notice == ""
+
+
+def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_gone_again(
+    chain, games, there, settings, key
+):
+    def new_games() -> str:
+        return implementations(open_connection(HERE, THERE))["games of type 0"]
+
+    text = settings.CHAINS_FILE.read_text()
+    before, code = implementations(open_connection(HERE, THERE)), new_games()
+    games.implement(0)
+    between = new_games()
+    game = settle(games, there, 24)
+    send(chain, games.factory, "setImplementation(uint32,address)", 0, code)
+    settings.CHAINS_FILE.write_text(
+        text.replace(
+            "anchor_state_registry",
+            f"known_implementations = {json.dumps(list(before.values()))}\nanchor_state_registry",
+        )
+    )
+    forget_chains()
+    assert implementations(open_connection(HERE, THERE)) == before
+    batch = submit(key, of_chains(there=[24]))
+    assert f"doesn't name this code in known_implementations: the game {game}: {between}. The operator" in told(chain)
+    settle(games, there, 25)
+    games.guardian("blacklistDisputeGame(address)", game)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
 
 
 def test_an_anchor_state_registry_that_is_not_the_contract_s_is_told(chain, games, settings, key):
