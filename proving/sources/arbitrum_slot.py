@@ -104,7 +104,7 @@ class ArbitrumSlot(Arbitrum):
         """Return the parent's block in which the rollup has confirmed this one; None if no event tells that."""
         outbox = self._outbox(connection)
         newest = outbox.newest()
-        if newest is None or newest.header.number < header.number:
+        if newest is None:
             return None
         found = outbox.lowest(header, newest)
         return found.at if found.header.hash == header.hash else None

@@ -40,7 +40,7 @@ from tests.contracts import block_hash_buffer
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, registry
-from tests.proving.estimated_batches import estimate
+from tests.proving.estimated_batches import estimate, measured
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
@@ -797,16 +797,48 @@ def value_at(part: dict[str, Any]) -> tuple[str, int, bytes]:
     return part["account"], part["blockNumber"], bytes.fromhex(part["slot"][2:])
 
 
-def test_a_confirmation_that_no_event_tells_of_any_more_is_proven_at_a_newer_block_of_the_parent(
-    chain, elsewhere, key, monkeypatch
+def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
+    """As an Orbit chain on an Arbitrum chain: the call that begins the parent's path goes in the same transaction."""
+    with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
+        upper, lower = Rollup(ArbitrumOutbox(parent), *rollup_chain), ArbitrumOutbox(below)
+        there = upper.chain
+        connect(
+            settings,
+            tmp_path,
+            chain,
+            there.url,
+            outbox=upper.outbox.address,
+            parent=parent,
+            below=(below, lower.address),
+        )
+        upper.confirm(40)
+        parent.mine()
+        send_root = keccak(text="messages of the parent")
+        lower.confirm(send_root, set_send_root(parent, send_root))
+        below.mine(3)
+        head = below.rpc("eth_getBlockByNumber", "latest", False)
+        L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+        result = measured(client, key, "two Outboxes", of_chains(there=[40]), chain=chain)
+        assert result.spent <= result.expected <= 2 * result.spent, str(result)
+        assert balance_proven(chain, 40) == balance_at(there, CHARLIE, 40)
+        (path,) = [tx for tx in extending() if tx.extends == registry(THERE) and hasattr(tx, "parent_fact")]
+        assert path.parent_fact.registry == registry(parent.chain_id)
+
+
+@pytest.mark.parametrize("up_to", [0, 30])
+def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the_parent(
+    chain, elsewhere, key, monkeypatch, up_to
 ):
-    parent = elsewhere.outbox.chain
+    parent, logs = elsewhere.outbox.chain, RpcClient.logs
+    known = elsewhere.confirm(30) if up_to else -1
     elsewhere.confirm(40)
     parent.mine(3)
+    monkeypatch.setattr(RpcClient, "logs", lambda *asked: [log for log in logs(*asked) if log.block_number <= known])
+    batch = submit(key, of_chains(there=[40]))
+    assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
     L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
-    monkeypatch.setattr(RpcClient, "logs", lambda *_: [])
-    assert work_until_done(submit(key, of_chains(there=[40])), chain, rounds=20).status == BatchStatus.DONE
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
 
 
@@ -822,14 +854,19 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
     l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
     proofs = RpcClient.proofs
+    refused = RpcRefused(-32005, "too many requests")
+    refused.may_pass = True
 
     def pruned(client, wanted):
         if client.chain.id == parent.chain_id and wanted[0].block_number == confirmed_at:
-            return [RpcRefused(-32000, "missing trie node")] * len(wanted)
+            return [refused] * len(wanted)
         return proofs(client, wanted)
 
     monkeypatch.setattr(RpcClient, "proofs", pruned)
-    assert work_until_done(submit(key, of_chains(there=[40])), chain, rounds=20).status == BatchStatus.DONE
+    batch = submit(key, of_chains(there=[40]))
+    assert told(chain) == "The node refused (-32005)."
+    refused = RpcRefused(-32000, "missing trie node")
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert ParentFact.objects.get().block_number == int(head["number"], 16)
 
 
