@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from eth_utils.crypto import keccak
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
 from chains.chains_file import Attester
 from chains.encoding import hex_data
-from chains.rpc import RpcClient, RpcRefused
+from chains.rpc import Log, RpcClient, RpcRefused
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
@@ -846,6 +847,15 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     chain, elsewhere, key, monkeypatch
 ):
     parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
+    estimate_gas = RpcClient.estimate_gas
+
+    def of_no_part(client, sender, to, *more):
+        if sender == to:
+            raise RpcRefused(-32000, "the sender is a contract")
+        return estimate_gas(client, sender, to, *more)
+
+    # What one part takes is only shown.
+    monkeypatch.setattr(RpcClient, "estimate_gas", of_no_part)
     confirmed_at = elsewhere.confirm(40)
     l1_block.tell(confirmed_at, bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)["hash"][2:]))
     address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
@@ -867,7 +877,43 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     assert told(chain) == "The node refused (-32005)."
     refused = RpcRefused(-32000, "missing trie node")
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert ParentFact.objects.get().block_number == int(head["number"], 16)
+    fact = ParentFact.objects.get()
+    assert (fact.block_number, fact.gas) == (int(head["number"], 16), None)
+
+
+def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything_is_sent(
+    chain, elsewhere, key, monkeypatch
+):
+    parent, logs, proofs = elsewhere.outbox.chain, RpcClient.logs, RpcClient.proofs
+    parent.mine(3)
+    early = parent.head()
+    block_hash = bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(early), False)["hash"][2:])
+    L1Block(chain).tell(early, block_hash)
+    address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
+    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    elsewhere.confirm(40)
+
+    def backdated(*asked: Any) -> list[Log]:
+        return [replace(log, block_number=early) for log in logs(*asked)]
+
+    def cut_short(*asked: Any) -> list[Any]:
+        return [
+            replace(one, slots=[replace(slot, nodes=slot.nodes[:-1]) for slot in one.slots]) for one in proofs(*asked)
+        ]
+
+    monkeypatch.setattr(RpcClient, "logs", backdated)
+    submit(key, of_chains(there=[40]))
+    assert told(chain) == (
+        f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block that "
+        "the rollup confirms."
+    )
+    monkeypatch.setattr(RpcClient, "proofs", cut_short)
+    monkeypatch.setattr(RpcClient, "logs", logs)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    assert "proof of the Outbox at block " in (sentence := told(chain))
+    assert " that does not verify: " in sentence
 
 
 def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_used_until_it_is_too(
