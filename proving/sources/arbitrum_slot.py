@@ -154,9 +154,8 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
             "block that the rollup confirms."
         )
     asked = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: nodes[slot]})
-    window = parent.source_rpc.chain.history_window
     contract = parent.registry.contract
-    return contract.address, contract.prove(header.encode(), header.state_root, [asked], history_window=window)
+    return contract.address, contract.prove(header.encode(), header.state_root, [asked])
 
 
 def _slot(header: Header) -> int:

@@ -40,12 +40,13 @@ from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.contracts import block_hash_buffer
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.l1_block import L1Block
-from tests.proving.chain_state import balance_at, registry
+from tests.proving.chain_state import balance_at, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
+from tests.proving.kills import Killed, exchanges
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import ALICE, CHARLIE, submit, waiting, work, work_until_done
+from tests.service import ALICE, CHARLIE, expire_leases, submit, waiting, work, work_until_done
 
 
 @pytest.fixture(scope="module")
@@ -796,6 +797,33 @@ def shown(batch: Batch) -> list[dict[str, Any]]:
 
 def value_at(part: dict[str, Any]) -> tuple[str, int, bytes]:
     return part["account"], part["blockNumber"], bytes.fromhex(part["slot"][2:])
+
+
+def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killer):
+    """Also between the transaction that the parent's source needs before, and the one with both parts."""
+    parent = elsewhere.outbox.chain
+    elsewhere.confirm(40)
+    parent.mine(3)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    nonce, lives = signer_nonce(chain), 0
+    batch = submit(key, of_chains(there=[36]))
+    for exchange in exchanges("both parts"):
+        # By turns before the node acts, and after it acted.
+        killer.arm(exchange, after=lives % 2 == 0)
+        try:
+            work_until_done(batch, chain)
+            break
+        except Killed:
+            expire_leases()
+            lives += 1
+    killer.disarm()
+    work()
+    assert lives > 4
+    assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
+    assert [tx.succeeded for tx in extending()] == [True, True]
+    assert ParentFact.objects.count() == 1
+    assert balance_proven(chain, 36) == balance_at(elsewhere.chain, CHARLIE, 36)
 
 
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
