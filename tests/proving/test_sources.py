@@ -696,10 +696,12 @@ def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
 def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
     batch = submit(key, of_chains(there=[20]))
-    assert told(chain) == (
+    none = (
         f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
     )
+    assert told(chain) == none
     buffer = BlockHashBuffer(chain)
+    assert told(chain) == none
     buffer.push(*pushed(there, 10, 15))
     assert told(chain) == (
         f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody pushes block "
@@ -716,12 +718,14 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
 
 def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
-    BlockHashBuffer(chain).push(24, [b"\x66" * 32])
+    buffer = BlockHashBuffer(chain)
     submit(key, of_chains(there=[20]))
-    assert told(chain) == (
-        f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
-        "the next push."
-    )
+    for pushed_one in (24, there.head() + 5):
+        buffer.push(pushed_one, [b"\x66" * 32])
+        assert told(chain) == (
+            f"The buffer on chain {HERE} holds another hash than that of block {pushed_one} of chain {THERE}, or none: "
+            "waiting for the next push."
+        )
 
 
 def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, settings, tmp_path, key):
