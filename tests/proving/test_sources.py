@@ -718,14 +718,21 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
 
 def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
-    buffer = BlockHashBuffer(chain)
+    BlockHashBuffer(chain).push(24, [b"\x66" * 32])
     submit(key, of_chains(there=[20]))
-    for pushed_one in (24, there.head() + 5):
-        buffer.push(pushed_one, [b"\x66" * 32])
-        assert told(chain) == (
-            f"The buffer on chain {HERE} holds another hash than that of block {pushed_one} of chain {THERE}, or none: "
-            "waiting for the next push."
-        )
+    assert told(chain) == (
+        f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
+        "the next push."
+    )
+
+
+def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, settings, tmp_path, key):
+    """They refuse the state of a block that they don't have, which says nothing of its age."""
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    newest = there.head() + 5
+    BlockHashBuffer(chain).push(newest, [b"\x07" * 32])
+    submit(key, of_chains(there=[20]))
+    assert told(chain) == (f"Nodes of chain {THERE} don't have block {newest} yet, from which block 20 is reached.")
 
 
 def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, settings, tmp_path, key):
