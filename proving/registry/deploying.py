@@ -134,20 +134,25 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
     newest = get_rpc(chain.id).head().number
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain
+    # This source creates one itself.
+    creates_history = beacon_chain and connection.block_hash_source != "beacon-roots"
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
         sender = signing.senders(chain)[0]
         if replaced:
             _retire(replaced)
+        block_hash_source = contract_address(sender, first_nonce)
+        # The first contract that a contract creates is at its nonce 1 (EIP-161).
+        beacon_history = contract_address(*((sender, first_nonce + 2) if creates_history else (block_hash_source, 1)))
         # Only what was stored last counts: the transaction may be done again.
         created[:] = [
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
                 source_chain_id=connection.source_id,
-                block_hash_source=contract_address(sender, first_nonce),
+                block_hash_source=block_hash_source,
                 multicall=contract_address(sender, first_nonce + 1),
-                beacon_history=contract_address(sender, first_nonce + 2) if beacon_chain else "",
+                beacon_history=beacon_history if beacon_chain else "",
                 history_window=source_chain.history_window,
                 events_read_to=newest,
             )
@@ -157,7 +162,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         Intent("", creation_code(source.contract, *source.arguments(connection))),
         Intent("", creation_code("Multicall")),
     ]
-    if beacon_chain:
+    if beacon_chain and creates_history:
         intents.append(Intent("", creation_code("BeaconHistory", beacon_chain.arguments)))
     try:
         _send(chain, intents, store)
