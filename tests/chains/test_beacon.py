@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+import rlp
 from eth_utils.crypto import keccak
 
 from chains.beacon import before_merge, blocks, jumps, ssz
@@ -60,6 +61,18 @@ def test_what_is_no_encoding_is_refused(kind, data):
 def test_no_tree_has_more_leaves_than_it_holds():
     with pytest.raises(InvalidSsz):
         ssz.tree_root([bytes(32)] * 3, 1)
+
+
+def test_lists_longer_than_any_block_has_room_for_are_not_hashed(monkeypatch):
+    monkeypatch.setattr(ssz, "_MOST_ELEMENTS", 3)
+    kind = List(ByteList(4), 100)
+    for count in (3, 4):
+        data = (4 * count).to_bytes(4, "little") * count
+        if count == 3:
+            assert kind.root(data) == ssz.list_root([ByteList(4).root(b"")] * 3, 7)
+        else:
+            with pytest.raises(InvalidSsz, match="more than 3 elements"):
+                kind.root(data)
 
 
 @needs_fixtures
@@ -153,6 +166,20 @@ def test_files_whose_blocks_are_not_one_after_the_other_are_refused(tmp_path):
     path = _era(tmp_path / "0", headers)
     path.write_bytes(path.read_bytes()[:-1])
     assert before_merge.main([str(path)]) == 1
+
+
+def test_files_that_hold_no_headers_are_refused(tmp_path, capsys):
+    """In a sentence, whatever they hold."""
+    lists = [rlp.encode([bytes(32), *[b""] * 6, each, *[b""] * 7]) for each in ([], b"\xff" * 33, b"\0\1")]
+    for wrong in (b"\xff" * 40, b"\x80", rlp.encode(bytes(40)), *lists):
+        assert before_merge.main([str(_era(tmp_path / "0", [wrong]))]) == 1
+    most = rlp.encode([bytes(32), *[b""] * 6, b"\xff" * 32, *[b""] * 7])
+    more = rlp.encode([keccak(most), *[b""] * 6, b"\1", b"\1", *[b""] * 6])
+    assert before_merge.main([str(_era(tmp_path / "0", [most, more]))]) == 1
+    assert before_merge.main([str(tmp_path / "none")]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 8
+    assert said[-2] == "The difficulty of block 1 is none."
 
 
 @needs_fixtures
