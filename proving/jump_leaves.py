@@ -56,8 +56,11 @@ class Tree(Protocol):
     def sources(self) -> int:
         """Return how many nodes may be asked one by one."""
 
-    def whole(self) -> bytes | None:
-        """Return all from an era file, verified; None where none has it. Raises `NodeUnavailable`."""
+    def whole(self, go_on: Callable[[], None]) -> bytes | None:
+        """Return all from an era file, verified; None where none has it. Raises `NodeUnavailable`.
+
+        `go_on` is called before each exchange.
+        """
 
     def part(self, known: bytes, only: int | None) -> bytes:
         """Return some of what follows, unverified. With `only`, one node alone is asked. Raises `NodeUnavailable`."""
@@ -89,9 +92,9 @@ class Period:
         client = get_beacon_client(self.source.id)
         return client.count if client else 0
 
-    def whole(self) -> bytes | None:
+    def whole(self, go_on: Callable[[], None]) -> bytes | None:
         files = get_era_files(self.source.id)
-        roots = files.roots(self.number, self.root) if files else None
+        roots = files.roots(self.number, self.root, go_on=go_on) if files else None
         if roots is None or self.block_roots_root is not None:
             return roots.blocks if roots else None
         return roots.blocks + ssz.tree_root(split(roots.states), self.chain.period_depth)
@@ -159,9 +162,9 @@ class Epoch:
     def size(self) -> int:
         return _RECORD * min(1 << RECORDS_DEPTH, self.chain.blocks_before_merge - self.first_block)
 
-    def whole(self) -> bytes | None:
+    def whole(self, go_on: Callable[[], None]) -> bytes | None:
         files = get_era_files(self.source.id)
-        records = files.records(self.number, self.root) if files else None
+        records = files.records(self.number, self.root, go_on=go_on) if files else None
         return None if records is None else _encoded(records)
 
     def part(self, known: bytes, only: int | None) -> bytes:
@@ -285,10 +288,16 @@ def _fill(lease: Lease[JumpLeaves], tree: Tree, extend_lease: Callable[[], None]
 
 
 def _fetched(lease: Lease[JumpLeaves], tree: Tree, extend_lease: Callable[[], None]) -> bytes:
-    extend_lease()
+    def go_on() -> None:
+        extend_lease()
+        try:
+            lease.extend()
+        except LeaseLost:
+            raise _Taken from None
+
     unreadable = ""
     try:
-        whole = tree.whole()
+        whole = tree.whole(go_on)
     except NodeUnavailable as problem:
         whole, unreadable = None, f"{problem} "
     if whole is not None:
@@ -297,11 +306,7 @@ def _fetched(lease: Lease[JumpLeaves], tree: Tree, extend_lease: Callable[[], No
     written = len(known)
     only = lease.row.attempts - 1 if lease.row.attempts else None
     while len(known) < tree.size:
-        extend_lease()
-        try:
-            lease.extend()
-        except LeaseLost:
-            raise _Taken from None
+        go_on()
         try:
             known += tree.part(known, only)
         except NodeUnavailable as problem:

@@ -767,6 +767,28 @@ def test_the_callers_lease_is_extended_and_its_loss_ends_the_work(world, api, bi
     assert holds(world, 50, ask(world, 50))
 
 
+def test_leases_are_extended_while_an_era_file_is_read(as_mainnet, eras, configured, monkeypatch):
+    """The server of files may take half a minute for each part."""
+    configured(era_files=["eras"])
+    source, end = get_chains().chain(CHAIN_ID), target(20)
+    extended: list[str] = []
+    monkeypatch.setattr(leases.Lease, "extend", lambda lease: extended.append(type(lease.row).__name__))
+
+    def extend() -> None:
+        extended.append("the caller's")
+
+    jump_branches.branch_to(source, None, end, extend_lease=extend)
+    # The end of the file, and its state.
+    assert extended[:4] == ["the caller's", "JumpLeaves"] * 2
+    JumpLeaves.objects.all().delete()
+
+    def lose(_: object) -> None:
+        raise LeaseLost
+
+    monkeypatch.setattr(leases.Lease, "extend", lose)
+    assert isinstance(jump_branches.branch_to(source, None, end, extend_lease=extend), NotYet)
+
+
 def test_what_nobody_uses_is_pruned(world, api, settings):
     settings.KEEP_BEACON_DATA_DAYS = 30
     for slot in (50, 60):
