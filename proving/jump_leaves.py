@@ -63,7 +63,10 @@ class Tree(Protocol):
         """
 
     def part(self, known: bytes, only: int | None) -> bytes:
-        """Return some of what follows, unverified. With `only`, one node alone is asked. Raises `NodeUnavailable`."""
+        """Return some of what follows, unverified. With `only`, one node alone is asked. Raises `NodeUnavailable`.
+
+        `WrongLeaves` where what is known can't be right.
+        """
 
     def check(self, content: bytes) -> None:
         """Raise `WrongLeaves` unless these are all leaves of the tree."""
@@ -132,10 +135,11 @@ class Period:
     def check(self, content: bytes) -> None:
         states = content[self.size :]
         root = ssz.tree_root(split(content[: self.size]), self.chain.period_depth)
-        right = (
-            root == self.block_roots_root if self.block_roots_root is not None else ssz.merge(root, states) == self.root
-        )
-        if not right:
+        if self.block_roots_root is not None:
+            is_right = root == self.block_roots_root and not states
+        else:
+            is_right = ssz.merge(root, states) == self.root
+        if not is_right:
             raise WrongLeaves(
                 f"The block roots that beacon nodes of {self.source.label} tell of period {self.number} are not the "
                 "chain's: a node lacks blocks, or lies."
@@ -184,7 +188,8 @@ class Epoch:
         try:
             return _encoded(with_totals([header.hash for header in headers], difficulties, first_total))
         except InvalidEra as invalid:
-            raise NodeUnavailable(f"A node of {self.source.label} tells wrong headers: {invalid}") from None
+            # The total that is known already may be the wrong one: then no header fits behind it.
+            raise WrongLeaves(f"A node of {self.source.label} tells wrong headers: {invalid}") from None
 
     def _total_difficulty(self) -> int:
         """Ask for that of the first block: of the others it follows. Verified with the whole."""
@@ -198,8 +203,8 @@ class Epoch:
             ) from None
 
     def check(self, content: bytes) -> None:
-        leaves = jumps.record_leaves(records_of(content))
-        if ssz.list_root(leaves, RECORDS_DEPTH) != self.root:
+        has_all = len(content) == self.size
+        if not has_all or ssz.list_root(jumps.record_leaves(records_of(content)), RECORDS_DEPTH) != self.root:
             raise WrongLeaves(
                 f"The headers that nodes of {self.source.label} tell of epoch {self.number} before the Merge, or its "
                 "total difficulty, are not the chain's."

@@ -40,8 +40,8 @@ _USUAL_BLOCK, _USUAL_HEADER = 128 * 1024, 1024
 # Ranges with no more between them are read as one, up to so many bytes.
 _GAP, _MOST_READ = 16 * 1024, 1024**2
 _AT_ONCE = 16
-# How long one place is read from at most, in seconds. One that failed after so long that it was felt rests for a multiple
-# of that: who waits for it has other work.
+# How long one place is read from at most, in seconds. One that failed after so long that it was felt rests for a
+# multiple of that: who waits for it has other work.
 _MOST_SECONDS, _FELT_SECONDS, _REST = 300, 5, 10
 # Bytes of a snappy frame at most, and a little more.
 _FRAME = 80 * 1024

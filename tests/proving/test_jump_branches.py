@@ -320,9 +320,16 @@ def test_a_node_that_lacks_blocks_does_not_pass_them_as_missed(world, node, conf
 def test_an_empty_or_false_row_is_not_believed(world, api):
     """The database may be damaged, or of another configuration."""
     assert holds(world, 50, ask(world, 50))
-    JumpLeaves.objects.update(content=bytes(8 * 32))
+    right = bytes(JumpLeaves.objects.get().content)
+    for wrong in (bytes(8 * 32), b"", right[:-1], right[:-32], right + b"\0", right + bytes(32)):
+        JumpLeaves.objects.update(content=wrong)
+        assert holds(world, 50, ask(world, 50))
+        assert bytes(JumpLeaves.objects.get().content) == right
+    # Also where it isn't complete.
+    JumpLeaves.objects.update(content=right + bytes(32), is_complete=False)
+    with pytest.raises(NodeUnavailable, match="are not the chain's"):
+        ask(world, 50)
     assert holds(world, 50, ask(world, 50))
-    assert JumpLeaves.objects.get().is_complete
     for change in ({"state_root": OTHER}, {"slot": 88}, {"summaries": b""}, {"branch": bytes(6 * 32)}, {"branch": b""}):
         BeaconAnchor.objects.update(**change)
         assert holds(world, 50, ask(world, 50))
@@ -636,6 +643,22 @@ def test_execution_nodes_that_tell_no_total_difficulty(merged, proof_of_work, co
         with pytest.raises(NodeUnavailable, match=why):
             _before_merge(proof_of_work)
     assert not JumpLeaves.objects.get().is_complete
+
+
+def test_a_false_total_difficulty_is_not_kept(merged, proof_of_work, configured):
+    """No header fits behind one near the end of all numbers: what was kept of it would never be completed."""
+    chain, expected = merged
+    with execution_node(proof_of_work, lambda _, told: told.update(totalDifficulty=hex(2**256 - 1))) as url:
+        configured(chain=chain, rpc_url=url)
+        with pytest.raises(NodeUnavailable):
+            _before_merge(proof_of_work)
+    with execution_node(proof_of_work, lambda *_: None) as url:
+        configured(chain=chain, rpc_url=url)
+        assert _before_merge(proof_of_work) == expected
+        right = bytes(JumpLeaves.objects.get().content)
+        for wrong in (right + bytes(64 * 8192), right[:-1], right + b"\0", b""):
+            JumpLeaves.objects.update(content=wrong)
+            assert _before_merge(proof_of_work) == expected
 
 
 def test_execution_nodes_that_tell_another_chain(merged, proof_of_work, configured):
