@@ -5,6 +5,7 @@ They come from an era file at once, or from nodes bit by bit. What has come is k
 fails. Nothing counts before the whole is verified.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +30,8 @@ from proving.sources import NotYet
 _ROOT, _RECORD = 32, 64
 # Slots, or blocks, that are asked for at a time; and bytes after which what has come is written.
 _PER_PART, _PER_WRITE = 256, 32 * 1024
+# How many seconds may pass on parts of which some is missing: who waits for them has other work. What came is kept.
+_MOST_SECONDS = 60
 # How often a use is written down.
 _USED_WITHIN = timedelta(days=1)
 
@@ -47,6 +50,10 @@ class Tree(Protocol):
 
     @property
     def number(self) -> int: ...
+
+    @property
+    def leaf_size(self) -> int:
+        """Return how many bytes each leaf has."""
 
     @property
     def size(self) -> int:
@@ -85,6 +92,7 @@ class Period:
     """None before Capella, when it isn't known by itself."""
 
     kind: ClassVar = JumpLeavesKind.PERIOD
+    leaf_size: ClassVar = _ROOT
 
     @property
     def size(self) -> int:
@@ -156,6 +164,7 @@ class Epoch:
     root: bytes
 
     kind: ClassVar = JumpLeavesKind.EPOCH
+    leaf_size: ClassVar = _RECORD
     sources: ClassVar = 1
 
     @property
@@ -310,14 +319,20 @@ def _fetched(lease: Lease[JumpLeaves], tree: Tree, extend_lease: Callable[[], No
     known = bytes(lease.row.content)
     written = len(known)
     only = lease.row.attempts - 1 if lease.row.attempts else None
+    seconds = 0.0
     while len(known) < tree.size:
         go_on()
+        began, before = time.monotonic(), len(known)
         try:
+            if seconds > _MOST_SECONDS:
+                raise NodeUnavailable(f"A node of {tree.source.label} answers too slowly.")
             known += tree.part(known, only)
         except NodeUnavailable as problem:
             if len(known) > written:
                 _write(lease, known)
             raise NodeUnavailable(f"{unreadable}{problem}") from None
+        if len(known) < min(before + _PER_PART * tree.leaf_size, tree.size):
+            seconds += time.monotonic() - began
         if len(known) - written >= _PER_WRITE:
             _write(lease, known)
             written = len(known)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -398,6 +399,33 @@ def test_what_a_node_told_before_it_limited_requests_is_kept(world, node, config
         assert sorted(path for path in api.asked if path.endswith("/root")) == [
             f"/eth/v1/beacon/blocks/{slot}/root" for slot in range(52, 56)
         ]
+
+
+def test_a_node_that_tells_a_little_at_a_time_is_left(world, node, configured, monkeypatch):
+    """It would hold a worker for hours, at one root in some seconds. What it told is kept, and asked for no more."""
+    monkeypatch.setattr(beacon_client, "AT_ONCE", 1)
+    now = [1000.0]
+
+    class Sparing(BeaconApi):
+        """A node that answers every other request for a root, after a long time."""
+
+        def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
+            if path.endswith("/root"):
+                now[0] += 20
+                if now[0] % 40 == 0:
+                    return 503, "application/json", b"", {}
+            return super().answer(path, accepts_ssz=accepts_ssz)
+
+    monkeypatch.setattr(jump_leaves, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Sparing(node) as api:
+        configured(beacon_urls=[api.url])
+        for count in (2, 4, 6):
+            with pytest.raises(NodeUnavailable, match="answers too slowly"):
+                ask(world, 50)
+            assert len(JumpLeaves.objects.get().content) == count * 32
+        assert holds(world, 50, ask(world, 50))
+        roots = [path for path in api.asked if path.endswith("/root")]
+        assert len(roots) < 20
 
 
 def test_a_node_that_limits_requests_is_sent_fewer_at_a_time(node):
