@@ -316,27 +316,40 @@ def _fetched(lease: Lease[JumpLeaves], tree: Tree, extend_lease: Callable[[], No
         whole, unreadable = None, f"{problem} "
     if whole is not None:
         return whole
+    try:
+        return _in_parts(lease, tree, go_on)
+    except NodeUnavailable as problem:
+        raise NodeUnavailable(f"{unreadable}{problem}") from None
+
+
+def _in_parts(lease: Lease[JumpLeaves], tree: Tree, go_on: Callable[[], None]) -> bytes:
     known = bytes(lease.row.content)
     written = len(known)
     only = lease.row.attempts - 1 if lease.row.attempts else None
     seconds = 0.0
-    while len(known) < tree.size:
-        go_on()
-        began, before = time.monotonic(), len(known)
-        try:
-            if seconds > _MOST_SECONDS:
-                raise NodeUnavailable(f"A node of {tree.source.label} answers too slowly.")
-            known += tree.part(known, only)
-        except NodeUnavailable as problem:
-            if len(known) > written:
+    try:
+        while len(known) < tree.size:
+            go_on()
+            began = time.monotonic()
+            part = tree.part(known, only)
+            all_of_it = min(_PER_PART * tree.leaf_size, tree.size - len(known))
+            known += part
+            if len(part) < all_of_it:
+                seconds += time.monotonic() - began
+            _check_pace(tree, seconds)
+            if len(known) - written >= _PER_WRITE:
                 _write(lease, known)
-            raise NodeUnavailable(f"{unreadable}{problem}") from None
-        if len(known) < min(before + _PER_PART * tree.leaf_size, tree.size):
-            seconds += time.monotonic() - began
-        if len(known) - written >= _PER_WRITE:
+                written = len(known)
+    except NodeUnavailable:
+        if len(known) > written:
             _write(lease, known)
-            written = len(known)
+        raise
     return known
+
+
+def _check_pace(tree: Tree, seconds: float) -> None:
+    if seconds > _MOST_SECONDS:
+        raise NodeUnavailable(f"A node of {tree.source.label} answers too slowly.")
 
 
 def _write(lease: Lease[JumpLeaves], content: bytes, *, is_complete: bool = False) -> None:

@@ -30,12 +30,7 @@ def accumulate(headers: Iterable[bytes]) -> tuple[int, list[bytes]]:
             fields = decode_rlp(encoded)
         except ValueError:
             fields = []
-        if (
-            isinstance(fields, bytes)
-            or len(fields) < 15
-            or fields[0] != parent
-            or fields[8] != _shortest(number - 1)
-        ):
+        if isinstance(fields, bytes) or len(fields) < 15 or fields[0] != parent or fields[8] != _shortest(number - 1):
             raise InvalidEra(f"There is no block {number - 1} whose parent is the one before.")
         parent = keccak(encoded)
         try:
