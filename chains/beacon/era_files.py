@@ -130,7 +130,7 @@ class EraFiles:
         `go_on` is called before each exchange. Raises `NodeUnavailable`, where a place can't be asked or has a false
         file, and no other has the right one.
         """
-        name = self._era_name(period, root)
+        name = self.era_name(period, root)
         return self._first(name, lambda place, name: self._read_roots(place, name, root), go_on)
 
     def block(self, slot: int, root: bytes) -> bytes | None:
@@ -138,7 +138,7 @@ class EraFiles:
 
         `root` is the period's. Raises as `roots`.
         """
-        name = self._era_name(self._chain.period(slot), root)
+        name = self.era_name(self._chain.period(slot), root)
         return self._first(name, lambda place, name: self._read_block(place, name, slot), _nothing)
 
     def records(
@@ -148,13 +148,20 @@ class EraFiles:
 
         None if no place has the file. Asks and raises as `roots`.
         """
-        name = self._era1_name(epoch, root)
+        name = self.era1_name(epoch, root)
         return self._first(name, lambda place, name: _read_records(place, name, root), go_on)
 
-    def _era1_name(self, epoch: int, root: bytes) -> str:
+    def size(self, name: str) -> int | None:
+        """Return how many bytes a file has. None if no place has it. Raises as `roots`."""
+        found = self._first(name, lambda place, name: place.tail(name, 1), _nothing)
+        return found and found[1]
+
+    def era1_name(self, epoch: int, root: bytes) -> str:
+        """Return the name of the file of an epoch before the Merge."""
         return f"{self._chain.config_name}-{epoch:05}-{root[:4].hex()}.era1"
 
-    def _era_name(self, period: int, root: bytes) -> str:
+    def era_name(self, period: int, root: bytes) -> str:
+        """Return the name of the file of a period."""
         # An era is numbered by where it ends.
         return f"{self._chain.config_name}-{period + 1:05}-{root[:4].hex()}.era"
 
