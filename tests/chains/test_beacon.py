@@ -75,6 +75,14 @@ def test_lists_longer_than_any_block_has_room_for_are_not_hashed(monkeypatch):
                 kind.root(data)
 
 
+def test_slots_begin_at_their_times():
+    assert MAINNET.slot_at(MAINNET.genesis_time) == 0
+    assert MAINNET.slot_at(MAINNET.time_of(MAINNET.electra)) == MAINNET.electra
+    for time in (MAINNET.genesis_time - 12, MAINNET.genesis_time + 1, 0):
+        with pytest.raises(CannotProve, match=f"No slot begins at the time {time}."):
+            MAINNET.slot_at(time)
+
+
 @needs_fixtures
 @pytest.mark.parametrize("number", recorded_beacon.numbers())
 def test_recorded_blocks_have_the_recorded_branches(number):
@@ -170,7 +178,8 @@ def test_files_whose_blocks_are_not_one_after_the_other_are_refused(tmp_path):
 
 def test_files_that_hold_no_headers_are_refused(tmp_path, capsys):
     """In a sentence, whatever they hold."""
-    lists = [rlp.encode([bytes(32), *[b""] * 6, each, *[b""] * 7]) for each in ([], b"\xff" * 33, b"\0\1")]
+    difficulties: list[bytes | list[bytes]] = [[], b"\xff" * 33, b"\0\1"]
+    lists = [rlp.encode([bytes(32), *[b""] * 6, each, *[b""] * 7]) for each in difficulties]
     for wrong in (b"\xff" * 40, b"\x80", rlp.encode(bytes(40)), *lists):
         assert before_merge.main([str(_era(tmp_path / "0", [wrong]))]) == 1
     most = rlp.encode([bytes(32), *[b""] * 6, b"\xff" * 32, *[b""] * 7])

@@ -336,6 +336,7 @@ def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path
         ({"understands_ranges": False}, "doesn't serve parts of files"),
         ({"status": 500}, "answered with HTTP status 500"),
         ({"status": 403}, "answered with HTTP status 403"),
+        ({"status": 302}, "answered with HTTP status 302"),
         ({"told_range": "bytes 0-9/10"}, "Its index leads beyond it"),
         ({"told_range": "bytes 0-9/*"}, "doesn't tell how long a file is"),
         ({"told_range": "none"}, "doesn't tell how long a file is"),
