@@ -13,6 +13,7 @@ from chains.beacon.jumps import MAINNET, CannotProve
 from chains.beacon.ssz import BitList, ByteList, Bytes, Container, InvalidSsz, List
 from chains.encoding import decode_rlp
 from tests.contracts import recorded_beacon, tries
+from tests.contracts.beacon_worlds import BeaconWorld
 from tests.fixtures_folder import FOLDER, needs_fixtures
 
 
@@ -123,6 +124,15 @@ def test_parts_that_do_not_belong_together_are_refused():
             jumps.before_merge(MAINNET, number, records, these)
     with pytest.raises(CannotProve):
         jumps.historical_roots(MAINNET, anchor.header, anchor.branch)
+
+
+@pytest.mark.parametrize("slot", [20, 88])
+def test_a_period_that_a_state_does_not_summarise_is_refused(slot):
+    """It was over before Capella, or isn't over yet."""
+    world = BeaconWorld(random.Random(21))
+    roots = world.periods[world.chain.period(slot)][0] if slot < 80 else [bytes(32)] * 8
+    with pytest.raises(CannotProve, match="is none of the 7 summaries"):
+        jumps.old(world.chain, world.blocks[slot], roots, world.anchor(89))
 
 
 # --- Before the Merge -------------------------------------------------------------------------------------------------

@@ -200,6 +200,9 @@ def test_names_are_those_of_published_files():
     names = [files.era1_name(epoch, epochs[epoch]) for epoch in (0, 1, 151, 1896)]
     assert names[:3] == ["mainnet-00000-5ec1ffb8.era1", "mainnet-00001-a5364e9a.era1", "mainnet-00151-e322efe1.era1"]
     assert names[3] == "mainnet-01896-e6ebe562.era1"
+    # Since Capella a period's root is that of its summary.
+    summary = shipped.summaries(MAINNET)[1319 - MAINNET.periods_before_capella]
+    assert files.era_name(1319, ssz.merge(*summary)) == "mainnet-01320-59f1c8c0.era"
 
 
 def test_what_is_nowhere(world, tmp_path, root, epoch):
