@@ -737,6 +737,12 @@ def _contradictions(
         if connection.block_hash_source == "beacon-roots" and (source := by_id.get(connection.source_id))
         if source.id != connection.destination_id and (source.beacon_chain is None or not source.beacon_urls)
     ]
+    parents = {(one.source_id, one.destination_id): one.parent_id for one in connections.values()}
+    faults += [
+        f"{place}.parent: its parents lead back to chain {connection.source_id}"
+        for place, connection in connections.items()
+        if _is_above_itself(connection, parents)
+    ]
     windows = {chain.id: chain.history_window for chain in chains.values()}
     faults += [
         f"{place}.window: must be at most {windows[connection.source_id]}, the history_window of chain "
@@ -751,6 +757,16 @@ def _contradictions(
         if connection.keep_headers and connection.destination_id in without_signer
     ]
     return faults
+
+
+def _is_above_itself(connection: Connection, parents: Mapping[tuple[int, int], int | None]) -> bool:
+    """Return whether the source chain is its own parent's parent, or further up. `parents` are by both ends."""
+    above = connection.parent_id
+    for _ in parents:
+        above = None if above is None else parents.get((above, connection.destination_id))
+        if above == connection.source_id:
+            return True
+    return False
 
 
 def _read(path: Path) -> str:

@@ -396,6 +396,24 @@ def test_the_parent_of_an_arbitrum_chain_needs_a_connection_of_its_own(load):
     assert "connections[0]: parent is neither source nor destination" in told
 
 
+def test_no_chain_is_above_itself(load):
+    """Each would wait for the other, and a page that says whom it trusts would not come to an end."""
+    text = with_connection(f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = 6', source=5)
+    text = text.replace(
+        "[[chains]]", '[[chains]]\nid = 6\nname = "Sixth"\nrpc_urls = ["https://example.org"]\n[[chains]]', 1
+    )
+
+    def connected(source: int, more: str) -> str:
+        return f"\n[[connections]]\nsource = {source}\ndestination = 31337\nblock_hash_source = {more}\n"
+
+    over = f'"arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = '
+    assert load(text + connected(6, '"op-stack"')).connections[0].parent_id == 6
+    assert faults_of(load, text + connected(6, over + "5")) == [
+        "connections[0].parent: its parents lead back to chain 5",
+        "connections[1].parent: its parents lead back to chain 6",
+    ]
+
+
 def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
     (tmp_path / "token").write_text("secret-token\n")
     fields = attested(threshold="threshold = 2").replace(f"0x{1:040x}", ADDRESS.lower())
