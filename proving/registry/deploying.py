@@ -20,6 +20,7 @@ from proving import sources
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction, TransactionState
 from proving.registry import deployments
 from proving.registry.contract import creation_code, revert_reason
+from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
 from queries import progress
@@ -131,11 +132,17 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         except deployments.Unusable as error:
             # Its address is written into the contract.
             raise DeploymentError(str(error)) from None
+    takes_roots = connection.block_hash_source == "beacon-roots"
+    if takes_roots:
+        told = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
+        if isinstance(told, sources.NotYet):
+            # On a chain with a beacon chain of its own, blocks of that would pass as the source's.
+            raise DeploymentError(told.sentence)
     newest = get_rpc(chain.id).head().number
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain
     # This source creates one itself.
-    creates_history = beacon_chain and connection.block_hash_source != "beacon-roots"
+    creates_history = beacon_chain and not takes_roots
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:

@@ -13,6 +13,7 @@ from chains.beacon.jumps import CannotProve
 from chains.chains_file import Connection
 from chains.header import Header
 from chains.node_errors import NodeUnavailable
+from chains.rpc import RpcClient
 from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
@@ -90,22 +91,28 @@ class BeaconRoots:
         return int(_RELIED_ON * here.block_seconds / there.block_seconds)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
-        """Return the newest block whose root the destination was told, by a later one of the source."""
-        config, rpc = connection.config, connection.source_rpc
-        (root,) = _held(connection, [connection.destination_rpc.head().timestamp])
-        head = rpc.head().number
-        for last in range(head, max(0, head - _HEADERS * _LOOKS), -_HEADERS) if root else ():
-            for header in reversed(rpc.headers(range(max(1, last - _HEADERS + 1), last + 1))):
-                if header and header.beacon_root == root:
-                    return header.number - 1
-        return NotYet(
-            f"Chain {config.destination_id} holds no beacon root, at {BEACON_ROOTS}, that one of the newest blocks of "
-            f"chain {config.source_id} names."
-        )
+        return newest_told(connection.source_rpc, connection.destination_rpc)
 
     def _recorded(self, connection: OpenConnection, number: int) -> bytes:
         source = connection.registry.block_hash_source
         return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
+
+
+def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:
+    """Return the newest block whose root the destination was told, by a later one of the source.
+
+    None of a destination whose beacon roots are those of another chain. Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    (root,) = _held(destination_rpc, [destination_rpc.head().timestamp])
+    head = source_rpc.head().number
+    for last in range(head, max(0, head - _HEADERS * _LOOKS), -_HEADERS) if root else ():
+        for header in reversed(source_rpc.headers(range(max(1, last - _HEADERS + 1), last + 1))):
+            if header and header.beacon_root == root:
+                return header.number - 1
+    return NotYet(
+        f"Chain {destination_rpc.chain.id} holds no beacon root, at {BEACON_ROOTS}, that one of the newest blocks of "
+        f"chain {source_rpc.chain.id} names."
+    )
 
 
 def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
@@ -127,13 +134,13 @@ def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
     times = range(first, min(head.timestamp, first + _DRIFT) + 1, step)
     # Blocks of a rollup that are derived from the same L1 block follow each other: some of their times will do.
     asked = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
-    held = zip(asked, _held(connection, asked), strict=True)
+    held = zip(asked, _held(rpc, asked), strict=True)
     return next(((time, root) for time, one in held if one == root), None)
 
 
-def _held(connection: OpenConnection, times: Sequence[int]) -> list[bytes]:
+def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
     """Return the roots that the destination's blocks of these times were told; empty where none is held."""
-    answers = connection.destination_rpc.eth_calls([(BEACON_ROOTS, time.to_bytes(32)) for time in times])
+    answers = destination_rpc.eth_calls([(BEACON_ROOTS, time.to_bytes(32)) for time in times])
     return [answer if isinstance(answer, bytes) and any(answer) else b"" for answer in answers]
 
 

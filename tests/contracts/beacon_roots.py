@@ -14,15 +14,15 @@ WINDOW = 8191
 
 class BeaconRoots:
     def __init__(self, chain: DevChain) -> None:
-        self._chain = chain
+        self.chain = chain
         self.run(CODE)
 
     def run(self, code: str) -> None:
         """Give the contract this code."""
-        self._chain.rpc("anvil_setCode", ADDRESS, code)
+        self.chain.rpc("anvil_setCode", ADDRESS, code)
 
     def tell(self, time: int, root: bytes) -> None:
         """Store a root as the protocol does: the time in a ring, the root behind it."""
         place = time % WINDOW
         for slot, word in ((place, time.to_bytes(32)), (place + WINDOW, root)):
-            self._chain.rpc("anvil_setStorageAt", ADDRESS, f"0x{slot:064x}", hex_data(word))
+            self.chain.rpc("anvil_setStorageAt", ADDRESS, f"0x{slot:064x}", hex_data(word))

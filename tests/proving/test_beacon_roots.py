@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 import pytest
 from eth_utils.crypto import keccak
 
+from chains.rpc import RpcClient
 from config.configured_chains import get_chains
 from contracts import load_artifact
 from devnet.devchain import DevChain
-from proving.connections import OpenConnection
-from proving.models import Transaction
+from proving.models import FactsRegistry, Transaction
 from proving.registry.contract import call
+from proving.registry.deploying import DeploymentError, deploy
 from proving.sources import beacon_roots
 from queries.models import BatchStatus, Block
 from tests.contracts.beacon_roots import ADDRESS, BeaconRoots
@@ -23,8 +24,9 @@ from tests.service import CHARLIE, fresh, submit, waiting, work, work_until_done
 pytestmark = pytest.mark.django_db
 
 BLOCKS = 60
-# A rollup's block comes so many seconds after the block of the source from which it is derived, and lasts so long.
-AFTER, STEP = 5, 2
+# Seconds by which a block comes after that of the source that it is derived from; between two; and for which all blocks
+# are derived from the same.
+AFTER, STEP, LASTS = 5, 2, 60
 
 
 @pytest.fixture(scope="module")
@@ -39,30 +41,35 @@ def made(there) -> tuple[Pointing, World]:
     return beacon_chain_of(there)
 
 
+class Derived(BeaconRoots):
+    """A chain whose blocks are derived from those of another one, and hold the roots that these name."""
+
+    def __init__(self, here: DevChain, relaid: Pointing) -> None:
+        super().__init__(here)
+        self._relaid = relaid
+
+    def derive(self, number: int, *, blocks: int = 2, later: int = 0) -> None:
+        """Have blocks that are derived from this one, so many seconds `later`; and all after them, for a while."""
+        head = int(self.chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+        first = max(self._relaid.timestamp(number) + AFTER, head + STEP) + later
+        for time in range(first, first + LASTS):
+            self.tell(time, bytes(self._relaid.fields(number)["parentBeaconBlockRoot"]))
+        for time in range(first, first + blocks * STEP, STEP):
+            self.chain.rpc("evm_setNextBlockTimestamp", time)
+            self.chain.mine()
+
+
 @pytest.fixture
-def service(chain, made, settings, tmp_path) -> Iterator[Jumping]:
+def roots(chain, made) -> Derived:
+    derived = Derived(chain, made[0])
+    derived.derive(BLOCKS)
+    return derived
+
+
+@pytest.fixture
+def service(chain, made, roots, settings, tmp_path) -> Iterator[Jumping]:
     with jumping(chain, made, settings, tmp_path, block_hash_source="beacon-roots") as opened:
         yield opened
-
-
-@pytest.fixture
-def roots(service) -> BeaconRoots:
-    return BeaconRoots(service.here)
-
-
-def derive(service: Jumping, roots: BeaconRoots, number: int, *, blocks: int = 2, later: int = 0) -> None:
-    """Have blocks of the destination that are derived from this one, and hold the root that its header names.
-
-    They come so many seconds `later`.
-    """
-    relaid, here = service.relaid, service.here
-    head = int(here.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
-    # In step with the blocks before.
-    first = max(relaid.timestamp(number) + AFTER, head + STEP) + later
-    for time in range(first, first + blocks * STEP, STEP):
-        here.rpc("evm_setNextBlockTimestamp", time)
-        here.mine()
-        roots.tell(time, bytes(relaid.fields(number)["parentBeaconBlockRoot"]))
 
 
 def told(service: Jumping) -> str:
@@ -78,7 +85,7 @@ def sent() -> list[Transaction]:
 
 def test_a_block_whose_root_is_held_is_recorded_and_needs_no_path(service, roots, there, key):
     for number in range(38, 46):
-        derive(service, roots, number)
+        roots.derive(number)
     assert work_until_done(submit(key, of_chains(there=[40])), service.here).status == BatchStatus.DONE
     assert balance_proven(service.here, 40) == balance_at(there, CHARLIE, 40)
     (recorded,) = extending()
@@ -104,31 +111,43 @@ def test_the_source_creates_the_beacon_history_of_its_registry(service):
 
 def test_a_block_is_waited_for_until_its_root_is_held(service, roots, there, key):
     batch = submit(key, of_chains(there=[40]))
-    nothing = f"Chain {HERE} holds no beacon root, at {ADDRESS}, that one of the newest blocks of chain {THERE} names."
-    assert told(service) == nothing
-    derive(service, roots, 40)
+    roots.derive(40)
     assert told(service) == (
         f"Chain {HERE} holds the beacon roots of chain {THERE} only up to block 39 yet; waiting for block 40."
     )
     assert sent() == []
-    derive(service, roots, 41)
+    roots.derive(41)
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert balance_proven(service.here, 40) == balance_at(there, CHARLIE, 40)
 
 
-def test_without_the_contract_of_roots_it_says_so(service, key):
+NO_ROOT = f"Chain {HERE} holds no beacon root, at {ADDRESS}, that one of the newest blocks of chain {THERE} names."
+
+
+def test_without_the_contract_of_roots_it_says_so(service, roots, key):
+    roots.run("0x")
     submit(key, of_chains(there=[40]))
-    assert told(service).startswith(f"Chain {HERE} holds no beacon root, at {ADDRESS}")
+    assert told(service) == NO_ROOT
+
+
+def test_no_registry_is_deployed_where_the_roots_are_of_another_beacon_chain(service, roots):
+    FactsRegistry.objects.all().delete()
+    head = int(service.here.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    for time in range(head, head + LASTS):
+        roots.tell(time, b"\x66" * 32)
+    with pytest.raises(DeploymentError) as refused:
+        deploy(HERE, THERE)
+    assert str(refused.value) == NO_ROOT
 
 
 def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, key):
-    derive(service, roots, 11)
-    derive(service, roots, 59, later=7168 * STEP)
+    roots.derive(11)
+    roots.derive(59, later=7168 * STEP + LASTS)
     batch = submit(key, of_chains(there=[10]))
     for _ in range(8):
         work()
         # Each new block is told a root, too.
-        derive(service, roots, 59)
+        roots.derive(59)
     assert fresh(batch).status == BatchStatus.DONE
     assert balance_proven(service.here, 10) == balance_at(there, CHARLIE, 10)
     # A jump from the newest one whose root is held.
@@ -137,7 +156,7 @@ def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, 
 
 
 def test_what_no_beacon_node_has_is_waited_for(service, roots, there, key):
-    derive(service, roots, 51)
+    roots.derive(51)
     root = service.relaid.fields(51)["parentBeaconBlockRoot"]
     block = service.node.blocks.pop(root)
     batch = submit(key, of_chains(there=[50]))
@@ -148,7 +167,7 @@ def test_what_no_beacon_node_has_is_waited_for(service, roots, there, key):
 
 
 def test_a_block_that_was_recorded_of_another_branch_is_not_built_upon(service, roots, key):
-    derive(service, roots, 41)
+    roots.derive(41)
     place = keccak((40).to_bytes(32) + bytes(32)).hex()
     service.here.rpc("anvil_setStorageAt", registry(THERE).block_hash_source, f"0x{place}", "0x" + "66" * 32)
     submit(key, of_chains(there=[40]))
@@ -157,13 +176,13 @@ def test_a_block_that_was_recorded_of_another_branch_is_not_built_upon(service, 
 
 
 def test_of_many_moments_some_are_asked_about(service, roots, there, key, monkeypatch):
-    derive(service, roots, 31, blocks=20)
+    roots.derive(31, blocks=20)
     asked: list[int] = []
     held = beacon_roots._held
 
-    def counting(connection: OpenConnection, times: Sequence[int]) -> list[bytes]:
+    def counting(rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
         asked.append(len(times))
-        return held(connection, times)
+        return held(rpc, times)
 
     monkeypatch.setattr(beacon_roots, "_held", counting)
     monkeypatch.setattr(beacon_roots, "_MOMENTS", 4)
