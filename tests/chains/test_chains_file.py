@@ -359,6 +359,18 @@ def test_an_op_stack_chain_is_connected_to_the_one_below(load):
     assert (connection.source_id, connection.destination_id, connection.block_hash_source) == (5, 31337, "op-stack")
 
 
+def test_beacon_roots_need_a_beacon_node_of_a_known_beacon_chain(load):
+    fields = 'block_hash_source = "beacon-roots"'
+    needed = r"connections\[0\]: block_hash_source beacon-roots needs a known beacon chain and beacon_urls of chain "
+    of_ethereum = with_connection(fields, source=1).replace("id = 5", "id = 1")
+    for source, written in ((5, with_connection(fields, source=5)), (1, of_ethereum)):
+        with pytest.raises(ChainsError, match=f"{needed}{source}$"):
+            load(written)
+    with_node = of_ethereum.replace("id = 1\n", 'id = 1\nbeacon_urls = ["http://127.0.0.1:5052"]\n')
+    (connection,) = load(with_node).connections
+    assert connection.block_hash_source == "beacon-roots"
+
+
 def test_an_arbitrum_chain_is_connected_to_its_parent_by_its_outbox(load):
     fields = f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS.lower()}"'
     (connection,) = load(with_connection(fields, source=5)).connections
@@ -484,6 +496,10 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
         (
             f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"',
             "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
+        ),
+        (
+            'block_hash_source = "beacon-roots"',
+            "connections[0]: block_hash_source beacon-roots needs a chain whose beacon roots the destination holds",
         ),
         (
             'block_hash_source = "arbitrum-buffer"',

@@ -982,9 +982,8 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
         return [replace(log, block_number=early) for log in logs(*asked)]
 
     def cut_short(*asked: Any) -> list[Any]:
-        return [
-            replace(one, slots=[replace(slot, nodes=slot.nodes[:-1]) for slot in one.slots]) for one in proofs(*asked)
-        ]
+        answers: list[Any] = proofs(*asked)
+        return [replace(one, slots=[replace(slot, nodes=slot.nodes[:-1]) for slot in one.slots]) for one in answers]
 
     monkeypatch.setattr(RpcClient, "logs", backdated)
     submit(key, of_chains(there=[40]))
