@@ -400,9 +400,16 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
 
 def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(chain, rollup, key):
     rollup.confirm(50)
+    later = submit(key, of_chains(there=[60]))
+    # The Outbox holds the earlier one for the later one's send root, too.
+    assert told(chain).startswith(f"Block 60 of chain {THERE} is not confirmed on chain {HERE} yet; ")
     rollup.confirm(60)
+    # Of this one's window the first event tells of block 50.
+    assert work_until_done(submit(key, of_chains(there=[35])), chain).status == BatchStatus.DONE
+    assert newest_recorded(chain) == 60
     assert work_until_done(submit(key, of_chains(there=[50])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 50) == balance_at(rollup.chain, CHARLIE, 50)
+    assert work_until_done(later, chain).status == BatchStatus.DONE
     assert newest_recorded(chain) == 60
 
 
@@ -477,6 +484,16 @@ def test_what_somebody_has_recorded_is_begun_at_without_the_outbox(chain, rollup
     chain.rpc("anvil_setCode", rollup.outbox.address, "0x")
     assert work_until_done(submit(key, of_chains(there=[45])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 45) == balance_at(rollup.chain, CHARLIE, 45)
+
+
+def test_where_what_is_recorded_is_far_a_nearer_confirmed_block_is_begun_at(chain, rollup, key):
+    for number in (10, 60):
+        rollup.confirm(number)
+    record(chain, "ArbitrumBlockHashSource", encoded(rollup.chain, 60))
+    assert work_until_done(submit(key, of_chains(there=[5])), chain).status == BatchStatus.DONE
+    address, data = call("ArbitrumBlockHashSource", registry(THERE).block_hash_source, "blockHash", 10)
+    told = chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest")
+    assert told == hex_data(rollup.hash_of(10))
 
 
 def test_a_recorded_block_that_the_nodes_contradict_is_not_begun_at(chain, rollup, key):
