@@ -939,8 +939,14 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
     monkeypatch.setattr(RpcClient, "logs", lambda *asked: [log for log in logs(*asked) if log.block_number <= known])
     batch = submit(key, of_chains(there=[40]))
     assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
+    l1_block = L1Block(chain)
+    if up_to:
+        # The block is trusted in which another was confirmed, before this one.
+        l1_block.tell(known, bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(known), False)["hash"][2:]))
+        address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
+        chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
-    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
 
