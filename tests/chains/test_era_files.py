@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from eth_utils.crypto import keccak
 
+from chains import bounded_http, together
 from chains.beacon import era_files, jumps, shipped, snappy, ssz
 from chains.beacon.era_files import EraFiles, PeriodRoots
 from chains.beacon.jumps import MAINNET
@@ -355,6 +356,29 @@ def test_a_server_that_sends_something_else(world, path, root, change, why):
     assert "/some/" not in str(unavailable.value)
 
 
+def test_long_parts_are_not_read_by_many_at_a_time(world, path, root, roots, monkeypatch):
+    """All that come at the same time are in memory at the same time."""
+    sizes: list[int] = []
+    post_all = bounded_http.post_all
+
+    def counted(posts: Sequence[bounded_http.Post]) -> list[bounded_http.Answer | bounded_http.Failed]:
+        sizes.append(sum(post.max_bytes for post in posts))
+        return post_all(posts)
+
+    monkeypatch.setattr(bounded_http, "post_all", counted)
+    monkeypatch.setattr(era_files, "_USUAL_BLOCK", 1)
+    with served(Site(path.parent)) as url:
+        files = EraFiles(world.chain, [url])
+        most = []
+        for shared in (10**9, 0):
+            monkeypatch.setattr(era_files, "_MOST_SHARED", shared)
+            sizes.clear()
+            answers = together.run([lambda: files.block(50, root)] * 20)
+            assert answers == [world.encoded[50]] * 20
+            most.append(max(sizes))
+        assert most[0] == 20 * most[1]
+
+
 @dataclass
 class Clock:
     """A clock that goes on by so much with the next exchange."""
@@ -448,5 +472,5 @@ def test_random_ranges_are_read_as_they_are(tmp_path, monkeypatch):
     for _ in range(200):
         starts = [chance.randrange(1000) for _ in range(chance.randrange(1, 60))]
         ranges = [(start, start + chance.randrange(1, 40)) for start in starts]
-        found = era_files._read_ranges(era_files._Folder(tmp_path), "file", ranges)
+        found = era_files._read_ranges(era_files._Folder(tmp_path), "file", ranges, bytes)
         assert found == [content[start:end] for start, end in ranges]
