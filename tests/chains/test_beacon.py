@@ -1,6 +1,7 @@
 """Beacon branches in Python: encodings, recorded blocks, and the constants."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,36 @@ def test_a_period_that_a_state_does_not_summarise_is_refused(slot):
     roots = world.periods[world.chain.period(slot)][0] if slot < 80 else [bytes(32)] * 8
     with pytest.raises(CannotProve, match="is none of the 7 summaries"):
         jumps.old(world.chain, world.blocks[slot], roots, world.anchor(89))
+
+
+def test_lists_that_are_not_the_chains_are_refused():
+    """Each part is right by itself."""
+    world = BeaconWorld(random.Random(21))
+    block, lists = world.blocks[20], list(world._historical_roots)
+    roots, states = world.periods[2]
+    second = ssz.tree_root(states, 3)
+    assert jumps.before_capella(world.chain, block, roots, second, lists) == world.before_capella(20)
+    others = [*lists[:3], bytes(32)]
+    for these, of_states, why in ((others, second, "not the chain's historical"), (lists, bytes(32), "of period 2")):
+        with pytest.raises(CannotProve, match=why):
+            jumps.before_capella(world.chain, block, roots, of_states, these)
+    with pytest.raises(CannotProve, match="is not before Capella"):
+        jumps.before_capella(world.chain, world.blocks[33], world.periods[4][0], second, lists)
+
+
+def test_blocks_and_epochs_before_the_merge_are_the_chains():
+    records = [(bytes([number + 1]) * 32, number) for number in range(5)]
+    epochs = [ssz.list_root(jumps.record_leaves(records), jumps.RECORDS_DEPTH)]
+    accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
+    chain = replace(MAINNET, blocks_before_merge=5, accumulator=accumulator)
+    assert jumps.before_merge(chain, 4, records, epochs)[4:36] == records[4][0]
+    for number in (-1, 5):
+        with pytest.raises(CannotProve, match=f"Block {number} is not before the Merge"):
+            jumps.before_merge(chain, number, records, epochs)
+    with pytest.raises(CannotProve, match="not the epochs"):
+        jumps.before_merge(chain, 4, records, [*epochs, bytes(32)])
+    with pytest.raises(CannotProve, match="not the records of epoch 0"):
+        jumps.before_merge(chain, 4, [*records, (bytes(32), 0)], epochs)
 
 
 # --- Before the Merge -------------------------------------------------------------------------------------------------
