@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import rlp
 from eth_utils.crypto import keccak
 
 from chains import bounded_http, together
@@ -92,6 +93,8 @@ class Site:
     understands_ranges: bool = True
     status: int = 0
     """Another than the right one."""
+    more: int = 0
+    """How many bytes too many are sent."""
     shift: int = 0
     """By how much what is sent comes later than what was asked for."""
     told_range: str = ""
@@ -110,7 +113,7 @@ class Site:
         start = int(first) if first else max(0, len(content) - int(last))
         end = min(int(last) + 1 if first else len(content), len(content))
         told = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
-        return 206, content[start + self.shift : end + self.shift], told
+        return 206, content[start + self.shift : end + self.shift] + bytes(self.more), told
 
 
 @contextmanager
@@ -292,6 +295,39 @@ def test_an_index_of_another_length(world, tmp_path, epoch, count):
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
+def test_an_index_is_told_by_its_type(world, path, root):
+    good = path.read_bytes()
+    at = good.rindex(b"i2")
+    path.write_bytes(good[:at] + b"i3" + good[at + 2 :])
+    with pytest.raises(NodeUnavailable, match="It has no index where one belongs"):
+        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+
+
+def test_a_file_that_can_not_be_read(world, path, root):
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(NodeUnavailable, match=f"{path.name} can't be read: Is a directory"):
+        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+    with pytest.raises(NodeUnavailable, match="gone can't be read: No such file"):
+        era_files._Folder(path.parent).parts("gone", [(0, 1)])
+
+
+@pytest.mark.parametrize("difficulty", [b"\xff" * 33, [], [b"\1"]], ids=["long", "empty list", "list"])
+def test_a_difficulty_is_a_number_of_256_bits(difficulty):
+    fields: list[bytes | list[bytes]] = [bytes(32)] * 15
+    assert era_files._hash_and_difficulty(_entry_of(fields))[0] == keccak(rlp.encode(fields))
+    fields[7] = difficulty
+    for wrong in (fields, fields[:14], bytes(40), b""):
+        with pytest.raises(era_files.InvalidEra, match="One of its headers can't be read"):
+            era_files._hash_and_difficulty(_entry_of(wrong))
+    with pytest.raises(era_files.InvalidEra, match="One of its headers can't be read"):
+        era_files._hash_and_difficulty(_entry_of([bytes(1)] * 14))
+
+
+def _entry_of(item: object) -> bytes:
+    return beacon_chains.entry(b"\3\0", beacon_chains.framed(rlp.encode(item)))
+
+
 def test_an_index_that_tells_another_length(world, path, root):
     path.write_bytes(path.read_bytes()[:-8] + (2).to_bytes(8, "little"))
     with pytest.raises(NodeUnavailable, match="It has no index where one belongs"):
@@ -316,9 +352,12 @@ def test_blocks_of_an_epoch_stand_one_after_the_other(world, tmp_path, epoch):
     path = epoch.write(tmp_path)
     good = path.read_bytes()
     first = len(good) - 8 - 8 * len(epoch.encoded)
-    path.write_bytes(good[:first] + good[first + 8 : first + 16] + good[first : first + 8] + good[first + 16 :])
-    with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
-        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
+    swapped = good[first + 8 : first + 16] + good[first : first + 8]
+    missing = bytes(8) + good[first + 8 : first + 16]
+    for two in (swapped, missing):
+        path.write_bytes(good[:first] + two + good[first + 16 :])
+        with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
+            EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
 def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
@@ -337,6 +376,7 @@ def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path
     [
         ({"shift": 1}, "127.0.0.1"),
         ({"shift": -8}, "127.0.0.1"),
+        ({"more": 1}, "sent more than"),
         ({"understands_ranges": False}, "doesn't serve parts of files"),
         ({"status": 500}, "answered with HTTP status 500"),
         ({"status": 403}, "answered with HTTP status 403"),
