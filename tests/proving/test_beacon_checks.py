@@ -10,7 +10,7 @@ from config.configured_chains import get_chains
 from devnet.beacon_api import BeaconApi, BeaconNode
 from proving.health import beacon_checks
 from proving.health.problems import Problem
-from tests.chains.test_era_files import Site, served
+from tests.chains.era_site import Site, served
 from tests.proving import beacon_chains
 
 SMALL = beacon_chains.small_world().chain
