@@ -38,6 +38,7 @@ MIDDLEWARE = [
     "config.request_log.RequestMiddleware",
     "queries.api_errors.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "config.stacks.Compression",
     "config.stacks.WhiteNoise",
     "config.stacks.ContentSecurityPolicy",
     "corsheaders.middleware.CorsMiddleware",

@@ -14,6 +14,7 @@ from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import HttpRequest, HttpResponse
+from django.middleware.gzip import GZipMiddleware
 from django_htmx.middleware import HtmxMiddleware
 from whitenoise.middleware import WhiteNoiseMiddleware
 
@@ -45,6 +46,20 @@ class ContentSecurityPolicy:
         return response
 
 
+class PageCompression(GZipMiddleware):
+    """Compresses the pages that a browser gets, and nothing else.
+
+    Files are stored compressed, or are large and take long. A key or a secret is only in the answer to a POST: its
+    length, compressed beside what somebody else has put into the request, would tell of it.
+    """
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:  # type: ignore[override]
+        if request.method == "GET" and response.headers.get("Content-Type", "").startswith("text/html"):
+            return super().process_response(request, response)  # type: ignore[return-value]
+        return response
+
+
+Compression = pages_only(PageCompression)
 WhiteNoise = pages_only(WhiteNoiseMiddleware)
 Session = pages_only(SessionMiddleware)
 Authentication = pages_only(AuthenticationMiddleware)

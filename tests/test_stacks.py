@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unreachable_chain"
 
 # Instead of those of `config.stacks`, in their order: for all paths.
 WHOLE = {
+    "config.stacks.Compression": "config.stacks.PageCompression",
     "config.stacks.WhiteNoise": "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.stacks.ContentSecurityPolicy": "csp.middleware.CSPMiddleware",
     "config.stacks.Session": "django.contrib.sessions.middleware.SessionMiddleware",

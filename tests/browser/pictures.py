@@ -19,14 +19,14 @@ from devnet.devchain import DevChain
 from explorer.lists import batch_list
 from queries.models import Batch
 from tests.browser import installations, states
-from tests.browser.conftest import Stage, axe_violations, compressed, overflows
+from tests.browser.conftest import Stage, axe_violations, overflows, sent
 from tests.explorer.batches import beat, connect_rollup, connect_source, path
 from tests.service import ALICE, BOB, a_key
 
 NARROW: ViewportSize = {"width": 400, "height": 800}
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 MOST_BYTES = 60_000
-"""The limit of a page and all that it loads, compressed."""
+"""The limit of a page and all that it loads, as they are sent."""
 
 
 Address = Callable[[Stage], str]
@@ -329,8 +329,8 @@ class Opened:
 
     @property
     def bytes(self) -> int:
-        """Return the size of the page and all that it loads at first, compressed."""
-        return compressed(self.responses)
+        """Return the size of the page and all that it loads at first, as they are sent."""
+        return sent(self.responses)
 
     @property
     def screens(self) -> float:

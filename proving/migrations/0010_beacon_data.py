@@ -55,4 +55,14 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.AddField(
+            model_name="factsregistry",
+            name="beacon_history",
+            field=models.CharField(blank=True, db_default="", default="", max_length=42),
+        ),
+        migrations.AddField(
+            model_name="factsregistry",
+            name="jump_origin",
+            field=models.PositiveBigIntegerField(null=True),
+        ),
     ]
