@@ -93,6 +93,26 @@ def test_a_branch_leads_from_the_origin_to_the_target(world, api):
         assert beacon_model.old(world.chain, world.root(ANCHOR), found.branch) == target(slot).hash
 
 
+def test_what_is_asked_for_a_jump(world, node, api, eras, configured):
+    """docs/operating/old-blocks.md tells it of periods of 8,192 slots."""
+
+    def asked(slot: int) -> tuple[int, int]:
+        before = len(api.asked)
+        assert holds(world, slot, ask(world, slot))
+        paths = api.asked[before:]
+        roots = sum(path.endswith("/root") for path in paths)
+        return roots, len(paths) - roots
+
+    # The chain's id, the header, summaries in two forms, the block.
+    assert asked(50) == (8, 5)
+    assert asked(52) == (0, 1)
+    assert asked(52) == (0, 0)
+    assert asked(60) == (8, 1)
+    BeaconAnchor.objects.all().delete()
+    configured(beacon_urls=[api.url], era_files=["eras"])
+    assert asked(41) == (0, 5)
+
+
 @needs_fixtures
 @pytest.mark.parametrize(("number", "path"), [(19426587, NIMBUS), (22162263, LODESTAR), (17034870, LODESTAR)])
 def test_branches_to_recorded_blocks_of_mainnet(configured, number, path):
