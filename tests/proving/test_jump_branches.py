@@ -801,6 +801,24 @@ def test_a_worker_that_slept_writes_nothing(world, api, bit_by_bit, monkeypatch)
     assert holds(world, 50, ask(world, 50))
 
 
+def test_what_is_pruned_while_it_is_filled_is_begun_anew(world, api, settings, bit_by_bit):
+    """By a clock that is ahead, or with a short time to keep it."""
+    settings.KEEP_BEACON_DATA_DAYS = 1
+
+    def prune() -> None:
+        if len(api.asked) > 8:
+            JumpLeaves.objects.update(used_at=timezone.now() - timedelta(days=2))
+            BeaconAnchor.objects.update(used_at=timezone.now() - timedelta(days=2))
+            pruning.prune_now()
+
+    source = get_chains().chain(CHAIN_ID)
+    found = jump_branches.branch_to(source, origin(world.root(ANCHOR)), target(50), extend_lease=prune)
+    assert isinstance(found, NotYet)
+    assert not JumpLeaves.objects.exists()
+    assert not BeaconAnchor.objects.exists()
+    assert holds(world, 50, ask(world, 50))
+
+
 def test_two_workers_come_to_the_same(world, node, configured, transactional_db, bit_by_bit):
     """Side by side, from nothing on: all roots are asked for once."""
     with BeaconApi(node) as api:
