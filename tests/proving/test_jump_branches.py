@@ -480,6 +480,30 @@ def test_answers_that_are_too_long_are_not_read(world, node, configured, about):
             ask(world, 50)
 
 
+def test_what_comes_with_a_refusal_is_not_read(world, node, configured):
+    """A slot is missed also where a node says so at length."""
+
+    class Wordy(BeaconApi):
+        def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
+            status, kind, content, told = super().answer(path, accepts_ssz=accepts_ssz)
+            return status, kind, content if status == 200 else b" " * 100_000, told
+
+    with Wordy(node) as api:
+        configured(beacon_urls=[api.url])
+        assert holds(world, 50, ask(world, 50))
+
+
+def test_an_answer_that_is_nested_too_deeply_is_no_answer(world, node, configured):
+    class Deep(BeaconApi):
+        def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
+            if "/headers/" in path:
+                return 200, "application/json", b"[" * 10_000, {}
+            return super().answer(path, accepts_ssz=accepts_ssz)
+
+    with two_nodes(configured, Deep(node), node):
+        assert holds(world, 50, ask(world, 50))
+
+
 def test_an_answer_of_too_many_values_is_not_read(world, node, configured):
     values = [0] * 260_000
     with Liar(node, "summaries", lambda data: data.update(more=values)) as api:
