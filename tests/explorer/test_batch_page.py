@@ -736,7 +736,10 @@ def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():
     batch = batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason="It is to come.", retryable=True)
     text = text_of(page(batch))
-    assert f"Time {2**62} seconds since 1970 Block not found Timeline" in text
+    assert f"Time {2**62} seconds since 1970 Block not found 0 of 4 steps completed" in text
+    # Nothing was begun: there is no time that it took, and no cost.
+    assert "Timeline" not in text
+    assert "Cost" not in text
     assert "What to change Check the time:" in text
 
 
