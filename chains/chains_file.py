@@ -495,7 +495,7 @@ class Ens(_Model):
 
 
 BlockHashSourceName = Literal[
-    "native", "attested", "op-stack", "op-stack-games", "arbitrum", "arbitrum-slot", "arbitrum-buffer"
+    "native", "attested", "op-stack", "op-stack-games", "beacon-roots", "arbitrum", "arbitrum-slot", "arbitrum-buffer"
 ]
 
 
@@ -506,7 +506,8 @@ class Connection(_Model):
     destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
     """The way in which the destination learns hashes of the source's blocks: it is the same chain, attesters sign
-    them, it is an OP Stack or Arbitrum chain on top of the source, or the source is one on top of it."""
+    them, it is an OP Stack or Arbitrum chain on top of the source, it holds the source's beacon roots, or the source is
+    a rollup on top of it."""
     window: Annotated[int, Field(ge=1)] = history.WINDOW
     """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
@@ -683,6 +684,7 @@ def _table(
 _OTHER_CHAIN: Mapping[BlockHashSourceName, str] = {
     "op-stack": "the chain below",
     "op-stack-games": "an OP Stack chain on top of the destination",
+    "beacon-roots": "a chain whose beacon roots the destination holds",
     "arbitrum": "an Arbitrum chain on top of the destination",
     "arbitrum-buffer": "the parent chain",
 }
@@ -728,6 +730,19 @@ def _contradictions(
         for place, connection in connections.items()
         if connection.parent_id and (connection.parent_id, connection.destination_id) not in pairs
     ]
+    by_id = {chain.id: chain for chain in chains.values()}
+    faults += [
+        f"{place}: block_hash_source beacon-roots needs a known beacon chain and beacon_urls of chain {source.id}"
+        for place, connection in connections.items()
+        if connection.block_hash_source == "beacon-roots" and (source := by_id.get(connection.source_id))
+        if source.id != connection.destination_id and (source.beacon_chain is None or not source.beacon_urls)
+    ]
+    parents = {(one.source_id, one.destination_id): one.parent_id for one in connections.values()}
+    faults += [
+        f"{place}.parent: its parents lead back to chain {connection.source_id}"
+        for place, connection in connections.items()
+        if _is_above_itself(connection, parents)
+    ]
     windows = {chain.id: chain.history_window for chain in chains.values()}
     faults += [
         f"{place}.window: must be at most {windows[connection.source_id]}, the history_window of chain "
@@ -742,6 +757,16 @@ def _contradictions(
         if connection.keep_headers and connection.destination_id in without_signer
     ]
     return faults
+
+
+def _is_above_itself(connection: Connection, parents: Mapping[tuple[int, int], int | None]) -> bool:
+    """Return whether the source chain is its own parent's parent, or further up. `parents` are by both ends."""
+    above = connection.parent_id
+    for _ in parents:
+        above = None if above is None else parents.get((above, connection.destination_id))
+        if above == connection.source_id:
+            return True
+    return False
 
 
 def _read(path: Path) -> str:

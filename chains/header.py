@@ -20,7 +20,7 @@ SHARED_FIELDS = 13
 # Of Ethereum's layout: before London, and since Amsterdam.
 FEWEST_FIELDS, MOST_FIELDS = 15, 23
 
-_BASE_FEE = 15
+_BASE_FEE, _BEACON_ROOT = 15, 19
 
 
 class InvalidHeader(ValueError):
@@ -57,6 +57,13 @@ class Header:
     def base_fee_per_gas(self) -> int | None:
         """Return the base fee in wei. None before London, and where the layout is not Ethereum's."""
         return int.from_bytes(self.fields[_BASE_FEE]) if len(self.fields) > _BASE_FEE else None
+
+    @property
+    def beacon_root(self) -> bytes:
+        """Return the root of the beacon block before its own (EIP-4788). Empty where `base_fee_per_gas` is None, and
+        before Cancun.
+        """
+        return self.fields[_BEACON_ROOT] if len(self.fields) > _BEACON_ROOT else b""
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from eth_utils.crypto import keccak
 
 from chains.header import Header
-from chains.rpc import InvalidReply, Log, RpcClient, RpcRefused
+from chains.rpc import InvalidReply, Log, Reverted, RpcClient, RpcRefused
 
 # The send root and the block's hash.
 _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")
@@ -49,10 +49,16 @@ class Outbox:
     def held(self, header: Header) -> bytes:
         """Return the hash that the Outbox holds for the header's send root; zeros where it holds none.
 
-        It is that of the last block with this send root that was confirmed.
+        It is that of the last block with this send root that was confirmed. Raises `InvalidReply` where nothing at the
+        address answers so.
         """
         root = send_root(header)
-        return bytes(32) if root is None else self._parent.eth_call(self._address, _ROOTS + root)
+        if root is None:
+            return bytes(32)
+        (answer,) = self._parent.eth_calls([(self._address, _ROOTS + root)])
+        if isinstance(answer, Reverted) or len(answer) != 32:
+            raise InvalidReply(f"There is no Outbox at {self._address} on {self._parent.chain.label}.")
+        return answer
 
     def newest(self) -> Confirmed | None:
         """Return the newest block that was confirmed; None if no event tells of one.

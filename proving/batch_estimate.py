@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from django.conf import settings
+from django.utils import timezone
 
 from accounts.models import ApiKey, User
 from chains import together
@@ -31,7 +32,7 @@ from proving.budget.reservations import Reservation
 from proving.facts import Fact, HeaderFact
 from proving.gas_model.proof_gas import Estimate, Likely, Missing, Part
 from proving.registry.deployments import Unusable
-from queries import batch_request, submission, submission_rate
+from queries import batch_request, progress, submission, submission_rate
 from queries.batch_request import BatchRequest, Selector
 from queries.models import Query
 from queries.rejection_codes import Rejection
@@ -219,7 +220,8 @@ def _of_source(
     try:
         connection = connections.open_for_waiting(destination.id, source)
         head = connection.source_rpc.head()
-        return _of_connection(Inquiry(connection, go_on, lambda: head), selected, head)
+        deadline = progress.deadline_from(timezone.now())
+        return _of_connection(Inquiry(connection, deadline, go_on, lambda: head), selected, head)
     except Unusable as why:
         return SourceEstimate(source, waits=[str(why)])
     except ChainError as error:

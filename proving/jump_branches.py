@@ -17,7 +17,7 @@ from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import NodeUnavailable
-from chains.packed import BEACON_ROOT, BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
+from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
 from config.configured_chains import get_beacon_client, get_chains, get_era_files
 from proving import jump_leaves
 from proving.jump_leaves import Epoch, Period
@@ -73,7 +73,7 @@ def needs_origin(source: Chain, target: Header) -> bool:
 
 def anchored(source: Chain, headers: Sequence[Header]) -> list[Header]:
     """Return those headers, in order, whose anchor is stored: a jump from these needs no node that serves states."""
-    roots = {header: hex_data(root) for header in headers if (root := _beacon_root(header))}
+    roots = {header: hex_data(root) for header in headers if (root := header.beacon_root)}
     rows = BeaconAnchor.objects.filter(chain_id=source.id, root__in=set(roots.values()))
     known = set(rows.values_list("root", flat=True))
     return [header for header in headers if roots.get(header) in known]
@@ -105,7 +105,7 @@ def branch_to(
 def _old(
     source: Chain, chain: BeaconChain, origin: Header | None, target: Header, extend_lease: Callable[[], None]
 ) -> BlockBranch | NotYet:
-    root = _beacon_root(origin) if origin else b""
+    root = origin.beacon_root if origin else b""
     if origin is None or not root:
         raise CannotProve("The header to jump from names no beacon block.")
     anchor = _anchor(source, chain, root, extend_lease)
@@ -198,11 +198,6 @@ def _beacon_block(source_id: int, root: bytes, slot: int, period_root: bytes) ->
 
 
 # --- Anchors ----------------------------------------------------------------------------------------------------------
-
-
-def _beacon_root(header: Header) -> bytes:
-    """Return the root of the beacon block that a header names, in its field 19; empty where it names none."""
-    return header.fields[BEACON_ROOT] if len(header.fields) > BEACON_ROOT else b""
 
 
 def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callable[[], None]) -> Anchor:

@@ -5,6 +5,7 @@ They come from an era file at once, or from nodes bit by bit. What has come is k
 fails. Nothing counts before the whole is verified.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +30,8 @@ from proving.sources import NotYet
 _ROOT, _RECORD = 32, 64
 # Slots, or blocks, that are asked for at a time; and bytes after which what has come is written.
 _PER_PART, _PER_WRITE = 256, 32 * 1024
+# How many seconds may pass on parts of which some is missing: who waits for them has other work. What came is kept.
+_MOST_SECONDS = 60
 # How often a use is written down.
 _USED_WITHIN = timedelta(days=1)
 
@@ -49,6 +52,10 @@ class Tree(Protocol):
     def number(self) -> int: ...
 
     @property
+    def leaf_size(self) -> int:
+        """Return how many bytes each leaf has."""
+
+    @property
     def size(self) -> int:
         """Return how many bytes all leaves have."""
 
@@ -56,11 +63,17 @@ class Tree(Protocol):
     def sources(self) -> int:
         """Return how many nodes may be asked one by one."""
 
-    def whole(self) -> bytes | None:
-        """Return all from an era file, verified; None where none has it. Raises `NodeUnavailable`."""
+    def whole(self, go_on: Callable[[], None]) -> bytes | None:
+        """Return all from an era file, verified; None where none has it. Raises `NodeUnavailable`.
+
+        `go_on` is called before each exchange.
+        """
 
     def part(self, known: bytes, only: int | None) -> bytes:
-        """Return some of what follows, unverified. With `only`, one node alone is asked. Raises `NodeUnavailable`."""
+        """Return some of what follows, unverified. With `only`, one node alone is asked. Raises `NodeUnavailable`.
+
+        `WrongLeaves` where what is known can't be right.
+        """
 
     def check(self, content: bytes) -> None:
         """Raise `WrongLeaves` unless these are all leaves of the tree."""
@@ -79,6 +92,7 @@ class Period:
     """None before Capella, when it isn't known by itself."""
 
     kind: ClassVar = JumpLeavesKind.PERIOD
+    leaf_size: ClassVar = _ROOT
 
     @property
     def size(self) -> int:
@@ -89,9 +103,9 @@ class Period:
         client = get_beacon_client(self.source.id)
         return client.count if client else 0
 
-    def whole(self) -> bytes | None:
+    def whole(self, go_on: Callable[[], None]) -> bytes | None:
         files = get_era_files(self.source.id)
-        roots = files.roots(self.number, self.root) if files else None
+        roots = files.roots(self.number, self.root, go_on=go_on) if files else None
         if roots is None or self.block_roots_root is not None:
             return roots.blocks if roots else None
         return roots.blocks + ssz.tree_root(split(roots.states), self.chain.period_depth)
@@ -129,10 +143,11 @@ class Period:
     def check(self, content: bytes) -> None:
         states = content[self.size :]
         root = ssz.tree_root(split(content[: self.size]), self.chain.period_depth)
-        right = (
-            root == self.block_roots_root if self.block_roots_root is not None else ssz.merge(root, states) == self.root
-        )
-        if not right:
+        if self.block_roots_root is not None:
+            is_right = root == self.block_roots_root and not states
+        else:
+            is_right = ssz.merge(root, states) == self.root
+        if not is_right:
             raise WrongLeaves(
                 f"The block roots that beacon nodes of {self.source.label} tell of period {self.number} are not the "
                 "chain's: a node lacks blocks, or lies."
@@ -149,6 +164,7 @@ class Epoch:
     root: bytes
 
     kind: ClassVar = JumpLeavesKind.EPOCH
+    leaf_size: ClassVar = _RECORD
     sources: ClassVar = 1
 
     @property
@@ -159,9 +175,9 @@ class Epoch:
     def size(self) -> int:
         return _RECORD * min(1 << RECORDS_DEPTH, self.chain.blocks_before_merge - self.first_block)
 
-    def whole(self) -> bytes | None:
+    def whole(self, go_on: Callable[[], None]) -> bytes | None:
         files = get_era_files(self.source.id)
-        records = files.records(self.number, self.root) if files else None
+        records = files.records(self.number, self.root, go_on=go_on) if files else None
         return None if records is None else _encoded(records)
 
     def part(self, known: bytes, only: int | None) -> bytes:
@@ -181,7 +197,8 @@ class Epoch:
         try:
             return _encoded(with_totals([header.hash for header in headers], difficulties, first_total))
         except InvalidEra as invalid:
-            raise NodeUnavailable(f"A node of {self.source.label} tells wrong headers: {invalid}") from None
+            # The total that is known already may be the wrong one: then no header fits behind it.
+            raise WrongLeaves(f"A node of {self.source.label} tells wrong headers: {invalid}") from None
 
     def _total_difficulty(self) -> int:
         """Ask for that of the first block: of the others it follows. Verified with the whole."""
@@ -195,8 +212,8 @@ class Epoch:
             ) from None
 
     def check(self, content: bytes) -> None:
-        leaves = jumps.record_leaves(records_of(content))
-        if ssz.list_root(leaves, RECORDS_DEPTH) != self.root:
+        has_all = len(content) == self.size
+        if not has_all or ssz.list_root(jumps.record_leaves(records_of(content)), RECORDS_DEPTH) != self.root:
             raise WrongLeaves(
                 f"The headers that nodes of {self.source.label} tell of epoch {self.number} before the Merge, or its "
                 "total difficulty, are not the chain's."
@@ -285,33 +302,54 @@ def _fill(lease: Lease[JumpLeaves], tree: Tree, extend_lease: Callable[[], None]
 
 
 def _fetched(lease: Lease[JumpLeaves], tree: Tree, extend_lease: Callable[[], None]) -> bytes:
-    extend_lease()
-    unreadable = ""
-    try:
-        whole = tree.whole()
-    except NodeUnavailable as problem:
-        whole, unreadable = None, f"{problem} "
-    if whole is not None:
-        return whole
-    known = bytes(lease.row.content)
-    written = len(known)
-    only = lease.row.attempts - 1 if lease.row.attempts else None
-    while len(known) < tree.size:
+    def go_on() -> None:
         extend_lease()
         try:
             lease.extend()
         except LeaseLost:
             raise _Taken from None
-        try:
-            known += tree.part(known, only)
-        except NodeUnavailable as problem:
-            if len(known) > written:
+
+    unreadable = ""
+    try:
+        whole = tree.whole(go_on)
+    except NodeUnavailable as problem:
+        whole, unreadable = None, f"{problem} "
+    if whole is not None:
+        return whole
+    try:
+        return _in_parts(lease, tree, go_on)
+    except NodeUnavailable as problem:
+        raise NodeUnavailable(f"{unreadable}{problem}") from None
+
+
+def _in_parts(lease: Lease[JumpLeaves], tree: Tree, go_on: Callable[[], None]) -> bytes:
+    known = bytes(lease.row.content)
+    written = len(known)
+    only = lease.row.attempts - 1 if lease.row.attempts else None
+    seconds = 0.0
+    try:
+        while len(known) < tree.size:
+            go_on()
+            began = time.monotonic()
+            part = tree.part(known, only)
+            all_of_it = min(_PER_PART * tree.leaf_size, tree.size - len(known))
+            known += part
+            if len(part) < all_of_it:
+                seconds += time.monotonic() - began
+            _check_pace(tree, seconds)
+            if len(known) - written >= _PER_WRITE:
                 _write(lease, known)
-            raise NodeUnavailable(f"{unreadable}{problem}") from None
-        if len(known) - written >= _PER_WRITE:
+                written = len(known)
+    except NodeUnavailable:
+        if len(known) > written:
             _write(lease, known)
-            written = len(known)
+        raise
     return known
+
+
+def _check_pace(tree: Tree, seconds: float) -> None:
+    if seconds > _MOST_SECONDS:
+        raise NodeUnavailable(f"A node of {tree.source.label} answers too slowly.")
 
 
 def _write(lease: Lease[JumpLeaves], content: bytes, *, is_complete: bool = False) -> None:

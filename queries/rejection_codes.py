@@ -12,6 +12,7 @@ class RejectionCode(models.TextChoices):
     """The API sends these words, so they never change."""
 
     BLOCK_TOO_OLD = "block_too_old"
+    BLOCK_TOO_NEW = "block_too_new"
     BLOCK_TOO_FAR_AHEAD = "block_too_far_ahead"
     TIMESTAMP_TOO_FAR_AHEAD = "timestamp_too_far_ahead"
     TIMESTAMP_BEFORE_FIRST_BLOCK = "timestamp_before_first_block"

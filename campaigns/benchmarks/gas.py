@@ -34,6 +34,8 @@ from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from devnet.dispute_games import DisputeGames, output_root
 from tests.contracts import tries
+from tests.contracts.beacon_roots import BeaconRoots
+from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.deployed import SENDER, Deployed
 from tests.contracts.worlds import Asked, World
 from tests.fixtures_folder import FOLDER, unhex
@@ -537,6 +539,8 @@ def show_ages(results: Sequence[Result]) -> None:
 # --- What makes a block's hash known ----------------------------------------------------------------------------------
 
 _ROLLUP, _STATE_ROOT, _EXTRA_DATA = 5, 3, 12
+# Of the small beacon chain, since Electra.
+_SLOT = 70
 _ATTESTERS = [Account.from_key(f"0x{number:064x}") for number in (1, 2)]
 # Of a block by its number and header: the call that makes its hash known.
 Recording = Callable[[int, bytes], bytes]
@@ -596,11 +600,24 @@ def op_stack_games(chain: DevChain) -> tuple[Deployed, Recording]:
     return source, record
 
 
+def beacon_roots(chain: DevChain) -> tuple[Deployed, Recording]:
+    roots = BeaconRoots(chain)
+    source = Deployed(chain, "BeaconBlockHashSource", replace(SMALL, id=_ROLLUP).arguments)
+
+    def record(number: int, header: bytes) -> bytes:
+        world = BeaconWorld(random.Random(number), hashes={_SLOT: keccak(header)})
+        roots.tell(number, world.root(_SLOT))
+        return source.calldata("record", number, jumps.own(world.blocks[_SLOT]), header)
+
+    return source, record
+
+
 _SOURCES: Mapping[str, Callable[[DevChain], tuple[Deployed, Recording]]] = {
     "attested, two signatures": attested,
     "arbitrum": arbitrum,
     "arbitrum-slot, beside the slot": arbitrum_slot,
     "op-stack-games": op_stack_games,
+    "beacon-roots": beacon_roots,
 }
 
 

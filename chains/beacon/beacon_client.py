@@ -8,8 +8,9 @@ by one.
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
+from itertools import accumulate, takewhile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,6 +39,8 @@ _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
 # many as before.
 AT_ONCE = 32
 _DOUBLING_SECONDS = 60
+# Bytes that the answers to these may have together.
+_MOST_AT_ONCE = 4 * MOST_BLOCK
 _INTEGER = re.compile(r"[0-9]{1,20}")
 # Refusals of one request, as far as the node is concerned: what it hasn't, and what it doesn't know.
 _REFUSED = frozenset(
@@ -188,7 +191,7 @@ class BeaconEndpoint:
         """
         waiting = list(batched)
         while waiting:
-            size = self.at_once
+            size = min(self.at_once, _fitting(batched[index] for index in waiting))
             chunk, waiting = waiting[:size], waiting[size:]
             answers = self.exchange([batched[index] for index in chunk])
             problems = [answer for answer in answers if isinstance(answer, NodeUnavailable)]
@@ -250,6 +253,12 @@ class BeaconEndpoint:
             return RpcRefused(answer.status, "")
         kind = LimitsRequests if answer.status == HTTPStatus.TOO_MANY_REQUESTS else BadStatus
         return kind(f"{self.host} answered with HTTP status {answer.status}")
+
+
+def _fitting(requests: Iterable[Request]) -> int:
+    """Return how many of these may be sent at the same time, one at least."""
+    sums = accumulate(most for _, (_, most) in requests)
+    return max(1, sum(1 for _ in takewhile(lambda total: total <= _MOST_AT_ONCE, sums)))
 
 
 def _json(path: str) -> Request:

@@ -15,7 +15,7 @@ from eth_utils.crypto import keccak
 from chains.beacon import ssz
 from chains.beacon.era_files import InvalidEra, read_headers
 from chains.beacon.jumps import EPOCHS_DEPTH, MAINNET, RECORDS_DEPTH, record_leaves
-from chains.encoding import decode_rlp
+from chains.encoding import decode_rlp, read_integer
 
 _EPOCH_BLOCKS = 1 << RECORDS_DEPTH
 
@@ -26,12 +26,18 @@ def accumulate(headers: Iterable[bytes]) -> tuple[int, list[bytes]]:
     records: list[tuple[bytes, int]] = []
     number, parent, difficulty = 0, bytes(32), 0
     for number, encoded in enumerate(headers, 1):
-        fields = decode_rlp(encoded)
-        if len(fields) < 15 or fields[0] != parent or fields[8] != _shortest(number - 1):
+        try:
+            fields = decode_rlp(encoded)
+        except ValueError:
+            fields = []
+        if isinstance(fields, bytes) or len(fields) < 15 or fields[0] != parent or fields[8] != _shortest(number - 1):
             raise InvalidEra(f"There is no block {number - 1} whose parent is the one before.")
-        assert isinstance(fields[7], bytes)
         parent = keccak(encoded)
-        difficulty += int.from_bytes(fields[7])
+        try:
+            difficulty += read_integer(fields[7], 32)
+            ssz.integer_leaf(difficulty)
+        except (ValueError, OverflowError):
+            raise InvalidEra(f"The difficulty of block {number - 1} is none.") from None
         records.append((parent, difficulty))
         if len(records) == _EPOCH_BLOCKS:
             epochs.append(ssz.list_root(record_leaves(records), RECORDS_DEPTH))
@@ -54,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=Path, help="era1 files, from the first on")
     try:
         count, epochs = accumulate(read_headers(parser.parse_args(arguments).files))
-    except InvalidEra as invalid:
-        sys.stderr.write(f"{invalid}\n")
+    except (InvalidEra, OSError) as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     root = ssz.list_root(epochs, EPOCHS_DEPTH)
     is_mainnet = (count, root) == (MAINNET.blocks_before_merge, MAINNET.accumulator)

@@ -6,6 +6,7 @@ a folder or by ranges over HTTP. Everything is verified against those roots: a f
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -31,13 +32,17 @@ _HEAD, _ROOT = 8, 32
 _INDEX_FRAME = _HEAD + 8 + 8
 # In a state, what comes before the block roots and the state roots of a period.
 _BEFORE_ROOTS = 176
-# Bytes of a block, of its compressed form, and of a header, at most (MAX_PAYLOAD_SIZE of the consensus specifications).
-MOST_BLOCK, _MOST_PACKED_BLOCK, _MOST_HEADER = 10 * 1024**2, 12 * 1024**2, 64 * 1024
+# Bytes of a block, of its compressed form, and of a header before the Merge, at most (MAX_PAYLOAD_SIZE of the consensus
+# specifications). Such a header has fewer than 700 bytes, in either form.
+MOST_BLOCK, _MOST_PACKED_BLOCK, _MOST_HEADER = 10 * 1024**2, 12 * 1024**2, 1024
 # Bytes that are read of an entry at first: most blocks and all headers fit.
 _USUAL_BLOCK, _USUAL_HEADER = 128 * 1024, 1024
 # Ranges with no more between them are read as one, up to so many bytes.
 _GAP, _MOST_READ = 16 * 1024, 1024**2
 _AT_ONCE = 16
+# How long one place is read from at most, in seconds. One that failed after so long that it was felt rests for a
+# multiple of that: who waits for it has other work.
+_MOST_SECONDS, _FELT_SECONDS, _REST = 300, 5, 10
 # Bytes of a snappy frame at most, and a little more.
 _FRAME = 80 * 1024
 
@@ -59,7 +64,9 @@ class PeriodRoots:
 class _Place(Protocol):
     """A folder of files, by a path or a URL."""
 
-    label: str
+    @property
+    def label(self) -> str:
+        """Return what messages call it."""
 
     def tail(self, name: str, size: int) -> tuple[bytes, int] | None:
         """Return the last bytes of a file, and its size. None if there is no such file. Raises `NodeUnavailable`."""
@@ -68,50 +75,107 @@ class _Place(Protocol):
         """Return the bytes from each start to before each end; fewer beyond the file's end. Raises as `tail`."""
 
 
+@dataclass(frozen=True)
+class _Timed:
+    """A place that is read from until a time by the clock. `go_on` is called before each exchange."""
+
+    place: _Place
+    go_on: Callable[[], None]
+    clock: Callable[[], float]
+    ends: float
+
+    @property
+    def label(self) -> str:
+        return self.place.label
+
+    def tail(self, name: str, size: int) -> tuple[bytes, int] | None:
+        self._begin()
+        return self.place.tail(name, size)
+
+    def parts(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self._begin()
+        return self.place.parts(name, ranges)
+
+    def _begin(self) -> None:
+        self.go_on()
+        if self.clock() > self.ends:
+            raise NodeUnavailable(f"{self.label} is too slow")
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class EraFiles:
     """The places where a chain's era files may be, asked in this order."""
 
-    def __init__(self, chain: BeaconChain, places: Sequence[Path | str], *, timeout_seconds: float = 10) -> None:
+    def __init__(
+        self,
+        chain: BeaconChain,
+        places: Sequence[Path | str],
+        *,
+        timeout_seconds: float = 10,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._chain = chain
+        self._clock = clock
+        self._rests_until: dict[int, float] = {}
         self._places: list[_Place] = [
             _Folder(place) if isinstance(place, Path) else _Site(place, timeout_seconds) for place in places
         ]
 
-    def roots(self, period: int, root: bytes) -> PeriodRoots | None:
+    def roots(self, period: int, root: bytes, *, go_on: Callable[[], None] = _nothing) -> PeriodRoots | None:
         """Return the roots of a period whose own root is this one. None if no place has the file.
 
-        Raises `NodeUnavailable`, where a place can't be asked or has a false file, and no other has the right one.
+        `go_on` is called before each exchange. Raises `NodeUnavailable`, where a place can't be asked or has a false
+        file, and no other has the right one.
         """
-        return self._first(self._era_name(period, root), lambda place, name: self._read_roots(place, name, root))
+        name = self.era_name(period, root)
+        return self._first(name, lambda place, name: self._read_roots(place, name, root), go_on)
 
     def block(self, slot: int, root: bytes) -> bytes | None:
         """Return the `SignedBeaconBlock` of a slot, not verified. None if no place has the file of its period.
 
         `root` is the period's. Raises as `roots`.
         """
-        name = self._era_name(self._chain.period(slot), root)
-        return self._first(name, lambda place, name: self._read_block(place, name, slot))
+        name = self.era_name(self._chain.period(slot), root)
+        return self._first(name, lambda place, name: self._read_block(place, name, slot), _nothing)
 
-    def records(self, epoch: int, root: bytes) -> list[tuple[bytes, int]] | None:
+    def records(
+        self, epoch: int, root: bytes, *, go_on: Callable[[], None] = _nothing
+    ) -> list[tuple[bytes, int]] | None:
         """Return hash and total difficulty of each block of an epoch before the Merge, whose root is this one.
 
-        None if no place has the file. Raises as `roots`.
+        None if no place has the file. Asks and raises as `roots`.
         """
-        name = self._era1_name(epoch, root)
-        return self._first(name, lambda place, name: _read_records(place, name, root))
+        name = self.era1_name(epoch, root)
+        return self._first(name, lambda place, name: _read_records(place, name, root), go_on)
 
-    def _era1_name(self, epoch: int, root: bytes) -> str:
+    def size(self, name: str) -> int | None:
+        """Return how many bytes a file has. None if no place has it. Raises as `roots`."""
+        found = self._first(name, lambda place, name: place.tail(name, 1), _nothing)
+        return found and found[1]
+
+    def era1_name(self, epoch: int, root: bytes) -> str:
+        """Return the name of the file of an epoch before the Merge."""
         return f"{self._chain.config_name}-{epoch:05}-{root[:4].hex()}.era1"
 
-    def _era_name(self, period: int, root: bytes) -> str:
+    def era_name(self, period: int, root: bytes) -> str:
+        """Return the name of the file of a period."""
         # An era is numbered by where it ends.
         return f"{self._chain.config_name}-{period + 1:05}-{root[:4].hex()}.era"
 
-    def _first(self, name: str, read: Callable[[_Place, str], Answer | None]) -> Answer | None:
+    def _first(
+        self, name: str, read: Callable[[_Place, str], Answer | None], go_on: Callable[[], None]
+    ) -> Answer | None:
         problems: list[NodeUnavailable] = []
-        for place in self._places:
+        for number, place in enumerate(self._places):
+            began = self._clock()
+            if began < self._rests_until.get(number, began):
+                problems.append(NodeUnavailable(f"{place.label} was too slow a short while ago"))
+                continue
             try:
-                found = read(place, name)
+                found = read(_Timed(place, go_on, self._clock, began + _MOST_SECONDS), name)
             except NodeUnavailable as problem:
                 problems.append(problem)
             except (InvalidEra, InvalidSnappy) as invalid:
@@ -119,6 +183,8 @@ class EraFiles:
             else:
                 if found is not None:
                     return found
+            if (took := self._clock() - began) >= _FELT_SECONDS:
+                self._rests_until[number] = began + took + _REST * took
         if problems:
             raise NodeUnavailable(f"No era file {name} can be read: {'; '.join(map(str, problems))}.")
         return None

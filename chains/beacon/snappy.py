@@ -7,6 +7,8 @@ Checksums aren't compared: who reads a stream verifies what is in it.
 _FRAME = 1 << 16
 _COMPRESSED, _PLAIN, _FIRST_SKIPPED = 0x00, 0x01, 0x80
 _HEAD, _CHECKSUM = 4, 4
+# The length that a block begins with takes so many bytes at most, by the format.
+_MOST_OF_LENGTH = 5
 
 
 class InvalidSnappy(ValueError):
@@ -46,7 +48,7 @@ def _unpack_block(data: bytes) -> bytes:
 def _elements(data: bytes) -> bytes:
     out = bytearray()
     # The length comes first, in bytes of which all but the last have the highest bit.
-    at = next(place for place, byte in enumerate(data) if byte < 0x80) + 1
+    at = next(place for place, byte in enumerate(data[:_MOST_OF_LENGTH]) if byte < 0x80) + 1
     told = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(data[:at]))
     while at < len(data):
         tag, at = data[at], at + 1

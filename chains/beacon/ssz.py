@@ -11,6 +11,9 @@ from typing import Protocol
 
 _CHUNK = 32
 _OFFSET = 4
+# Elements of a list whose sizes differ, at most. The format allows a block a million transactions. But no gas limit of
+# the next years has room for so many, and to hash a million empty ones takes minutes.
+_MOST_ELEMENTS = 1 << 16
 
 
 class InvalidSsz(ValueError):
@@ -224,6 +227,8 @@ def _elements(element: Type, data: bytes) -> list[bytes]:
     if not data:
         return []
     first = int.from_bytes(data[:_OFFSET], "little")
+    if first > _OFFSET * _MOST_ELEMENTS:
+        raise InvalidSsz(f"A list has more than {_MOST_ELEMENTS} elements.")
     places = [int.from_bytes(data[at : at + _OFFSET], "little") for at in range(0, min(first, len(data)), _OFFSET)]
     return _split(data, places, len(places) * _OFFSET)
 

@@ -5,7 +5,6 @@ One set of facts has one byte string. `tests/contracts/decoder.py` verifies it a
 
 from chains.packed.encoder import encode, encode_block_hash, encode_parent_hash
 from chains.packed.layout import (
-    BEACON_ROOT,
     BLOCK_BEFORE_CAPELLA,
     BLOCK_BEFORE_MERGE,
     CODE_HASH,
@@ -23,7 +22,6 @@ from chains.packed.layout import (
 )
 
 __all__ = [
-    "BEACON_ROOT",
     "BLOCK_BEFORE_CAPELLA",
     "BLOCK_BEFORE_MERGE",
     "CODE_HASH",

@@ -15,8 +15,6 @@ HASHED_HEADER_FIELDS = frozenset({6, 12})
 # STATE_ROOT and BLOCK_NUMBER can be read of every accumulated header, so they are never asked for.
 IMPLIED_HEADER_FIELDS = frozenset({3, 8})
 HEADER_FIELDS = 31
-# The place of the root of the beacon block before (EIP-4788).
-BEACON_ROOT = 19
 
 NIBBLES = 64
 # A node at depth 63 needs two keys that agree in 62 nibbles of their hashes: 2^124 steps of search.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {BeaconHistory} from "./BeaconHistory.sol";
 import {IBeaconHistory} from "./IBeaconHistory.sol";
 import {IBlockHashSource} from "./IBlockHashSource.sol";
 import {InvalidHeader, PackedHeader} from "./PackedHeader.sol";
@@ -13,7 +14,7 @@ contract BeaconBlockHashSource is IBlockHashSource {
     /// @notice The contract of EIP-4788.
     address public constant BEACON_ROOTS = 0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02;
 
-    /// @notice Who proves what the roots bind.
+    /// @notice Who proves what the roots bind. It is created with this, and serves the registry too.
     IBeaconHistory public immutable beaconChainHistory;
 
     /// @inheritdoc IBlockHashSource
@@ -25,8 +26,8 @@ contract BeaconBlockHashSource is IBlockHashSource {
     /// @notice No beacon root is held for this time. Times are those of this chain's blocks.
     error NoBeaconRoot(uint256 timestamp);
 
-    constructor(IBeaconHistory beaconChainHistory_) {
-        beaconChainHistory = beaconChainHistory_;
+    constructor(BeaconHistory.Chain memory chain) {
+        beaconChainHistory = new BeaconHistory(chain);
     }
 
     /// @notice Stores the hash of the execution block in the beacon block whose root is held. Once more changes nothing, at

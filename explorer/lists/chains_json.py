@@ -63,8 +63,8 @@ class ConnectionDetail(Schema):
     sourceChainId: str
     destinationChainId: str
     kind: str = Field(
-        description="Of the block hash source: `native`, `attested`, `op-stack`, `op-stack-games`, `arbitrum`, "
-        "`arbitrum-slot` or `arbitrum-buffer`."
+        description="Of the block hash source: `native`, `attested`, `op-stack`, `op-stack-games`, `beacon-roots`, "
+        "`arbitrum`, `arbitrum-slot` or `arbitrum-buffer`."
     )
     trust: str = Field(description="Who must be trusted for what, a sentence.")
     factsRegistry: str | None = Field(description="null: it is not deployed yet.")

@@ -15,6 +15,7 @@ from queries.rejection_codes import RejectionCode
 # By the code: the field, and for fields of rows, how a row that is meant selects its block.
 _FIELDS: Mapping[str, tuple[str, str]] = {
     RejectionCode.BLOCK_TOO_OLD: ("block", "block"),
+    RejectionCode.BLOCK_TOO_NEW: ("block", "block"),
     RejectionCode.BLOCK_TOO_FAR_AHEAD: ("block", "block"),
     RejectionCode.PROOF_UNAVAILABLE: ("block", "block"),
     RejectionCode.TIMESTAMP_TOO_FAR_AHEAD: ("time", "time"),

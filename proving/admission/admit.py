@@ -45,6 +45,7 @@ _NOTHING = Reservation(0, 0)
 # that waits for a block.
 _BY_A_NODE = {
     RejectionCode.BLOCK_TOO_OLD,
+    RejectionCode.BLOCK_TOO_NEW,
     RejectionCode.FINALIZED_UNKNOWN,
     RejectionCode.HEADER_PROPERTY_MISSING,
     RejectionCode.PROOF_UNAVAILABLE,
@@ -224,7 +225,7 @@ def _decide(lease: Lease[Batch], source: int, questions: "_Questions") -> Wait |
     try:
         connection = connections.open_unless_paused(batch.destination_chain_id, source)
         chain, rpc = connection.source_rpc.chain, connection.source_rpc
-        inquiry = Inquiry(connection, lease.extend, lambda: heads.recent(chain, rpc).latest)
+        inquiry = Inquiry(connection, batch.deadline_at, lease.extend, lambda: heads.recent(chain, rpc).latest)
         # What a time or a tag selects is only known when its block is found. All else is asked side by side.
         if questions.unfound:
             if refusal := _find_blocks(lease, inquiry, questions):

@@ -6,7 +6,7 @@ It asks both chains and reads rows. It writes nothing: `admit` does, which decid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Self
 
@@ -29,6 +29,7 @@ from proving.gas_model.proof_gas import Estimate, Likely, Missing, Route, Tries
 from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.paths.planning import TooFar
+from proving.sources import NotYet
 from queries.models import BlockTag
 from queries.rejection_codes import Rejection, RejectionCode
 
@@ -68,6 +69,8 @@ class Inquiry:
     """A connection, and how long its chains may be asked."""
 
     connection: OpenConnection
+    deadline: datetime
+    """The time at which a batch that asks for it is rejected."""
     go_on: Callable[[], None]
     """Called between steps that take long. What it raises ends the inquiry."""
     head: Callable[[], Header]
@@ -334,10 +337,10 @@ def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
     unknown = [one for one in looked_up if not one.is_known]
     held = partial(_without_held, inquiry, [one for one in looked_up if one.is_known])
 
-    def route_to(wanting: Iterable[Missing]) -> Route | TooFar:
+    def route_to(wanting: Iterable[Missing]) -> Route | TooFar | NotYet:
         numbers = sorted({one.hashed for one in wanting if one.needs_header}, reverse=True)
         targets = [headers[number] for number in numbers if number in headers]
-        return planning.route_to(inquiry.connection, targets, extend_lease=inquiry.go_on)
+        return planning.route_to(inquiry.connection, targets, deadline=inquiry.deadline, extend_lease=inquiry.go_on)
 
     try:
         if any(one.is_known and one.needs_header for one in looked_up):
@@ -354,6 +357,13 @@ def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
         )
     if isinstance(route, TooFar):
         return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
+    if isinstance(route, NotYet):
+        deadline = f"{inquiry.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return Rejection(
+            RejectionCode.BLOCK_TOO_NEW,
+            f"{route.sentence} That is after the batch's deadline, {deadline}.",
+            retryable=True,
+        )
     counted = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in (*unknown, *missing)]
     return Counted(counted, route, headers)
 

@@ -12,6 +12,7 @@ interrupted continues where it was, and what others have sent shortens it.
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from chains import history
 from chains.header import Header
@@ -145,12 +146,12 @@ def survey(
 
 
 def route_to(
-    connection: OpenConnection, targets: Sequence[Header], *, extend_lease: Callable[[], None]
-) -> Route | TooFar:
+    connection: OpenConnection, targets: Sequence[Header], *, deadline: datetime, extend_lease: Callable[[], None]
+) -> Route | TooFar | NotYet:
     """Find the paths to the hashes of all these blocks, the highest first.
 
-    What one path leads over shortens the next. `extend_lease` is called between steps that take long. Raises
-    `NodeUnavailable`, `RpcRefused`.
+    `NotYet` where one can't begin before the deadline. What one path leads over shortens the next. `extend_lease` is
+    called between steps that take long. Raises `NodeUnavailable`, `RpcRefused`.
     """
     known: list[tuple[Header, bool]] = []
     for chunk in chunks(targets, _PER_READ):
@@ -158,7 +159,7 @@ def route_to(
         known += zip(chunk, deployments.vouches(connection.destination_rpc, connection.registry, asked), strict=True)
         extend_lease()
     vouched = {header.number for header, is_vouched_for in known if is_vouched_for}
-    return _Routing(connection, extend_lease, targets, vouched).find()
+    return _Routing(connection, deadline, extend_lease, targets, vouched).find()
 
 
 class _Routing:
@@ -167,12 +168,14 @@ class _Routing:
     def __init__(
         self,
         connection: OpenConnection,
+        deadline: datetime,
         extend_lease: Callable[[], None],
         targets: Sequence[Header],
         vouched: Collection[int],
     ) -> None:
         """Take the blocks, and the numbers of those whose hashes the registry takes now."""
         self._connection = connection
+        self._deadline = deadline
         self._extend_lease = extend_lease
         self._targets = targets
         self._numbers = [header.number for header in targets]
@@ -186,7 +189,7 @@ class _Routing:
         self._last_jumps: dict[int, Plan] = {}
         self._jumps: dict[int, int] = {}
 
-    def find(self) -> Route | TooFar:
+    def find(self) -> Route | TooFar | NotYet:
         for header in self._targets:
             may_jump = origins.may_jump(self._connection, header)
             if header.number in self._vouched and not (may_jump and self._connection.config.always_jump):
@@ -194,9 +197,9 @@ class _Routing:
             elif may_jump and (jump := self._like_another(header)):
                 self._jumps[header.number] = jump
             elif may_jump or not self._rides(header):
-                too_far = self._plan(header)
-                if too_far is not None:
-                    return too_far
+                obstacle = self._plan(header)
+                if obstacle is not None:
+                    return obstacle
         origins_of_jumps = [plan.origin for plan in self._last_jumps.values() if plan.header]
         return replace(self._route, jumps=self._jumps, jump_origin=next(iter(origins_of_jumps), None))
 
@@ -223,7 +226,7 @@ class _Routing:
                 return True
         return False
 
-    def _plan(self, header: Header) -> TooFar | None:
+    def _plan(self, header: Header) -> TooFar | NotYet | None:
         plan = survey(
             self._connection,
             header,
@@ -234,6 +237,8 @@ class _Routing:
         if isinstance(plan, TooFar):
             return plan
         if isinstance(plan, NotYet):
+            if plan.expected_at is not None and plan.expected_at > self._deadline:
+                return plan
             # It will begin at the block itself, or near it.
             self._route = replace(self._route, waits=[*self._route.waits, plan.sentence])
             plan = Plan(header.number, header.number, Start(header.number))

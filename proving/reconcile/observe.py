@@ -44,6 +44,8 @@ _QUERIES_PER_LOOK = 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
 # is taken that costs much more.
 _PATIENT_ATTEMPTS = 8
+# How a sentence begins that says why there is no branch to jump by.
+_NO_JUMP = "What a jump is proven by can't be had. "
 # Rows named in one statement.
 _PER_STATEMENT = 500
 _Item = TypeVar("_Item")
@@ -697,11 +699,11 @@ def _path(
         try:
             return _jump(context, target, plan)
         except NodeUnavailable as error:
-            # The attempts before may have failed for something else.
-            is_lasting = context.block.attempts >= _PATIENT_ATTEMPTS and context.block.waiting_for == str(error)
+            # The attempts before may have failed for something else. Nodes and files may fail in many ways by turns.
+            is_lasting = context.block.attempts >= _PATIENT_ATTEMPTS and context.block.waiting_for.startswith(_NO_JUMP)
             plan = survey(others=others, hints=hints, may_jump=False) if is_lasting else plan
             if not isinstance(plan, Plan) or plan.jump:
-                raise
+                raise NodeUnavailable(f"{_NO_JUMP}{error}") from None
     begun = building.begin(context.connection, plan) if isinstance(plan, Plan) else plan
     return PathFound(begun, others) if isinstance(begun, Plan) else begun
 

@@ -20,6 +20,7 @@ from proving import sources
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction, TransactionState
 from proving.registry import deployments
 from proving.registry.contract import creation_code, revert_reason
+from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
 from queries import progress
@@ -131,23 +132,34 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         except deployments.Unusable as error:
             # Its address is written into the contract.
             raise DeploymentError(str(error)) from None
+    takes_roots = connection.block_hash_source == "beacon-roots"
+    if takes_roots:
+        told = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
+        if isinstance(told, sources.NotYet):
+            # On a chain with a beacon chain of its own, blocks of that would pass as the source's.
+            raise DeploymentError(told.sentence)
     newest = get_rpc(chain.id).head().number
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain
+    # This source creates one itself.
+    creates_history = beacon_chain and not takes_roots
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
         sender = signing.senders(chain)[0]
         if replaced:
             _retire(replaced)
+        block_hash_source = contract_address(sender, first_nonce)
+        # The first contract that a contract creates is at its nonce 1 (EIP-161).
+        beacon_history = contract_address(*((sender, first_nonce + 2) if creates_history else (block_hash_source, 1)))
         # Only what was stored last counts: the transaction may be done again.
         created[:] = [
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
                 source_chain_id=connection.source_id,
-                block_hash_source=contract_address(sender, first_nonce),
+                block_hash_source=block_hash_source,
                 multicall=contract_address(sender, first_nonce + 1),
-                beacon_history=contract_address(sender, first_nonce + 2) if beacon_chain else "",
+                beacon_history=beacon_history if beacon_chain else "",
                 history_window=source_chain.history_window,
                 events_read_to=newest,
             )
@@ -157,7 +169,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         Intent("", creation_code(source.contract, *source.arguments(connection))),
         Intent("", creation_code("Multicall")),
     ]
-    if beacon_chain:
+    if beacon_chain and creates_history:
         intents.append(Intent("", creation_code("BeaconHistory", beacon_chain.arguments)))
     try:
         _send(chain, intents, store)

@@ -70,6 +70,7 @@ def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
     ]
     beacon_chain = get_chains().chain(connection.source_id).beacon_chain
     if beacon_chain:
+        # Whoever creates it.
         codes.append(("BeaconHistory", creation_code("BeaconHistory", beacon_chain.arguments)))
         of_registry = (*of_registry[:-1], _UNKNOWN)
     return [*codes, ("FactsRegistry", creation_code("FactsRegistry", *of_registry))]

@@ -10,6 +10,7 @@ from proving.sources.arbitrum_buffer import ArbitrumBuffer
 from proving.sources.arbitrum_slot import ArbitrumSlot
 from proving.sources.attested import Attested
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
+from proving.sources.beacon_roots import BeaconRoots
 from proving.sources.native import Native
 from proving.sources.op_stack import OpStack
 from proving.sources.op_stack_games import OpStackGames
@@ -26,6 +27,7 @@ _SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
     "attested": Attested(),
     "op-stack": OpStack(),
     "op-stack-games": OpStackGames(),
+    "beacon-roots": BeaconRoots(),
     "arbitrum": Arbitrum(),
     "arbitrum-buffer": ArbitrumBuffer(),
     "arbitrum-slot": ArbitrumSlot(of),

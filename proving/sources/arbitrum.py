@@ -121,7 +121,8 @@ class Arbitrum:
             f"Block {target.number} of chain {config.source_id} is not confirmed on chain {_parent_id(config)} yet; "
             f"expect it soon after {when:%Y-%m-%d %H:%M} UTC. The newest confirmed block is {newest.header.number}, "
             f"which was confirmed {days(delay)} after it was made."
-            f"{stopped if silence > _LONG_SILENCE else ''}"
+            f"{stopped if silence > _LONG_SILENCE else ''}",
+            expected_at=when,
         )
 
 

@@ -48,11 +48,10 @@ class ArbitrumBuffer:
                 f"{newest}; waiting until somebody pushes block {target} or a later one, through {PUSHER} on chain "
                 f"{config.source_id}."
             )
-        return Start(target if any(self._held(connection, target)) else newest)
+        return Start(target if self._holds(connection, target) else newest)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
-        header = connection.source_rpc.header(start)
-        if header is None or self._held(connection, start) != header.hash:
+        if not self._holds(connection, start):
             config = connection.config
             return NotYet(
                 f"The buffer on chain {config.destination_id} holds another hash than that of block {start} of chain "
@@ -76,7 +75,8 @@ class ArbitrumBuffer:
             )
         return int.from_bytes(answer)
 
-    def _held(self, connection: OpenConnection, number: int) -> bytes:
-        """Return the hash that the source vouches for, or zero."""
-        source = connection.registry.block_hash_source
-        return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
+    def _holds(self, connection: OpenConnection, number: int) -> bool:
+        """Return whether the source vouches for the block of this number that the source chain's nodes have."""
+        header, source = connection.source_rpc.header(number), connection.registry.block_hash_source
+        held = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
+        return header is not None and held == header.hash

@@ -104,7 +104,7 @@ class ArbitrumSlot(Arbitrum):
         """Return the parent's block in which the rollup has confirmed this one; None if no event tells that."""
         outbox = self._outbox(connection)
         newest = outbox.newest()
-        if newest is None or newest.header.number < header.number:
+        if newest is None:
             return None
         found = outbox.lowest(header, newest)
         return found.at if found.header.hash == header.hash else None
@@ -154,9 +154,8 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
             "block that the rollup confirms."
         )
     asked = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: nodes[slot]})
-    window = parent.source_rpc.chain.history_window
     contract = parent.registry.contract
-    return contract.address, contract.prove(header.encode(), header.state_root, [asked], history_window=window)
+    return contract.address, contract.prove(header.encode(), header.state_root, [asked])
 
 
 def _slot(header: Header) -> int:

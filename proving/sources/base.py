@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from chains.chains_file import Connection
@@ -34,6 +35,7 @@ class NotYet:
     """The block hash source can't vouch for what is needed at this moment."""
 
     sentence: str  # what is waited for
+    expected_at: datetime | None = None  # not before this; None: nobody knows
 
 
 class BlockHashSource(Protocol):

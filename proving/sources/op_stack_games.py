@@ -5,6 +5,7 @@ claim is valid days later, says the chain's AnchorStateRegistry. Any game serves
 The block is recorded by its header, and everything before is reached from it.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -33,6 +34,8 @@ _AHEAD = 3600
 _PROBES, _GAMES, _LOOKS = 16, 32, 4
 # Valid claims among these that are compared with the nodes' headers.
 _CLAIMS = 8
+# How a clone of a game's implementation calls that: PUSH20, GAS, DELEGATECALL. What it was made with comes behind.
+_CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
 # Of recording a block: as measured, and what the real contracts' proxies take beside.
 _GAS = Likely(120_000, 200_000)
 
@@ -89,13 +92,13 @@ class OpStackGames:
 
     def _record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
         """Return the block with the call that records it."""
-        unknown = _unknown_code(connection)
-        note(connection, [unknown])
-        if unknown:
-            return NotYet(unknown)
         found = _nearest(connection, header.number)
         if isinstance(found, NotYet):
             return found
+        unknown = _unknown_code(connection, found.address)
+        note(connection, [unknown])
+        if unknown:
+            return NotYet(unknown)
         if found.header.hash != header.hash:
             return NotYet(f"Waiting for a game about block {header.number} of chain {connection.config.source_id}.")
         source, root = connection.registry.block_hash_source, _message_passer_root(header)
@@ -111,8 +114,8 @@ class OpStackGames:
         rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
         (anchor,) = _words(rpc, [_call(registry, "anchorGame()")])
         game = to_checksum_address(anchor[12:])
-        (found,) = _looked_at(rpc, registry, [(game, 0)]) if any(anchor) else (None,)
-        settled = found and found.is_valid and _settled(connection, found)
+        found = _looked_at(rpc, registry, [(game, 0)]) if any(anchor) else []
+        settled = next((_settled(connection, one) for one in found if one.is_valid), None)
         return settled.header.number if settled else _none_is_valid(connection)
 
 
@@ -269,12 +272,19 @@ def implementations(connection: OpenConnection) -> dict[str, str]:
     return present | {f"games of type {int.from_bytes(game_type)}": to_checksum_address(game[12:])}
 
 
-def _unknown_code(connection: OpenConnection) -> str:
-    """Say what was upgraded, if the operator has named what it ran."""
+def _unknown_code(connection: OpenConnection, game: str) -> str:
+    """Say what code is not known of what decides, and of this game, if the operator has named what it ran."""
     config = connection.config
     if not config.known_implementations:
         return ""
-    return why_unknown(config, implementations(connection), config.destination_id)
+    present = implementations(connection) | {f"the game {game}": _implementation_of(connection, game)}
+    return why_unknown(config, present, config.destination_id)
+
+
+def _implementation_of(connection: OpenConnection, game: str) -> str:
+    """Return where the code is that a game runs, which may be older than that of new games, or was there in between."""
+    clone = _CLONE.search(connection.destination_rpc.code(game))
+    return to_checksum_address(clone[1]) if clone else game
 
 
 def _call(to: str, signature: str, *arguments: object) -> Call:

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
+import rlp
 from eth_utils.crypto import keccak
 
 from chains.beacon import before_merge, blocks, jumps, ssz
@@ -12,6 +13,7 @@ from chains.beacon.jumps import MAINNET, CannotProve
 from chains.beacon.ssz import BitList, ByteList, Bytes, Container, InvalidSsz, List
 from chains.encoding import decode_rlp
 from tests.contracts import recorded_beacon, tries
+from tests.contracts.beacon_worlds import BeaconWorld
 from tests.fixtures_folder import FOLDER, needs_fixtures
 
 
@@ -62,6 +64,26 @@ def test_no_tree_has_more_leaves_than_it_holds():
         ssz.tree_root([bytes(32)] * 3, 1)
 
 
+def test_lists_longer_than_any_block_has_room_for_are_not_hashed(monkeypatch):
+    monkeypatch.setattr(ssz, "_MOST_ELEMENTS", 3)
+    kind = List(ByteList(4), 100)
+    for count in (3, 4):
+        data = (4 * count).to_bytes(4, "little") * count
+        if count == 3:
+            assert kind.root(data) == ssz.list_root([ByteList(4).root(b"")] * 3, 7)
+        else:
+            with pytest.raises(InvalidSsz, match="more than 3 elements"):
+                kind.root(data)
+
+
+def test_slots_begin_at_their_times():
+    assert MAINNET.slot_at(MAINNET.genesis_time) == 0
+    assert MAINNET.slot_at(MAINNET.time_of(MAINNET.electra)) == MAINNET.electra
+    for time in (MAINNET.genesis_time - 12, MAINNET.genesis_time + 1, 0):
+        with pytest.raises(CannotProve, match=f"No slot begins at the time {time}."):
+            MAINNET.slot_at(time)
+
+
 @needs_fixtures
 @pytest.mark.parametrize("number", recorded_beacon.numbers())
 def test_recorded_blocks_have_the_recorded_branches(number):
@@ -102,6 +124,15 @@ def test_parts_that_do_not_belong_together_are_refused():
             jumps.before_merge(MAINNET, number, records, these)
     with pytest.raises(CannotProve):
         jumps.historical_roots(MAINNET, anchor.header, anchor.branch)
+
+
+@pytest.mark.parametrize("slot", [20, 88])
+def test_a_period_that_a_state_does_not_summarise_is_refused(slot):
+    """It was over before Capella, or isn't over yet."""
+    world = BeaconWorld(random.Random(21))
+    roots = world.periods[world.chain.period(slot)][0] if slot < 80 else [bytes(32)] * 8
+    with pytest.raises(CannotProve, match="is none of the 7 summaries"):
+        jumps.old(world.chain, world.blocks[slot], roots, world.anchor(89))
 
 
 # --- Before the Merge -------------------------------------------------------------------------------------------------
@@ -153,6 +184,21 @@ def test_files_whose_blocks_are_not_one_after_the_other_are_refused(tmp_path):
     path = _era(tmp_path / "0", headers)
     path.write_bytes(path.read_bytes()[:-1])
     assert before_merge.main([str(path)]) == 1
+
+
+def test_files_that_hold_no_headers_are_refused(tmp_path, capsys):
+    """In a sentence, whatever they hold."""
+    difficulties: list[bytes | list[bytes]] = [[], b"\xff" * 33, b"\0\1"]
+    lists = [rlp.encode([bytes(32), *[b""] * 6, each, *[b""] * 7]) for each in difficulties]
+    for wrong in (b"\xff" * 40, b"\x80", rlp.encode(bytes(40)), *lists):
+        assert before_merge.main([str(_era(tmp_path / "0", [wrong]))]) == 1
+    most = rlp.encode([bytes(32), *[b""] * 6, b"\xff" * 32, *[b""] * 7])
+    more = rlp.encode([keccak(most), *[b""] * 6, b"\1", b"\1", *[b""] * 6])
+    assert before_merge.main([str(_era(tmp_path / "0", [most, more]))]) == 1
+    assert before_merge.main([str(tmp_path / "none")]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 8
+    assert said[-2] == "The difficulty of block 1 is none."
 
 
 @needs_fixtures

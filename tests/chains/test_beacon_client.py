@@ -1,15 +1,19 @@
 """The client of beacon nodes: slow ones, and what goes out. Lies are in tests/proving/test_jump_branches.py."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
 from chains import together
-from chains.beacon.beacon_client import BeaconClient
+from chains.beacon import beacon_client
+from chains.beacon.beacon_client import BeaconClient, BeaconEndpoint
 from chains.chains_file import Chain
 from chains.node_errors import NodeUnavailable
+from chains.request_batches import Request
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
@@ -69,6 +73,28 @@ def test_a_slow_node_is_not_waited_for_to_the_end(world, node):
         assert 32 <= len(found) < 1000
         expected = [node.roots.get(slot) for slot in range(1000)]
         assert found == expected[: len(found)]
+
+
+def test_long_answers_are_asked_for_a_few_at_a_time(world, node, monkeypatch):
+    """All that come at the same time are in memory at the same time, and each may have ten megabytes."""
+    sizes: list[int] = []
+    exchange = BeaconEndpoint.exchange
+
+    def counted(endpoint: BeaconEndpoint, batched: Sequence[Request]) -> list[Any]:
+        sizes.append(sum(most for _, (_, most) in batched))
+        return exchange(endpoint, batched)
+
+    monkeypatch.setattr(BeaconEndpoint, "exchange", counted)
+    slots = [slot for slot in world.encoded if 32 <= slot < 42]
+    with BeaconApi(node) as api:
+        client = client_of(world, api.url)
+        answers = together.run([partial(client.block, world.root(slot), slot) for slot in slots])
+        assert answers == [world.blocks[slot] for slot in slots]
+        # And the chain's id.
+        assert len(sizes) == 4
+        assert max(sizes) <= 40 * 1024**2
+        monkeypatch.setattr(beacon_client, "_MOST_AT_ONCE", 1)
+        assert client.block(world.root(32), 32) == world.blocks[32]
 
 
 def test_tasks_side_by_side_ask_once(world, node):

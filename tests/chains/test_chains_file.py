@@ -359,6 +359,18 @@ def test_an_op_stack_chain_is_connected_to_the_one_below(load):
     assert (connection.source_id, connection.destination_id, connection.block_hash_source) == (5, 31337, "op-stack")
 
 
+def test_beacon_roots_need_a_beacon_node_of_a_known_beacon_chain(load):
+    fields = 'block_hash_source = "beacon-roots"'
+    needed = r"connections\[0\]: block_hash_source beacon-roots needs a known beacon chain and beacon_urls of chain "
+    of_ethereum = with_connection(fields, source=1).replace("id = 5", "id = 1")
+    for source, written in ((5, with_connection(fields, source=5)), (1, of_ethereum)):
+        with pytest.raises(ChainsError, match=f"{needed}{source}$"):
+            load(written)
+    with_node = of_ethereum.replace("id = 1\n", 'id = 1\nbeacon_urls = ["http://127.0.0.1:5052"]\n')
+    (connection,) = load(with_node).connections
+    assert connection.block_hash_source == "beacon-roots"
+
+
 def test_an_arbitrum_chain_is_connected_to_its_parent_by_its_outbox(load):
     fields = f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS.lower()}"'
     (connection,) = load(with_connection(fields, source=5)).connections
@@ -382,6 +394,24 @@ def test_the_parent_of_an_arbitrum_chain_needs_a_connection_of_its_own(load):
     ]
     told = faults_of(load, with_connection(fields + "5", source=5))
     assert "connections[0]: parent is neither source nor destination" in told
+
+
+def test_no_chain_is_above_itself(load):
+    """Each would wait for the other, and a page that says whom it trusts would not come to an end."""
+    text = with_connection(f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = 6', source=5)
+    text = text.replace(
+        "[[chains]]", '[[chains]]\nid = 6\nname = "Sixth"\nrpc_urls = ["https://example.org"]\n[[chains]]', 1
+    )
+
+    def connected(source: int, more: str) -> str:
+        return f"\n[[connections]]\nsource = {source}\ndestination = 31337\nblock_hash_source = {more}\n"
+
+    over = f'"arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = '
+    assert load(text + connected(6, '"op-stack"')).connections[0].parent_id == 6
+    assert faults_of(load, text + connected(6, over + "5")) == [
+        "connections[0].parent: its parents lead back to chain 5",
+        "connections[1].parent: its parents lead back to chain 6",
+    ]
 
 
 def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
@@ -466,6 +496,10 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
         (
             f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"',
             "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
+        ),
+        (
+            'block_hash_source = "beacon-roots"',
+            "connections[0]: block_hash_source beacon-roots needs a chain whose beacon roots the destination holds",
         ),
         (
             'block_hash_source = "arbitrum-buffer"',

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.beacon import era_files, jumps, shipped, ssz
+from chains.beacon import era_files, jumps, shipped, snappy, ssz
 from chains.beacon.era_files import EraFiles, PeriodRoots
 from chains.beacon.jumps import MAINNET
 from chains.node_errors import NodeUnavailable
@@ -124,7 +124,9 @@ def served(site: Site) -> Iterator[str]:
             if told:
                 self.send_header("Content-Range", told)
             self.end_headers()
-            self.wfile.write(content)
+            # Who wanted less has hung up.
+            with suppress(ConnectionError):
+                self.wfile.write(content)
 
         def log_message(self, *_):
             pass
@@ -194,10 +196,13 @@ def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
 def test_names_are_those_of_published_files():
     """Those of mainnet that the format's own page names, and that tests of other projects do."""
     files, epochs = EraFiles(MAINNET, []), shipped.epochs(MAINNET)
-    assert files._era_name(0, shipped.historical_roots(MAINNET)[0]) == "mainnet-00001-40cf2f3c.era"
-    names = [files._era1_name(epoch, epochs[epoch]) for epoch in (0, 1, 151, 1896)]
+    assert files.era_name(0, shipped.historical_roots(MAINNET)[0]) == "mainnet-00001-40cf2f3c.era"
+    names = [files.era1_name(epoch, epochs[epoch]) for epoch in (0, 1, 151, 1896)]
     assert names[:3] == ["mainnet-00000-5ec1ffb8.era1", "mainnet-00001-a5364e9a.era1", "mainnet-00151-e322efe1.era1"]
     assert names[3] == "mainnet-01896-e6ebe562.era1"
+    # Since Capella a period's root is that of its summary.
+    summary = shipped.summaries(MAINNET)[1319 - MAINNET.periods_before_capella]
+    assert files.era_name(1319, ssz.merge(*summary)) == "mainnet-01320-59f1c8c0.era"
 
 
 def test_what_is_nowhere(world, tmp_path, root, epoch):
@@ -334,6 +339,7 @@ def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path
         ({"understands_ranges": False}, "doesn't serve parts of files"),
         ({"status": 500}, "answered with HTTP status 500"),
         ({"status": 403}, "answered with HTTP status 403"),
+        ({"status": 302}, "answered with HTTP status 302"),
         ({"told_range": "bytes 0-9/10"}, "Its index leads beyond it"),
         ({"told_range": "bytes 0-9/*"}, "doesn't tell how long a file is"),
         ({"told_range": "none"}, "doesn't tell how long a file is"),
@@ -347,6 +353,79 @@ def test_a_server_that_sends_something_else(world, path, root, change, why):
             files.roots(PERIOD, root)
     assert "secret" not in str(unavailable.value)
     assert "/some/" not in str(unavailable.value)
+
+
+@dataclass
+class Clock:
+    """A clock that goes on by so much with the next exchange."""
+
+    now: float = 0
+    pace: float = 0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def go_on(self) -> None:
+        self.now, self.pace = self.now + self.pace, 0
+
+
+def test_a_slow_place_is_left_for_another_and_rests(world, path, root, roots, tmp_path):
+    """For ten times as long as it took: who waits for it has other work."""
+    clock, empty = Clock(pace=301), tmp_path / "empty"
+    empty.mkdir()
+    site = Site(path.parent)
+    with served(site) as url:
+        files = EraFiles(world.chain, [url, empty], clock=clock)
+
+        def read() -> PeriodRoots | None:
+            return files.roots(PERIOD, root, go_on=clock.go_on)
+
+        with pytest.raises(NodeUnavailable, match=r"127\.0\.0\.1:\d+ is too slow"):
+            read()
+        assert not site.asked
+        clock.pace = 100
+        for now in (clock.now, 11 * 301 - 1):
+            clock.now = now
+            with pytest.raises(NodeUnavailable, match="was too slow a short while ago"):
+                read()
+        assert not site.asked
+        clock.now, clock.pace = 11 * 301, 100
+        assert read() == roots
+        # It may be slow, if only it comes to an end.
+        assert read() == roots
+        other = EraFiles(world.chain, [url, path.parent], clock=clock)
+        clock.pace = 301
+        asked = len(site.asked)
+        for _ in range(2):
+            assert other.roots(PERIOD, root, go_on=clock.go_on) == roots
+        assert len(site.asked) == asked
+
+
+def test_a_place_that_fails_at_once_does_not_rest(world, path, root, roots):
+    clock, good = Clock(pace=4.9), path.read_bytes()
+    files = EraFiles(world.chain, [path.parent], clock=clock)
+    path.write_bytes(good[:-1])
+    with pytest.raises(NodeUnavailable):
+        files.roots(PERIOD, root, go_on=clock.go_on)
+    path.write_bytes(good)
+    assert files.roots(PERIOD, root, go_on=clock.go_on) == roots
+
+
+def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world, monkeypatch):
+    """A small frame may hold 64 kB, and there are 8,192 to decode."""
+    long = headers.encode({**headers.FRONTIER, "number": 5, "extraData": bytes(700)})
+    before, _, after = long.partition(bytes(700))
+    # One zero, then copies of it: ten of 64 bytes, and one of 59.
+    parts = [b"\xf4" + (len(part) - 1).to_bytes(2, "little") + part for part in (before + b"\0", after)]
+    size = bytes([len(long) & 0x7F | 0x80, len(long) >> 7])
+    block = size + parts[0] + b"\xfe\1\0" * 10 + b"\xea\1\0" + parts[1]
+    frame = b"\0" + (len(block) + 4).to_bytes(3, "little") + bytes(4) + block
+    assert snappy.unpack(frame, 10_000) == long
+    other, framed = Epoch([*epoch.encoded[:5], long]), beacon_chains.framed
+    monkeypatch.setattr(beacon_chains, "framed", lambda data: frame if data == long else framed(data))
+    other.write(tmp_path)
+    with pytest.raises(NodeUnavailable, match="holds more than 1024 bytes"):
+        EraFiles(world.chain, [tmp_path]).records(3, other.root)
 
 
 def test_a_server_that_is_down(world, root):

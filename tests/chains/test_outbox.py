@@ -9,9 +9,10 @@ from eth_utils.crypto import keccak
 from chains import outbox as outbox_module
 from chains.header import Header
 from chains.outbox import Outbox
-from chains.rpc import RpcClient, RpcRefused
+from chains.rpc import InvalidReply, RpcClient, RpcRefused
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
+from tests.contracts import tries
 
 # The rollup confirms every tenth block. In between some blocks of the parent pass: a hundredth of Ethereum's.
 EACH, CONFIRMED = 10, 40
@@ -126,3 +127,14 @@ def test_without_events_nothing_is_confirmed(confirmed, client_of):
     with DevChain(chain_id=31338) as rollup:
         rpc = client_of(rollup.url, chain_id=31338)
         assert Outbox(rpc, rpc, confirmed.address).newest() is None
+
+
+@pytest.mark.parametrize("code", ["0x", "0x00", "0x60205ffd", "0x601f5ff3", "0x60405ff3"])
+def test_an_address_that_does_not_answer_as_an_outbox_is_told(confirmed, client_of, code):
+    """It reverts, or answers nothing, a byte too few, or two words."""
+    other = "0x" + "12" * 20
+    confirmed.parent.rpc("anvil_setCode", other, code)
+    rollup = client_of(confirmed.rollup.url, chain_id=31338)
+    header = Header.decode(tries.header(1, b"\x01" * 32, extra_data=b"\x05" * 32))
+    with pytest.raises(InvalidReply, match=f"There is no Outbox at {other} on "):
+        Outbox(client_of(confirmed.parent.url), rollup, other).held(header)

@@ -53,6 +53,12 @@ def test_enough_may_be_all_there_is():
         unpack(stream[:-1], 100, enough=6)
 
 
+def test_a_length_without_end_is_not_read():
+    """Each of its bytes would be added to a number as long as what comes before: ten megabytes would take hours."""
+    with pytest.raises(InvalidSnappy, match="block is cut"):
+        unpack(frame(0, b"\xff" * 12 * 1024**2), 100)
+
+
 @pytest.mark.parametrize(
     "stream",
     [
@@ -62,6 +68,7 @@ def test_enough_may_be_all_there_is():
         frame(0x7F, b"unknown"),
         frame(0, b""),
         frame(0, b"\xff"),
+        frame(0, b"\x84\x80\x80\x80\x80\x00\x0cpack"),
         frame(0, b"\x05\x0cpack"),
         frame(0, b"\x03\x0cpack"),
         frame(0, b"\x04\x10pack"),

@@ -21,7 +21,6 @@ from chains.packed.layout import (
     AT_EXTENSION,
     AT_LEAF,
     AT_SAME,
-    BEACON_ROOT,
     BLOCK_BEFORE_CAPELLA,
     BLOCK_BEFORE_MERGE,
     BLOCK_HASH,
@@ -60,6 +59,8 @@ from chains.packed.layout import (
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import beacon_model
+
+_BEACON_ROOT = 19
 
 
 class InvalidPacked(ValueError):
@@ -255,10 +256,10 @@ def _read_block_hash(reader: _Reader, headers: Sequence[Beginning], beacon: Beac
 
 def _read_beacon_root(header: Beginning) -> bytes:
     try:
-        fields = list(islice(read_fields(header.encoded, 3), BEACON_ROOT + 1))
+        fields = list(islice(read_fields(header.encoded, 3), _BEACON_ROOT + 1))
     except InvalidHeader as invalid:
         raise InvalidPacked(str(invalid)) from None
-    root = fields[BEACON_ROOT] if len(fields) > BEACON_ROOT else b""
+    root = fields[_BEACON_ROOT] if len(fields) > _BEACON_ROOT else b""
     if len(root) != HASH_BYTES or not any(root):
         raise InvalidPacked(f"The header of block {header.number} has no beacon root.")
     return root

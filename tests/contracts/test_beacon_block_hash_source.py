@@ -7,23 +7,16 @@ from eth_utils.crypto import keccak
 
 from chains import history, packed
 from chains.beacon import jumps
-from chains.encoding import hex_data
 from chains.packed import OLD_BLOCK, BlockBranch
 from devnet.devchain import DevChain
 from tests.contracts import tries
+from tests.contracts.beacon_roots import WINDOW, BeaconRoots
 from tests.contracts.beacon_worlds import BeaconWorld
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.lying_calldata import lies
 from tests.contracts.simulator import Call, Simulator
 
-BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
-# The contract of EIP-4788, as it says. The development chain has none.
-BEACON_ROOTS_CODE = (
-    "0x3373fffffffffffffffffffffffffffffffffffffffe14604d57602036146024575f5ffd5b5f35801560495762001fff810690815414603c57"
-    "5f5ffd5b62001fff01545f5260205ff35b5f5ffd5b62001fff42064281555f359062001fff015500"
-)
-_WINDOW = 8191
 ANCHOR, SLOT = 70, 40
 TIME = 1_700_000_000
 ROOT = b"\x44" * 32
@@ -51,23 +44,19 @@ def world(headers) -> BeaconWorld:
 def roots_chain() -> Iterator[DevChain]:
     """A chain whose contract of EIP-4788 may be changed."""
     with DevChain() as chain:
-        chain.rpc("anvil_setCode", BEACON_ROOTS, BEACON_ROOTS_CODE)
         yield chain
 
 
 @pytest.fixture
-def source(roots_chain, world) -> Deployed:
+def roots(roots_chain) -> BeaconRoots:
+    return BeaconRoots(roots_chain)
+
+
+@pytest.fixture
+def source(roots_chain, roots, world) -> Deployed:
     """One for whose beacon root of ANCHOR was told at TIME."""
-    beacon = Deployed(roots_chain, "BeaconHistory", replace(world.chain, id=SOURCE_CHAIN_ID).arguments)
-    tell(roots_chain, TIME, world.root(ANCHOR))
-    return Deployed(roots_chain, "BeaconBlockHashSource", beacon.address)
-
-
-def tell(chain: DevChain, time: int, root: bytes) -> None:
-    """Store a root as the protocol does: the time in a ring, the root behind it (EIP-4788)."""
-    place = time % _WINDOW
-    for slot, word in ((place, time.to_bytes(32)), (place + _WINDOW, root)):
-        chain.rpc("anvil_setStorageAt", BEACON_ROOTS, f"0x{slot:064x}", hex_data(word))
+    roots.tell(TIME, world.root(ANCHOR))
+    return Deployed(roots_chain, "BeaconBlockHashSource", replace(world.chain, id=SOURCE_CHAIN_ID).arguments)
 
 
 def refused(source: Deployed, function: str, *arguments: object) -> tuple[object, ...]:
@@ -100,12 +89,12 @@ def test_an_old_block_is_recorded_below_the_root(source, world, headers):
     assert source.call("blockHash", number(ANCHOR)) == bytes(32)
 
 
-def test_what_is_recorded_stays_when_the_root_is_gone(roots_chain, source, world, headers):
+def test_what_is_recorded_stays_when_the_root_is_gone(roots, source, world, headers):
     source.send("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
-    tell(roots_chain, TIME + _WINDOW, world.root(71))
+    roots.tell(TIME + WINDOW, world.root(71))
     assert refused(source, "record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]) == ("NoBeaconRoot", TIME)
     assert source.call("blockHash", number(ANCHOR)) == keccak(headers[ANCHOR])
-    source.send("record", TIME + _WINDOW, jumps.own(world.blocks[71]), headers[71])
+    source.send("record", TIME + WINDOW, jumps.own(world.blocks[71]), headers[71])
     assert source.call("blockHash", number(71)) == keccak(headers[71])
 
 
@@ -140,7 +129,7 @@ def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_ch
 
 
 def test_a_time_without_a_root_is_refused(source, world, headers):
-    for time in (0, TIME - 1, TIME + 1, TIME + _WINDOW, 2**256 - 1):
+    for time in (0, TIME - 1, TIME + 1, TIME + WINDOW, 2**256 - 1):
         error = refused(source, "record", time, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
         assert error == ("NoBeaconRoot", time)
         error = refused(source, "recordOld", time, world.old(SLOT, ANCHOR), headers[SLOT])
@@ -152,18 +141,17 @@ def test_a_time_without_a_root_is_refused(source, world, headers):
     ["0x", "0x00", "0xfe", _PLANT + "60205ffd", _PLANT + "601f5ff3", _PLANT + "60405ff3", "0x60205ff3"],
     ids=["none", "stops", "invalid", "reverts", "31 bytes", "64 bytes", "zero"],
 )
-def test_without_a_working_contract_of_roots_nothing_is_recorded(roots_chain, source, world, headers, ending):
-    roots_chain.rpc("anvil_setCode", BEACON_ROOTS, ending)
+def test_without_a_working_contract_of_roots_nothing_is_recorded(roots, source, world, headers, ending):
+    roots.run(ending)
     error = refused(source, "record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR])
-    roots_chain.rpc("anvil_setCode", BEACON_ROOTS, BEACON_ROOTS_CODE)
     assert error == ("NoBeaconRoot", TIME)
 
 
-def test_a_registry_jumps_from_a_recorded_block(roots_chain, source, world, headers):
+def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, world, headers):
     fields = [bytes(32), bytes(32), bytes(20), ROOT, bytes(32), bytes(32), bytes(256), 0, 999, 0, 0, TIME, b""]
     newest = tries.encode([*fields, bytes(32), bytes(8), 7, bytes(32), 0, 0, world.root(ANCHOR)])
     newer = BeaconWorld(random.Random(10), hashes={80: keccak(newest)})
-    tell(roots_chain, TIME + 1, newer.root(80))
+    roots.tell(TIME + 1, newer.root(80))
     source.send("record", TIME + 1, jumps.own(newer.blocks[80]), newest)
     beacon = source.call("beaconChainHistory")
     arguments = (SOURCE_CHAIN_ID, source.address, history.WINDOW, beacon)

@@ -14,6 +14,7 @@ from tests.contracts import beacon_worlds
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.compared_history import Asked, History
 from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.simulator import Call
 
 # The second slot of a period, the one before a fork, its first, one in the middle, and the last of a period.
 MISSED = frozenset({9, 41, 58, 68, 79})
@@ -127,6 +128,17 @@ def test_no_branch_may_be_cut_or_longer(history, genuine):
         twice = [branch[:at] + branch[at : at + 32] + branch[at:] for at in range(0, len(branch) - 31, 8)]
         tried = [(name, (*root, each)) for each in (*cut, *longer, *without, *twice)]
         assert not any(history.answers(tried))
+
+
+def test_no_branch_goes_on_behind_its_end(simulator, history, genuine):
+    """Its size is the caller's word. What is missing of it then is behind it all the same."""
+    for name, arguments in genuine:
+        data, at = history.contract.calldata(name, *arguments), 4 + 32 * len(arguments)
+        size = int.from_bytes(data[at : at + 32])
+        assert size == len(arguments[-1])
+        calls = [data[:at] + (size - by).to_bytes(32) + data[at + 32 :] for by in (0, 1, 31, 32, 64)]
+        outcomes = simulator.run([Call(history.contract.address, each) for each in calls])
+        assert [outcome.succeeded for outcome in outcomes] == [True, False, False, False, False]
 
 
 def test_no_branch_is_one_of_another_kind_or_to_another_root(history, world, genuine):

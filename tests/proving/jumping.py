@@ -119,6 +119,7 @@ def jumping(
     folder: Path,
     *,
     connection: str = "",
+    block_hash_source: str = "op-stack",
     attested_by: str = "",
 ) -> Iterator[Jumping]:
     """The service. `attested_by` is the key of an attester, whom it asks instead of an L1Block."""
@@ -138,6 +139,7 @@ def jumping(
             url,
             attesters=attesters,
             threshold=1,
+            block_hash_source=block_hash_source,
             of_there=table(world, api.url),
             more=connection,
         )

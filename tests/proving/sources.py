@@ -74,6 +74,7 @@ def connect(
     threshold: int = 2,
     outbox: str = "",
     parent: DevChain | None = None,
+    below: tuple[DevChain, str] | None = None,
     anchor_state_registry: str = "",
     block_hash_source: str = "op-stack",
     of_there: str = "",
@@ -81,6 +82,7 @@ def connect(
 ) -> None:
     """The service on `here`, with both chains as sources, deployed; and `parent`, which an L1Block tells of.
 
+    If `parent` is a rollup itself, the L1Block tells of the chain `below` it, which has its Outbox at that address.
     `of_there` adds lines to the other chain's table, `more` to that of its connection.
     """
     path = chains_toml(folder, here.url)
@@ -110,27 +112,35 @@ window = 20
         text += f'[[connections.attesters]]\naddress = "{attester.address}"\nurl = "{attester.url}"\n'
     if parent:
         text = text.replace("outbox =", f"parent = {parent.chain_id}\noutbox =")
-        text += f"""
-[[chains]]
-id = {parent.chain_id}
-name = "The parent chain"
-rpc_urls = ["{parent.url}"]
-test_network = true
-block_seconds = 1
-
-[[connections]]
-source = {parent.chain_id}
-destination = {HERE}
-block_hash_source = "op-stack"
-window = 20
-"""
+        over = f'"arbitrum-slot"\nparent = {below[0].chain_id}\noutbox = "{below[1]}"' if below else '"op-stack"'
+        text += _of_parent("The parent chain", parent, over)
+        text += _of_parent("The chain below", below[0], '"op-stack"') if below else ""
     path.write_text(path.read_text() + text)
     settings.CHAINS_FILE = path
     forget_chains()
     deploy(HERE, HERE)
+    if below:
+        deploy(HERE, below[0].chain_id)
     if parent:
         deploy(HERE, parent.chain_id)
     deploy(HERE, THERE)
+
+
+def _of_parent(name: str, chain: DevChain, block_hash_source: str) -> str:
+    return f"""
+[[chains]]
+id = {chain.chain_id}
+name = "{name}"
+rpc_urls = ["{chain.url}"]
+test_network = true
+block_seconds = 1
+
+[[connections]]
+source = {chain.chain_id}
+destination = {HERE}
+window = 20
+block_hash_source = {block_hash_source}
+"""
 
 
 def of_chains(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = CHARLIE) -> dict[str, Any]:

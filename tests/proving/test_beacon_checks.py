@@ -1,16 +1,19 @@
 """What `check_chains` says of beacon nodes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from chains.beacon.jumps import MAINNET, BeaconChain
 from config.configured_chains import get_chains
 from devnet.beacon_api import BeaconApi, BeaconNode
 from proving.health import beacon_checks
 from proving.health.problems import Problem
+from tests.chains.test_era_files import Site, served
 from tests.proving import beacon_chains
-from tests.proving.beacon_chains import CHAIN_ID
 
+SMALL = beacon_chains.small_world().chain
 DEAD = "http://127.0.0.1:1/secret"
 
 
@@ -21,10 +24,10 @@ def node() -> BeaconNode:
 
 @pytest.fixture
 def said(settings, tmp_path):
-    def check(*urls: str) -> tuple[list[str], list[Problem]]:
-        beacon_chains.configure(settings, tmp_path, beacon_chains.small_world().chain, beacon_urls=urls)
+    def check(*urls: str, chain: BeaconChain = SMALL, era_files: Sequence[str] = ()) -> tuple[list[str], list[Problem]]:
+        beacon_chains.configure(settings, tmp_path, chain, beacon_urls=urls, era_files=era_files)
         lines: list[str] = []
-        problems = beacon_checks.check(get_chains().chain(CHAIN_ID), lines.append)
+        problems = beacon_checks.check(get_chains().chain(chain.id), lines.append)
         return [line.replace("127.0.0.1:", "") for line in lines], problems
 
     return check
@@ -50,3 +53,34 @@ def test_nodes_of_which_none_tells_summaries(said, node):
         ]
     assert said(DEAD)[1] == [Problem("no_beacon_node", "No beacon node of Development chain (31337) can be used.")]
     assert said() == ([], [])
+
+
+def test_each_place_of_era_files_is_told_of(said, tmp_path):
+    """By files of mainnet whose names are known."""
+    folder, name = tmp_path / "eras", "mainnet-01896-e6ebe562.era1"
+    folder.mkdir()
+    (folder / name).write_bytes(bytes(2_000_000))
+    with served(Site(folder)) as site, served(Site(folder, understands_ranges=False)) as whole:
+        lines, problems = said(chain=MAINNET, era_files=["nowhere", "eras", site, f"{whole}?key=secret", DEAD])
+        has = f"{name}, 2 MB; no mainnet-00758-"
+        missing, folders, sites, wholes, dead = lines
+        assert missing == "  Era files, folder nowhere: there is no such folder."
+        assert folders.startswith(f"  Era files, folder eras: {has}")
+        assert folders.count("; no mainnet-0") == 2
+        assert sites.startswith(f"  Era files, {site[17:].partition('/')[0]}: {has}")
+        assert "doesn't serve parts of files" in wholes
+        assert "can't be reached" in dead
+        assert "secret" not in "".join(lines)
+        assert problems == []
+        problem = Problem("no_era_files", "No place of era_files of Development chain (1) can be read.")
+        assert said(chain=MAINNET, era_files=["nowhere", whole])[1] == [problem]
+
+
+def test_places_of_files_whose_names_are_not_known(said, tmp_path):
+    with served(Site(tmp_path)) as site:
+        lines, problems = said(era_files=[site, DEAD])
+    assert lines[0].endswith(": no small-00001-00000000.era.")
+    assert problems == []
+    assert said(era_files=[DEAD])[1] == [
+        Problem("no_era_files", "No place of era_files of Development chain (31337) can be read.")
+    ]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -320,9 +321,16 @@ def test_a_node_that_lacks_blocks_does_not_pass_them_as_missed(world, node, conf
 def test_an_empty_or_false_row_is_not_believed(world, api):
     """The database may be damaged, or of another configuration."""
     assert holds(world, 50, ask(world, 50))
-    JumpLeaves.objects.update(content=bytes(8 * 32))
+    right = bytes(JumpLeaves.objects.get().content)
+    for wrong in (bytes(8 * 32), b"", right[:-1], right[:-32], right + b"\0", right + bytes(32)):
+        JumpLeaves.objects.update(content=wrong)
+        assert holds(world, 50, ask(world, 50))
+        assert bytes(JumpLeaves.objects.get().content) == right
+    # Also where it isn't complete.
+    JumpLeaves.objects.update(content=right + bytes(32), is_complete=False)
+    with pytest.raises(NodeUnavailable, match="are not the chain's"):
+        ask(world, 50)
     assert holds(world, 50, ask(world, 50))
-    assert JumpLeaves.objects.get().is_complete
     for change in ({"state_root": OTHER}, {"slot": 88}, {"summaries": b""}, {"branch": bytes(6 * 32)}, {"branch": b""}):
         BeaconAnchor.objects.update(**change)
         assert holds(world, 50, ask(world, 50))
@@ -391,6 +399,33 @@ def test_what_a_node_told_before_it_limited_requests_is_kept(world, node, config
         assert sorted(path for path in api.asked if path.endswith("/root")) == [
             f"/eth/v1/beacon/blocks/{slot}/root" for slot in range(52, 56)
         ]
+
+
+def test_a_node_that_tells_a_little_at_a_time_is_left(world, node, configured, monkeypatch):
+    """It would hold a worker for hours, at one root in some seconds. What it told is kept, and asked for no more."""
+    monkeypatch.setattr(beacon_client, "AT_ONCE", 1)
+    now = [1000.0]
+
+    class Sparing(BeaconApi):
+        """A node that answers every other request for a root, after a long time."""
+
+        def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
+            if path.endswith("/root"):
+                now[0] += 20
+                if now[0] % 40 == 0:
+                    return 503, "application/json", b"", {}
+            return super().answer(path, accepts_ssz=accepts_ssz)
+
+    monkeypatch.setattr(jump_leaves, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with Sparing(node) as api:
+        configured(beacon_urls=[api.url])
+        for count in (2, 4, 6):
+            with pytest.raises(NodeUnavailable, match="answers too slowly"):
+                ask(world, 50)
+            assert len(JumpLeaves.objects.get().content) == count * 32
+        assert holds(world, 50, ask(world, 50))
+        roots = [path for path in api.asked if path.endswith("/root")]
+        assert len(roots) < 20
 
 
 def test_a_node_that_limits_requests_is_sent_fewer_at_a_time(node):
@@ -638,6 +673,22 @@ def test_execution_nodes_that_tell_no_total_difficulty(merged, proof_of_work, co
     assert not JumpLeaves.objects.get().is_complete
 
 
+def test_a_false_total_difficulty_is_not_kept(merged, proof_of_work, configured):
+    """No header fits behind one near the end of all numbers: what was kept of it would never be completed."""
+    chain, expected = merged
+    with execution_node(proof_of_work, lambda _, told: told.update(totalDifficulty=hex(2**256 - 1))) as url:
+        configured(chain=chain, rpc_url=url)
+        with pytest.raises(NodeUnavailable):
+            _before_merge(proof_of_work)
+    with execution_node(proof_of_work, lambda *_: None) as url:
+        configured(chain=chain, rpc_url=url)
+        assert _before_merge(proof_of_work) == expected
+        right = bytes(JumpLeaves.objects.get().content)
+        for wrong in (right + bytes(64 * 8192), right[:-1], right + b"\0", b""):
+            JumpLeaves.objects.update(content=wrong)
+            assert _before_merge(proof_of_work) == expected
+
+
 def test_execution_nodes_that_tell_another_chain(merged, proof_of_work, configured):
     def other(number: int, told: dict[str, Any]) -> None:
         if number == 8210:
@@ -765,6 +816,28 @@ def test_the_callers_lease_is_extended_and_its_loss_ends_the_work(world, api, bi
         jump_branches.branch_to(source, origin(world.root(ANCHOR)), target(50), extend_lease=extend)
     # The row of leaves is free for the next.
     assert holds(world, 50, ask(world, 50))
+
+
+def test_leases_are_extended_while_an_era_file_is_read(as_mainnet, eras, configured, monkeypatch):
+    """The server of files may take half a minute for each part."""
+    configured(era_files=["eras"])
+    source, end = get_chains().chain(CHAIN_ID), target(20)
+    extended: list[str] = []
+    monkeypatch.setattr(leases.Lease, "extend", lambda lease: extended.append(type(lease.row).__name__))
+
+    def extend() -> None:
+        extended.append("the caller's")
+
+    jump_branches.branch_to(source, None, end, extend_lease=extend)
+    # The end of the file, and its state.
+    assert extended[:4] == ["the caller's", "JumpLeaves"] * 2
+    JumpLeaves.objects.all().delete()
+
+    def lose(_: object) -> None:
+        raise LeaseLost
+
+    monkeypatch.setattr(leases.Lease, "extend", lose)
+    assert isinstance(jump_branches.branch_to(source, None, end, extend_lease=extend), NotYet)
 
 
 def test_what_nobody_uses_is_pruned(world, api, settings):

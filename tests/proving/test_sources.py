@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,12 +19,12 @@ from eth_utils.crypto import keccak
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
 from chains.chains_file import Attester
 from chains.encoding import hex_data
-from chains.rpc import RpcClient, RpcRefused
+from chains.rpc import Log, RpcClient, RpcRefused
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.dispute_games import DisputeGames, output_of
-from devnet.foreign_contracts import ask
+from devnet.foreign_contracts import ask, send
 from proving.admission.admit import admit
 from proving.connections import open_connection
 from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Signer, Transaction
@@ -39,11 +40,13 @@ from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.contracts import block_hash_buffer
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.l1_block import L1Block
-from tests.proving.chain_state import balance_at, registry
+from tests.proving.chain_state import balance_at, registry, signer_nonce
+from tests.proving.estimated_batches import estimate, measured
+from tests.proving.kills import Killed, exchanges
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import ALICE, CHARLIE, submit, waiting, work, work_until_done
+from tests.service import ALICE, CHARLIE, expire_leases, submit, waiting, work, work_until_done
 
 
 @pytest.fixture(scope="module")
@@ -367,6 +370,33 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     assert balance_proven(chain, 43) == balance_at(rollup.chain, CHARLIE, 43)
 
 
+def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(chain, rollup, key, settings, client):
+    day = 86_400
+    chain.rpc("evm_increaseTime", 3 * day)
+    delay = time_of(chain, rollup.confirm(40)) - time_of(rollup.chain, 40)
+    late, body = (
+        f"{datetime.fromtimestamp(time_of(rollup.chain, 43) + delay, UTC):%Y-%m-%d %H:%M} UTC",
+        of_chains(there=[43]),
+    )
+    batch = submit(key, body)
+    # What is confirmed itself is not late, however long that took.
+    older = submit(key, of_chains(there=[36]))
+    work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == ("REJECTED", "block_too_new", True)
+    assert f"expect it soon after {late}. The newest confirmed block is 40" in batch.rejection_reason
+    assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
+    assert [one["code"] for one in estimate(client, key, body)["rejections"]] == ["block_too_new"]
+    assert work_until_done(older, chain).status == BatchStatus.DONE
+    settings.BATCH_DEADLINE_SECONDS = 4 * day
+    told = estimate(client, key, body)
+    assert (told["rejections"], len(told["waits"])) == ([], 1)
+    waiting_one = submit(key, body)
+    work()
+    waiting_one.refresh_from_db()
+    assert waiting_one.status == BatchStatus.IN_PROGRESS
+
+
 def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(chain, rollup, key):
     rollup.confirm(50)
     rollup.confirm(60)
@@ -579,7 +609,14 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     assert len(set(code.values())) == 3
     for name, address in code.items():
         assert f"{name}: {address}" in said.getvalue()
-    games.guardian("blacklistDisputeGame(address)", ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:])
+    anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
+    before = games.chain.rpc("evm_snapshot")
+    # A game that is about no block by its own word.
+    games.chain.rpc("anvil_setCode", hex_data(anchor), "0x60205f5260405ff3")
+    with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
+        call_command("check_chains", stdout=said)
+    assert games.chain.rpc("evm_revert", before)
+    games.guardian("blacklistDisputeGame(address)", anchor)
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
         call_command("check_chains", stdout=said)
 
@@ -604,6 +641,33 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
     know([*before.values(), after])
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert registry(THERE).notice == ""
+
+
+def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_gone_again(
+    chain, games, there, settings, key
+):
+    def new_games() -> str:
+        return implementations(open_connection(HERE, THERE))["games of type 0"]
+
+    text = settings.CHAINS_FILE.read_text()
+    before, code = implementations(open_connection(HERE, THERE)), new_games()
+    games.implement(0)
+    between = new_games()
+    game = settle(games, there, 24)
+    send(chain, games.factory, "setImplementation(uint32,address)", 0, code)
+    settings.CHAINS_FILE.write_text(
+        text.replace(
+            "anchor_state_registry",
+            f"known_implementations = {json.dumps(list(before.values()))}\nanchor_state_registry",
+        )
+    )
+    forget_chains()
+    assert implementations(open_connection(HERE, THERE)) == before
+    batch = submit(key, of_chains(there=[24]))
+    assert f"doesn't name this code in known_implementations: the game {game}: {between}. The operator" in told(chain)
+    settle(games, there, 25)
+    games.guardian("blacklistDisputeGame(address)", game)
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
 
 
 def test_an_anchor_state_registry_that_is_not_the_contract_s_is_told(chain, games, settings, key):
@@ -658,6 +722,16 @@ def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain
         f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
         "the next push."
     )
+
+
+def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, settings, tmp_path, key):
+    """It keeps its place in the buffer; a later block that nodes have leads to the right one of its number."""
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+    buffer = BlockHashBuffer(chain)
+    buffer.push(20, [b"\x66" * 32])
+    buffer.push(*pushed(there, 22, 24))
+    assert work_until_done(submit(key, of_chains(there=[20])), chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
@@ -725,16 +799,75 @@ def value_at(part: dict[str, Any]) -> tuple[str, int, bytes]:
     return part["account"], part["blockNumber"], bytes.fromhex(part["slot"][2:])
 
 
-def test_a_confirmation_that_no_event_tells_of_any_more_is_proven_at_a_newer_block_of_the_parent(
-    chain, elsewhere, key, monkeypatch
-):
+def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killer):
+    """Also between the transaction that the parent's source needs before, and the one with both parts."""
     parent = elsewhere.outbox.chain
     elsewhere.confirm(40)
     parent.mine(3)
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
     L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
-    monkeypatch.setattr(RpcClient, "logs", lambda *_: [])
-    assert work_until_done(submit(key, of_chains(there=[40])), chain, rounds=20).status == BatchStatus.DONE
+    nonce, lives = signer_nonce(chain), 0
+    batch = submit(key, of_chains(there=[36]))
+    for exchange in exchanges("both parts"):
+        # By turns before the node acts, and after it acted.
+        killer.arm(exchange, after=lives % 2 == 0)
+        try:
+            work_until_done(batch, chain)
+            break
+        except Killed:
+            expire_leases()
+            lives += 1
+    killer.disarm()
+    work()
+    assert lives > 4
+    assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
+    assert [tx.succeeded for tx in extending()] == [True, True]
+    assert ParentFact.objects.count() == 1
+    assert balance_proven(chain, 36) == balance_at(elsewhere.chain, CHARLIE, 36)
+
+
+def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
+    """As an Orbit chain on an Arbitrum chain: the call that begins the parent's path goes in the same transaction."""
+    with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
+        upper, lower = Rollup(ArbitrumOutbox(parent), *rollup_chain), ArbitrumOutbox(below)
+        there = upper.chain
+        connect(
+            settings,
+            tmp_path,
+            chain,
+            there.url,
+            outbox=upper.outbox.address,
+            parent=parent,
+            below=(below, lower.address),
+        )
+        upper.confirm(40)
+        parent.mine()
+        send_root = keccak(text="messages of the parent")
+        lower.confirm(send_root, set_send_root(parent, send_root))
+        below.mine(3)
+        head = below.rpc("eth_getBlockByNumber", "latest", False)
+        L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+        result = measured(client, key, "two Outboxes", of_chains(there=[40]), chain=chain)
+        assert result.spent <= result.expected <= 2 * result.spent, str(result)
+        assert balance_proven(chain, 40) == balance_at(there, CHARLIE, 40)
+        (path,) = [tx for tx in extending() if tx.extends == registry(THERE) and hasattr(tx, "parent_fact")]
+        assert path.parent_fact.registry == registry(parent.chain_id)
+
+
+@pytest.mark.parametrize("up_to", [0, 30])
+def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the_parent(
+    chain, elsewhere, key, monkeypatch, up_to
+):
+    parent, logs = elsewhere.outbox.chain, RpcClient.logs
+    known = elsewhere.confirm(30) if up_to else -1
+    elsewhere.confirm(40)
+    parent.mine(3)
+    monkeypatch.setattr(RpcClient, "logs", lambda *asked: [log for log in logs(*asked) if log.block_number <= known])
+    batch = submit(key, of_chains(there=[40]))
+    assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
 
 
@@ -742,6 +875,15 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     chain, elsewhere, key, monkeypatch
 ):
     parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
+    estimate_gas = RpcClient.estimate_gas
+
+    def of_no_part(client, sender, to, *more):
+        if sender == to:
+            raise RpcRefused(-32000, "the sender is a contract")
+        return estimate_gas(client, sender, to, *more)
+
+    # What one part takes is only shown.
+    monkeypatch.setattr(RpcClient, "estimate_gas", of_no_part)
     confirmed_at = elsewhere.confirm(40)
     l1_block.tell(confirmed_at, bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)["hash"][2:]))
     address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
@@ -750,15 +892,56 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     head = parent.rpc("eth_getBlockByNumber", "latest", False)
     l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
     proofs = RpcClient.proofs
+    refused = RpcRefused(-32005, "too many requests")
+    refused.may_pass = True
 
     def pruned(client, wanted):
         if client.chain.id == parent.chain_id and wanted[0].block_number == confirmed_at:
-            return [RpcRefused(-32000, "missing trie node")] * len(wanted)
+            return [refused] * len(wanted)
         return proofs(client, wanted)
 
     monkeypatch.setattr(RpcClient, "proofs", pruned)
-    assert work_until_done(submit(key, of_chains(there=[40])), chain, rounds=20).status == BatchStatus.DONE
-    assert ParentFact.objects.get().block_number == int(head["number"], 16)
+    batch = submit(key, of_chains(there=[40]))
+    assert told(chain) == "The node refused (-32005)."
+    refused = RpcRefused(-32000, "missing trie node")
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    fact = ParentFact.objects.get()
+    assert (fact.block_number, fact.gas) == (int(head["number"], 16), None)
+
+
+def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything_is_sent(
+    chain, elsewhere, key, monkeypatch
+):
+    parent, logs, proofs = elsewhere.outbox.chain, RpcClient.logs, RpcClient.proofs
+    parent.mine(3)
+    early = parent.head()
+    block_hash = bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(early), False)["hash"][2:])
+    L1Block(chain).tell(early, block_hash)
+    address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
+    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    elsewhere.confirm(40)
+
+    def backdated(*asked: Any) -> list[Log]:
+        return [replace(log, block_number=early) for log in logs(*asked)]
+
+    def cut_short(*asked: Any) -> list[Any]:
+        return [
+            replace(one, slots=[replace(slot, nodes=slot.nodes[:-1]) for slot in one.slots]) for one in proofs(*asked)
+        ]
+
+    monkeypatch.setattr(RpcClient, "logs", backdated)
+    submit(key, of_chains(there=[40]))
+    assert told(chain) == (
+        f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block that "
+        "the rollup confirms."
+    )
+    monkeypatch.setattr(RpcClient, "proofs", cut_short)
+    monkeypatch.setattr(RpcClient, "logs", logs)
+    head = parent.rpc("eth_getBlockByNumber", "latest", False)
+    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    assert "proof of the Outbox at block " in (sentence := told(chain))
+    assert " that does not verify: " in sentence
 
 
 def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_used_until_it_is_too(

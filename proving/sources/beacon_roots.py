@@ -1,0 +1,159 @@
+"""The destination vouches for blocks of a chain whose beacon roots it holds (`BeaconBlockHashSource.sol`, EIP-4788).
+
+An OP Stack chain has those that the L1 blocks name from which its own are derived. So each L1 block of some hours can
+be recorded by itself, and no hop leads to it.
+"""
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
+
+from chains.beacon import jumps
+from chains.beacon.jumps import CannotProve
+from chains.chains_file import Connection
+from chains.header import Header
+from chains.node_errors import NodeUnavailable
+from chains.rpc import RpcClient
+from config.configured_chains import get_beacon_client, get_chains
+from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
+from proving.registry.contract import call
+from proving.sources.base import NotYet, Preparation, Start
+
+BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
+# Roots that it holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
+_HELD, _RELIED_ON = 8191, 7168
+# A rollup's block may be so much younger than the L1 block from which it is derived, in seconds (Fjord). At so many
+# moments of these it is asked for its root.
+_DRIFT, _MOMENTS = 1800, 150
+# Headers that are looked at together for the newest whose root is held, and how often.
+_HEADERS, _LOOKS = 32, 5
+# Of recording a block, as measured.
+_GAS = Likely(85_000, 110_000)
+
+
+class BeaconRoots:
+    contract = "BeaconBlockHashSource"
+    title = "Beacon roots that the destination holds"
+
+    def trust(self, connection: Connection) -> str:
+        return (
+            f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived "
+            f"from chain {connection.source_id}."
+        )
+
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:
+        beacon_chain = get_chains().chain(connection.source_id).beacon_chain
+        assert beacon_chain is not None, "chains.toml was checked"
+        return (beacon_chain.arguments,)
+
+    def gas(self, connection: Connection) -> Likely:
+        return _GAS
+
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+        if any(self._recorded(connection, target)) or _told(connection, target):
+            return Start(target)
+        newest = self.newest(connection)
+        if isinstance(newest, NotYet):
+            return newest
+        if newest < target:
+            config = connection.config
+            return NotYet(
+                f"Chain {config.destination_id} holds the beacon roots of chain {config.source_id} only up to block "
+                f"{newest} yet; waiting for block {target}."
+            )
+        return Start(newest)
+
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
+        config, header = connection.config, connection.source_rpc.known_header(start)
+        recorded = self._recorded(connection, start)
+        if recorded == header.hash:
+            return Start(start)
+        if any(recorded):
+            return NotYet(
+                f"The block hash source knows another block {start} of chain {config.source_id} than its nodes."
+            )
+        told = _told(connection, start)
+        if told is None:
+            return NotYet(
+                f"Chain {config.destination_id} does not hold the beacon root of block {start} of chain "
+                f"{config.source_id}."
+            )
+        time, root = told
+        source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, root, header)
+        return Start(start, (call(self.contract, source, "record", time, branch, header.encode()),))
+
+    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
+        return True  # What is recorded stays.
+
+    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
+        there, here = (get_chains().chain(one) for one in (connection.source_id, connection.destination_id))
+        return int(_RELIED_ON * here.block_seconds / there.block_seconds)
+
+    def newest(self, connection: OpenConnection) -> int | NotYet:
+        return newest_told(connection.source_rpc, connection.destination_rpc)
+
+    def _recorded(self, connection: OpenConnection, number: int) -> bytes:
+        source = connection.registry.block_hash_source
+        return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
+
+
+def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:
+    """Return the newest block whose root the destination was told, by a later one of the source.
+
+    None of a destination whose beacon roots are those of another chain. Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    (root,) = _held(destination_rpc, [destination_rpc.head().timestamp])
+    head = source_rpc.head().number
+    for last in range(head, max(0, head - _HEADERS * _LOOKS), -_HEADERS) if root else ():
+        for header in reversed(source_rpc.headers(range(max(1, last - _HEADERS + 1), last + 1))):
+            if header and header.beacon_root == root:
+                return header.number - 1
+    return NotYet(
+        f"Chain {destination_rpc.chain.id} holds no beacon root, at {BEACON_ROOTS}, that one of the newest blocks of "
+        f"chain {source_rpc.chain.id} names."
+    )
+
+
+def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
+    """Return a time for which the destination holds the root of a block's beacon block, and will for a while; the root.
+
+    None where none is found.
+    """
+    after = connection.source_rpc.header(number + 1)
+    root = after.beacon_root if after else b""
+    if not after or not root:
+        return None
+    rpc = connection.destination_rpc
+    head = rpc.head()
+    before = rpc.header(head.number - 1) if head.number else None
+    # Seconds between blocks, as far as these are regular.
+    step = max(1, head.timestamp - before.timestamp) if before else 1
+    oldest = max(after.timestamp, head.timestamp - step * _RELIED_ON)
+    first = head.timestamp - (head.timestamp - oldest) // step * step
+    times = range(first, min(head.timestamp, first + _DRIFT) + 1, step)
+    # Blocks of a rollup that are derived from the same L1 block follow each other: some of their times will do.
+    asked = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
+    held = zip(asked, _held(rpc, asked), strict=True)
+    return next(((time, root) for time, one in held if one == root), None)
+
+
+def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
+    """Return the roots that the destination's blocks of these times were told; empty where none is held."""
+    answers = destination_rpc.eth_calls([(BEACON_ROOTS, time.to_bytes(32)) for time in times])
+    return [answer if isinstance(answer, bytes) and any(answer) else b"" for answer in answers]
+
+
+@lru_cache(maxsize=64)
+def _own_branch(source_id: int, root: bytes, header: Header) -> bytes:
+    """Return the branch from a block's hash to the root of its beacon block. Raises `NodeUnavailable`."""
+    chain, client = get_chains().chain(source_id), get_beacon_client(source_id)
+    assert chain.beacon_chain is not None, "chains.toml was checked"
+    assert client is not None, "chains.toml was checked"
+    try:
+        block = client.block(root, chain.beacon_chain.slot_at(header.timestamp))
+    except CannotProve as cannot:
+        raise NodeUnavailable(f"Block {header.number} of {chain.label} can't be proven: {cannot}") from None
+    if block.block_hash != header.hash:
+        raise NodeUnavailable(f"The nodes of {chain.label} have another block {header.number} than its beacon nodes.")
+    return jumps.own(block)

@@ -1,0 +1,192 @@
+"""Blocks of a chain whose beacon roots the destination holds (EIP-4788)."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains.rpc import RpcClient
+from config.configured_chains import get_chains
+from contracts import load_artifact
+from devnet.devchain import DevChain
+from proving.models import FactsRegistry, Transaction
+from proving.registry.contract import call
+from proving.registry.deploying import DeploymentError, deploy
+from proving.sources import beacon_roots
+from queries.models import BatchStatus, Block
+from tests.contracts.beacon_roots import ADDRESS, BeaconRoots
+from tests.proving.chain_state import balance_at, registry
+from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
+from tests.proving.paths import extending
+from tests.proving.sources import HERE, THERE, balance_proven, grow, of_chains
+from tests.service import CHARLIE, fresh, submit, waiting, work, work_until_done
+
+pytestmark = pytest.mark.django_db
+
+BLOCKS = 60
+# Seconds by which a block comes after that of the source that it is derived from; between two; and for which all blocks
+# are derived from the same.
+AFTER, STEP, LASTS = 5, 2, 60
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[DevChain]:
+    with DevChain(chain_id=THERE, hardfork="cancun") as chain:
+        grow(chain, BLOCKS)
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def made(there) -> tuple[Pointing, World]:
+    return beacon_chain_of(there)
+
+
+class Derived(BeaconRoots):
+    """A chain whose blocks are derived from those of another one, and hold the roots that these name."""
+
+    def __init__(self, here: DevChain, relaid: Pointing) -> None:
+        super().__init__(here)
+        self._relaid = relaid
+
+    def derive(self, number: int, *, blocks: int = 2, later: int = 0) -> None:
+        """Have blocks that are derived from this one, so many seconds `later`; and all after them, for a while."""
+        head = int(self.chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+        first = max(self._relaid.timestamp(number) + AFTER, head + STEP) + later
+        for time in range(first, first + LASTS):
+            self.tell(time, bytes(self._relaid.fields(number)["parentBeaconBlockRoot"]))
+        for time in range(first, first + blocks * STEP, STEP):
+            self.chain.rpc("evm_setNextBlockTimestamp", time)
+            self.chain.mine()
+
+
+@pytest.fixture
+def roots(chain, made) -> Derived:
+    derived = Derived(chain, made[0])
+    derived.derive(BLOCKS)
+    return derived
+
+
+@pytest.fixture
+def service(chain, made, roots, settings, tmp_path) -> Iterator[Jumping]:
+    with jumping(chain, made, settings, tmp_path, block_hash_source="beacon-roots") as opened:
+        yield opened
+
+
+def told(service: Jumping) -> str:
+    for _ in range(2):
+        work()
+    (sentence,) = waiting()
+    return sentence
+
+
+def sent() -> list[Transaction]:
+    return list(Transaction.objects.exclude(to="").order_by("pk"))
+
+
+def test_a_block_whose_root_is_held_is_recorded_and_needs_no_path(service, roots, there, key):
+    for number in range(38, 46):
+        roots.derive(number)
+    assert work_until_done(submit(key, of_chains(there=[40])), service.here).status == BatchStatus.DONE
+    assert balance_proven(service.here, 40) == balance_at(there, CHARLIE, 40)
+    (recorded,) = extending()
+    assert recorded.succeeded
+    assert Block.objects.get(number=40).path_length == 0
+    # Once more it needs neither a record nor a root.
+    before = len(sent())
+    roots.run("0x")
+    assert work_until_done(submit(key, of_chains(there=[40])), service.here).status == BatchStatus.DONE
+    assert len(sent()) == before
+
+
+def test_the_source_creates_the_beacon_history_of_its_registry(service):
+    row = registry(THERE)
+    to, data = call("BeaconBlockHashSource", row.block_hash_source, "beaconChainHistory")
+    answer = service.here.rpc("eth_call", {"to": to, "data": "0x" + data.hex()}, "latest")
+    assert int(answer, 16) == int(row.beacon_history, 16)
+    code = bytes.fromhex(service.here.rpc("eth_getCode", row.beacon_history, "latest")[2:])
+    beacon_chain = get_chains().chain(THERE).beacon_chain
+    assert beacon_chain
+    assert code == load_artifact("BeaconHistory").deployed(**beacon_chain.immutables)
+
+
+def test_a_block_is_waited_for_until_its_root_is_held(service, roots, there, key):
+    batch = submit(key, of_chains(there=[40]))
+    roots.derive(40)
+    assert told(service) == (
+        f"Chain {HERE} holds the beacon roots of chain {THERE} only up to block 39 yet; waiting for block 40."
+    )
+    assert sent() == []
+    roots.derive(41)
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert balance_proven(service.here, 40) == balance_at(there, CHARLIE, 40)
+
+
+NO_ROOT = f"Chain {HERE} holds no beacon root, at {ADDRESS}, that one of the newest blocks of chain {THERE} names."
+
+
+def test_without_the_contract_of_roots_it_says_so(service, roots, key):
+    roots.run("0x")
+    submit(key, of_chains(there=[40]))
+    assert told(service) == NO_ROOT
+
+
+def test_no_registry_is_deployed_where_the_roots_are_of_another_beacon_chain(service, roots):
+    FactsRegistry.objects.all().delete()
+    head = int(service.here.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    for time in range(head, head + LASTS):
+        roots.tell(time, b"\x66" * 32)
+    with pytest.raises(DeploymentError) as refused:
+        deploy(HERE, THERE)
+    assert str(refused.value) == NO_ROOT
+
+
+def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, key):
+    roots.derive(11)
+    roots.derive(59, later=7168 * STEP + LASTS)
+    batch = submit(key, of_chains(there=[10]))
+    for _ in range(8):
+        work()
+        # Each new block is told a root, too.
+        roots.derive(59)
+    assert fresh(batch).status == BatchStatus.DONE
+    assert balance_proven(service.here, 10) == balance_at(there, CHARLIE, 10)
+    # A jump from the newest one whose root is held.
+    row = Block.objects.get(number=10)
+    assert (row.path_unit, row.path_origin) == ("jumps", 58)
+
+
+def test_what_no_beacon_node_has_is_waited_for(service, roots, there, key):
+    roots.derive(51)
+    root = service.relaid.fields(51)["parentBeaconBlockRoot"]
+    block = service.node.blocks.pop(root)
+    batch = submit(key, of_chains(there=[50]))
+    assert "No beacon node of The other chain" in told(service)
+    assert sent() == []
+    service.node.blocks[root] = block
+    assert work_until_done(batch, service.here, rounds=20).status == BatchStatus.DONE
+
+
+def test_a_block_that_was_recorded_of_another_branch_is_not_built_upon(service, roots, key):
+    roots.derive(41)
+    place = keccak((40).to_bytes(32) + bytes(32)).hex()
+    service.here.rpc("anvil_setStorageAt", registry(THERE).block_hash_source, f"0x{place}", "0x" + "66" * 32)
+    submit(key, of_chains(there=[40]))
+    assert told(service) == f"The block hash source knows another block 40 of chain {THERE} than its nodes."
+    assert sent() == []
+
+
+def test_of_many_moments_some_are_asked_about(service, roots, there, key, monkeypatch):
+    roots.derive(31, blocks=20)
+    asked: list[int] = []
+    held = beacon_roots._held
+
+    def counting(rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
+        asked.append(len(times))
+        return held(rpc, times)
+
+    monkeypatch.setattr(beacon_roots, "_held", counting)
+    monkeypatch.setattr(beacon_roots, "_MOMENTS", 4)
+    assert work_until_done(submit(key, of_chains(there=[30])), service.here).status == BatchStatus.DONE
+    assert max(asked) == 5
+    assert balance_proven(service.here, 30) == balance_at(there, CHARLIE, 30)
+    assert Block.objects.get(number=30).path_length == 0
