@@ -462,8 +462,8 @@ def test_errors_speak_of_options_and_not_of_headers(code):
 
 
 def test_errors_speak_of_commands_and_not_of_paths():
-    refused = ServiceRefused("Chain 9 is not a destination here; see /chain-connections.", status=400, code="unsupported")
-    assert _said_of(refused).sentence == "Chain 9 is not a destination here; see `bqs chains`."
+    refused = ServiceRefused("Chain 9 is not here; see /chain-connections.", status=400, code="unsupported")
+    assert _said_of(refused).sentence == "Chain 9 is not here; see `bqs chains`."
 
 
 def test_a_defect_and_ctrl_c_are_sentences_too(monkeypatch, capsys):

@@ -551,8 +551,7 @@ def test_values_are_shown_with_the_call_that_reads_them():
     )
     assert f"NONCE 7 raw word 0x{7:064x} Read it yourself" in text
     assert (
-        f"BALANCE 123456789.012345678901234567 ETH wei, decimal {BALANCE} raw word 0x{BALANCE:064x} "
-        "Read it yourself"
+        f"BALANCE 123456789.012345678901234567 ETH wei, decimal {BALANCE} raw word 0x{BALANCE:064x} Read it yourself"
     ) in text
     assert f"STORAGE_ROOT {STORAGE_ROOT} Read it yourself" in text
     assert f"CODE_HASH {CODE_HASH} Read it yourself" in text
@@ -594,9 +593,7 @@ def test_any_balance_is_shown_exactly(balance):
     batch = a_batch()
     finish(batch)
     AccountProof.objects.update(balance=balance)
-    shown = re.search(
-        r"BALANCE ([\d.]+) ETH wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(page(batch))
-    )
+    shown = re.search(r"BALANCE ([\d.]+) ETH wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(page(batch)))
     assert shown
     whole, _, fraction = shown[1].partition(".")
     assert int(whole + fraction.ljust(18, "0")) == int(shown[2]) == int(shown[3], 16) == balance
