@@ -106,6 +106,11 @@ class BatchPage:
         return self.header.status == BatchStatus.DONE and not self.header.why_no_proofs
 
     @property
+    def was_rejected_at_once(self) -> bool:
+        """Return whether it was rejected before anything was begun: nothing took time, and nothing was spent."""
+        return bool(self.rejection) and self.costs.estimated_gas is None and not self.transaction_count
+
+    @property
     def shares_transactions(self) -> bool:
         """Return whether its transactions took more gas than is its own: they do something for other batches too."""
         in_all = sum(tx.gas_used or 0 for tx in self.transactions)

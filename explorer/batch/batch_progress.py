@@ -17,7 +17,7 @@ from proving.worker import heartbeats
 from queries.models import LEFT_TO_OTHERS, OPEN_STATUSES, Batch, StepKind
 
 # The page lists the transactions itself, and whoever reads it may be anyone.
-_LEFT_TO_OTHERS = "It goes on when what it asks for is on the chain."
+_LEFT_TO_OTHERS = "It goes on once its transactions are on the chain."
 
 
 @dataclass(frozen=True)

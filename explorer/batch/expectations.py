@@ -91,7 +91,9 @@ def _of_confirmations(batch: Batch, heads: Mapping[int, ChainHead]) -> Iterator[
     if row is None or row[0] is None or head is None or not chain_name(chain).is_configured:
         return
     mined, needed = row[0], get_chains().chain(chain).confirmations
-    missing = mined - head.final if needed == "finalized" else needed - (head.number - mined + 1)
+    missing = mined - head.final
+    if needed != "finalized":  # What is final needs no more.
+        missing = min(missing, needed - (head.number - mined + 1))
     if missing > 0:
         yield from _after(missing, head, chain, "The transactions should be confirmed")
 

@@ -130,19 +130,18 @@ def note(fact: Fact) -> str:
 
 
 def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
-    """Return what a fact's word means, in the forms that people look for.
+    """Return what a fact's word means, in the forms that people look for. The word itself is hexadecimal.
 
     The word of a root or a hash needs no other.
     """
     number = int.from_bytes(word)
-    plain = (Meaning("decimal", str(number)), Meaning("hex", hex(number)))
     match fact:
         case AccountFact(field=AccountField.BALANCE):
-            return (Meaning(currency, whole_units(number)), Meaning("wei, decimal", str(number)), plain[1])
+            return (Meaning(currency, whole_units(number)), Meaning("wei, decimal", str(number)))
         case HeaderFact(field=HeaderField.COINBASE):
             return (Meaning("address", str(checksummed(hex_data(word[12:])))),)
         case HeaderFact(field=HeaderField.TIMESTAMP) if when := utc(number):
-            return (Meaning("UTC", when), Meaning("seconds, decimal", str(number)), plain[1])
+            return (Meaning("UTC", when), Meaning("seconds, decimal", str(number)))
         case HeaderFact(field=HeaderField.BASE_FEE_PER_GAS):
-            return (Meaning("wei, decimal", str(number)), plain[1])
-    return plain if facts.is_number(fact) else ()
+            return (Meaning("wei, decimal", str(number)),)
+    return (Meaning("decimal", str(number)),) if facts.is_number(fact) else ()

@@ -33,11 +33,11 @@ class Example:
 _DOCUMENTED = Example(
     batch_id="",
     headline=Headline(
-        "Balance", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "at block 17", answer=InShort("9,999.9952", "ETH")
+        "Balance", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "at block 25", answer=InShort("9,999.9959", "ETH")
     ),
     where="Development chain",
-    took=timedelta(seconds=1.5),
-    cost=116_328_559_121_376,
+    took=timedelta(seconds=2.2),
+    cost=108_484_346_241_432,
     currency="ETH",
     trust="Nobody beyond the chain itself: it knows the hashes of its own blocks.",
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from config.chain_names import chain_name
 from explorer.formatting.amounts import whole_units
-from explorer.formatting.sentences import in_words
+from explorer.formatting.sentences import first_and_rest, in_words
 from explorer.new_batch.drafts import Draft, Row, unix_seconds
 from explorer.new_batch.shown_faults import Field
 from queries.models import Batch
@@ -48,6 +48,11 @@ def fields(draft: Draft, batch: Batch) -> list[Field]:
 def reason(batch: Batch) -> str:
     """Return why the batch was rejected, as people read it."""
     return in_words(batch.rejection_reason, chain_name(batch.destination_chain_id).currency)
+
+
+def reason_in_short(batch: Batch) -> str:
+    """Return the same in one sentence, as the page of the batch is titled. What can be done is said beside it."""
+    return first_and_rest(reason(batch))[0]
 
 
 def with_fee(draft: Draft, batch: Batch) -> Draft:

@@ -122,7 +122,7 @@ def _context(page: FormPage) -> dict[str, Any]:
         "rows": list(_rows(page, form, faults, focus)),
         "management": form.rows.management_form,
         "faults": faults,
-        "rejected_because": corrections.reason(page.corrects) if page.corrects else "",
+        "rejected_because": corrections.reason_in_short(page.corrects) if page.corrects else "",
         "focus": focus,
         # With JavaScript, without a button. What is known to be wrong isn't asked about.
         "asks_at_once": not (page.draft.is_blank or page.estimated or (faults.listed and not page.corrects)),
@@ -159,6 +159,7 @@ def _destination(draft: Draft) -> Mapping[str, Any]:
     chosen = destination(draft, chains)
     return {
         "currency": chosen.native_currency if chosen else "ETH",
+        "is_test_network": bool(chosen and chosen.test_network),
         "sources": [chain.name for chain in chains.sources(chosen.id)] if chosen else [],
     }
 

@@ -573,12 +573,12 @@ def _wait_for_path(seen: Observation) -> Requeue:
 
 def rest(seen: Rest) -> End:
     """Decide when to reconcile again, once all is done that can be."""
-    if seen.left_to_others_for is not None and not seen.under_way:
+    if seen.left_to_others_for is not None and not seen.is_under_way:
         pause = min(_LONGEST_PAUSE_FOR_OTHERS, seen.left_to_others_for.total_seconds() / 10)
         return Requeue("", max(seen.poll_seconds, pause))
     if seen.is_open:
         # The transaction monitor wakes the block when the transaction's state changes.
-        return Requeue(seen.under_way, seen.poll_seconds * (_TENDED_POLLS if seen.under_way else 1))
+        return Requeue(seen.waits_for, seen.poll_seconds * (_TENDED_POLLS if seen.is_under_way else 1))
     # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
     if seen.checked_number is None or seen.checked_number <= seen.final:
         return Settled()

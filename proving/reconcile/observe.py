@@ -25,7 +25,7 @@ from database.chunks import chunks
 from proving import facts, heads, jump_branches, sources, timestamps
 from proving.facts import Comparison, Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
-from proving.models import LIVE_STATES, Transaction, proves_facts
+from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
 from proving.paths import building, origins, planning, rotation, wanted
 from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
@@ -730,7 +730,8 @@ class Rest:
     """The state after all is done that can be now."""
 
     is_open: bool
-    under_way: str  # a sentence about the transaction that is waited for
+    is_under_way: bool  # a transaction is sent, and not confirmed yet
+    waits_for: str  # a sentence about it; empty where all goes well
     left_to_others_for: timedelta | None  # how long it only waits for what others send; None where it doesn't
     checked_number: int | None
     final: int
@@ -758,9 +759,12 @@ def rest(context: Context) -> Rest:
     senders = asking(context).users.keys()
     if senders == {Sender.SELF}:
         begun = _of_block(context, _last_begun)
+    tx = _under_way(context) if senders else None
     return Rest(
         is_open=bool(senders),
-        under_way=_under_way(context) if senders else "",
+        is_under_way=tx is not None,
+        # What is mined takes its time, and waits for nobody.
+        waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else "",
         left_to_others_for=None if begun is None else timezone.now() - begun,
         checked_number=context.block.checked_number,
         final=context.heads.final,
@@ -769,7 +773,6 @@ def rest(context: Context) -> Rest:
     )
 
 
-def _under_way(context: Context) -> str:
-    """Return a sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
-    tx = context.known.sent or _of_block(context, sent.newest_under_way)
-    return "" if tx is None else tx.waits_for
+def _under_way(context: Context) -> Transaction | None:
+    """Return the transaction that the open queries wait for, whichever of them it was sent for."""
+    return context.known.sent or _of_block(context, sent.newest_under_way)

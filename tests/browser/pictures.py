@@ -229,7 +229,7 @@ BATCHES = (
     Picture("Batch: RECEIVED, no worker runs", of(states.received), has_worker=False),
     Picture("Batch: ACCEPTED", of(states.accepted)),
     Picture("Batch: IN_PROGRESS, two queries", of(states.running)),
-    Picture("Batch: waits for confirmations", of(states.waiting_for_confirmations)),
+    Picture("Batch: its transaction is being confirmed", of(states.being_confirmed)),
     Picture("Batch: waits, a node is down", of(states.waiting)),
     Picture("Batch: waits for attesters", of(states.of_two_sources_waiting)),
     Picture("Batch: waits, no worker runs", of(states.of_two_sources_waiting), has_worker=False),

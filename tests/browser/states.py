@@ -109,13 +109,13 @@ def waiting() -> Batch:
     return over(75, batch)
 
 
-def waiting_for_confirmations() -> Batch:
+def being_confirmed() -> Batch:
     batch = a_batch()
     accept(batch)
     fetch_proofs(batch)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    note = f"Transaction {sent(batch, block=14)} is mined; waiting for confirmations."
-    Block.objects.update(waiting_for=note, hash=HASH)
+    sent(batch, block=14)
+    Block.objects.update(hash=HASH)
     return over(40, batch)
 
 

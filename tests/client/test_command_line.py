@@ -406,6 +406,10 @@ def test_progress_is_one_line_that_changes_on_a_terminal(monkeypatch):
     lines = terminal.getvalue().split("\n")
     assert len(lines) == 2
     last = lines[0].rpartition("\r")[2]
+    grey, green = "\x1b[90m\u2501", "\x1b[32m\u2501"
+    assert grey in lines[0]
+    assert green in last
+    assert grey not in last
     assert "DONE" in last
     assert "900 of 900 queries" in last
 
@@ -455,6 +459,11 @@ def test_errors_speak_of_options_and_not_of_headers(code):
     said = _said_of(refused)
     assert re.search("BQS_API_KEY|--idempotency-key", said.sentence)
     assert (said.code, "header" in said.sentence) == (code, False)
+
+
+def test_errors_speak_of_commands_and_not_of_paths():
+    refused = ServiceRefused("Chain 9 is not here; see /chain-connections.", status=400, code="unsupported")
+    assert _said_of(refused).sentence == "Chain 9 is not here; see `bqs chains`."
 
 
 def test_a_defect_and_ctrl_c_are_sentences_too(monkeypatch, capsys):

@@ -627,6 +627,23 @@ def test_the_estimate_says_what_is_left_of_the_budget_that_it_takes_of(service, 
     assert left not in own
 
 
+@pytest.mark.parametrize(
+    ("is_test_network", "said"),
+    [
+        ("true", ("A test network has no budget.", "On a test network it limits nothing.")),
+        ("false", ("The operator pays, within your daily budget.", "It is rejected if it would cost more.")),
+    ],
+)
+def test_it_says_what_limits_a_batch_on_the_chosen_chain(alice, settings, tmp_path, is_test_network, said):
+    settings.ALLOWED_ADDRESSES = [ALICE]
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain=f"test_network = {is_test_network}")
+    forget_chains()
+    beside = alice.post("/new-batch/estimate", form({"accounts": ALICE}), headers=HTMX).text
+    for sentence in said:
+        assert sentence in alice.get("/new-batch").text
+        assert sentence in beside
+
+
 def test_an_estimate_that_can_t_be_had_is_said(alice, settings):
     assert "Nothing was stored" in alice.post("/new-batch/estimate", form({"accounts": ALICE}), headers=HTMX).text
     settings.MAX_BATCHES_PER_MINUTE = 1
@@ -690,6 +707,15 @@ def test_for_a_rejected_one_it_stands_at_what_must_be_changed(alice, code, reaso
     assert "autofocus" in tag[0]
     assert 'aria-invalid="true"' in tag[0]
     assert f'<a href="#{control}">' in html
+
+
+def test_beside_a_rejected_one_stand_one_sentence_and_one_advice(alice):
+    reason = "Block 12 of chain 31337 is far above the newest one. Send it again when the block is nearer."
+    batch = batch_at(block_12={"accounts": {ALICE: {"props": ["BALANCE"]}}})
+    html = alice.get(f"/new-batch?from={rejected(batch, RejectionCode.BLOCK_TOO_FAR_AHEAD, reason).pk}").text
+    shown = html[html.index("was rejected.</strong>") :]
+    assert "Check the block number." in shown
+    assert "Send it again when the block is nearer." not in shown[: shown.index("</div></div>")]
 
 
 TWO_BLOCKS = (Row("31337", "block", block="64"), Row("31337", "block", block="99999999"))

@@ -19,6 +19,7 @@ from tests.explorer.batches import (
     TRANSACTION,
     a_batch,
     accept,
+    beat,
     complete,
     connect_rollup,
     connect_source,
@@ -80,6 +81,13 @@ def test_both_parts_are_there_before_anything_is_sent():
     assert "Path over Other chain, to Development chain Other chain (5) waits a slot of the Outbox " in text
     assert f" {OUTBOX} holds the hash of a block of Rollup; facts registry {REGISTRY}" in text
     assert "Rollup (6) not begun a block with that hash is recorded by its header" in text
+
+
+def test_no_time_is_told_before_the_first_part_is_proven():
+    batch = on_its_way()
+    beat()
+    assert "hops 0 of 2 done" in page(batch)
+    assert "less than a minute left" not in page(batch)
 
 
 def test_one_transaction_with_both_is_in_both_and_its_gas_is_divided():

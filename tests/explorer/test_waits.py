@@ -102,6 +102,7 @@ def expected_waits(batch: Batch) -> list[str]:
     [
         ("confirmations = 40", 0, ["The transactions should be confirmed in about 30 s"]),
         ("confirmations = 3", 0, []),  # it has them
+        ("confirmations = 40", 81, ["The transactions should be confirmed in about 20 s"]),  # it is final before
         ('confirmations = "finalized"', 10, ["The transactions should be confirmed in about 90 s"]),
         ('confirmations = "finalized"', 100, []),
     ],

@@ -628,7 +628,8 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     work()
     page = Client().get(f"/explorer/query/{batch.pk}").text
     assert "<dt>Who pays</dt><dd>Its submitter" in page
-    assert "It goes on when what it asks for is on the chain." in page
+    assert "It is not proven yet." in page
+    assert "It goes on once its transactions are on the chain." in page
     assert "GET /batch-queries" not in page
     path = f"/explorer/query/{batch.pk}/transactions"
     assert f'action="{path}"' in page

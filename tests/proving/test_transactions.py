@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
@@ -18,6 +19,7 @@ from queries import progress
 from queries.models import BatchStatus
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, between, error, lying_node, result
+from tests.explorer.batches import beat
 from tests.proving.chain_state import signer_nonce
 from tests.proving.transactions import age, send_from_elsewhere
 from tests.service import (
@@ -200,6 +202,23 @@ def test_pages_say_which_transaction_is_waited_for(mempool, batch):
     work()
     work()
     assert waiting() == [f"Waiting for transaction {the_transaction().versions.get().hash} to be mined."]
+
+
+def test_what_is_mined_is_not_waited_for_and_its_page_says_that_it_is_being_confirmed(settings, mempool, batch):
+    reconfigure(settings, "confirmations = 1", "confirmations = 3")
+    mempool.mine(3)
+    work()
+    work()
+    mempool.mine()
+    work()
+    work()
+    assert the_transaction().state == TransactionState.MINED
+    assert waiting() == []
+    beat()
+    page = Client().get(f"/explorer/query/{batch.pk}").text
+    assert "It is being proven. The transaction is being confirmed on Development chain (31337)." in page
+    assert "note wait" not in page
+    work_until_done(batch, mempool)
 
 
 def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, monkeypatch, caplog):

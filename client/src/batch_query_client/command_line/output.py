@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # A file or a program has no margin.
 _PIPE_COLUMNS = 10_000
 _BAR_COLUMNS = 20
+_BAR = "green"
 _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 
@@ -185,7 +186,8 @@ class Progress:
         text = partial(progress.TextColumn, markup=False)
         self._line = progress.Progress(
             text("{task.fields[status]}"),
-            progress.BarColumn(_BAR_COLUMNS),
+            # On a terminal of 16 colours, rich's own are grey once it is full, as where it is empty.
+            progress.BarColumn(_BAR_COLUMNS, complete_style=_BAR, finished_style=_BAR, pulse_style=_BAR),
             text("{task.fields[done]}"),
             progress.TimeElapsedColumn(),
             text("{task.fields[wait]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),

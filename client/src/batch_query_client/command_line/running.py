@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     return ended if isinstance(ended, int) else ExitCode.OK
 
 
-# The service speaks of the API's headers.
+# The service speaks of the API's headers and paths.
 _BY_OPTIONS = {
     "unauthorized": "The API key is missing or doesn't work. Run `bqs login URL`, or set BQS_API_KEY.",
     "invalid_idempotency_key": "--idempotency-key takes 1 to 255 printable ASCII characters.",
@@ -84,7 +84,8 @@ def _said_of(error: BaseException) -> _Said:
             code = getattr(error, "code", "") or exit_code(error).name.lower()
             faults = error.faults if isinstance(error, ServiceRefused) else ()
             rejected = error if isinstance(error, BatchRejected) else None
-            return _Said(_BY_OPTIONS.get(code, str(error)), exit_code(error), code, faults=faults, rejected=rejected)
+            sentence = _BY_OPTIONS.get(code, str(error)).replace("/chain-connections", "`bqs chains`")
+            return _Said(sentence, exit_code(error), code, faults=faults, rejected=rejected)
         case click.ClickException():
             return _Said(error.format_message(), ExitCode.USAGE, "usage", usage=_usage(error))
         case click.Abort() | KeyboardInterrupt():
