@@ -101,8 +101,8 @@ class Outbox:
             if place < len(logs):
                 found = self._confirmed(logs[place])
             if place == 0:
-                # Whatever is not read yet is above all that is.
-                high = guess if logs or end >= high - 1 else high
+                # Whatever is not read yet is above all that is, or may not be read any more.
+                high = guess
             elif place < len(logs):
                 return found
             else:

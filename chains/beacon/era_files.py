@@ -40,6 +40,8 @@ _USUAL_BLOCK, _USUAL_HEADER = 128 * 1024, 1024
 # Ranges with no more between them are read as one, up to so many bytes.
 _GAP, _MOST_READ = 16 * 1024, 1024**2
 _AT_ONCE = 16
+# Bytes for which one task may ask together with others.
+_MOST_SHARED = 512 * 1024
 # How long one place is read from at most, in seconds. One that failed after so long that it was felt rests for a
 # multiple of that: who waits for it has other work.
 _MOST_SECONDS, _FELT_SECONDS, _REST = 300, 5, 10
@@ -278,16 +280,11 @@ def _read_records(place: _Place, name: str, root: bytes) -> list[tuple[bytes, in
         raise InvalidEra("Its blocks are not one after the other.")
     ends = [*starts[1:], size - length]
     ranges = [(start, min(start + _USUAL_HEADER, end)) for start, end in zip(starts, ends, strict=True)]
+    read = _read_ranges(place, name, ranges, _hash_and_difficulty)
     # The first block's total difficulty stands at its end, where another block follows.
-    first = (ends[0] - _HEAD - _ROOT, ends[0])
-    *entries, told = _read_ranges(place, name, [*ranges, first])
-    hashes, difficulties = [], []
-    for entry in entries:
-        length = int.from_bytes(entry[2:6], "little")
-        encoded = snappy.unpack(entry[_HEAD : _HEAD + length], _MOST_HEADER)
-        hashes.append(keccak(encoded))
-        difficulties.append(_difficulty(encoded))
-    records = with_totals(hashes, difficulties, int.from_bytes(told[_HEAD:], "little"))
+    (told,) = place.parts(name, [(max(0, ends[0] - _ROOT), ends[0])])
+    hashes, difficulties = zip(*read, strict=True)
+    records = with_totals(hashes, difficulties, int.from_bytes(told, "little"))
     if ssz.list_root(jumps.record_leaves(records), RECORDS_DEPTH) != root:
         raise InvalidEra("Its blocks are not those of the epoch.")
     return records
@@ -305,14 +302,17 @@ def with_totals(hashes: Sequence[bytes], difficulties: Sequence[int], first_tota
     return records
 
 
-def _difficulty(encoded: bytes) -> int:
+def _hash_and_difficulty(entry: bytes) -> tuple[bytes, int]:
+    """Return these of the header in an entry."""
+    length = int.from_bytes(entry[2:6], "little")
+    encoded = snappy.unpack(entry[_HEAD : _HEAD + length], _MOST_HEADER)
     try:
         fields = decode_rlp(encoded)
     except ValueError:
         fields = []
     if len(fields) < 15 or not isinstance(fields[7], bytes) or len(fields[7]) > _ROOT:
         raise InvalidEra("One of its headers can't be read.")
-    return int.from_bytes(fields[7])
+    return keccak(encoded), int.from_bytes(fields[7])
 
 
 def _index(data: bytes, kind: bytes, at: int) -> tuple[int, list[int | None]]:
@@ -344,24 +344,26 @@ def _entry(place: _Place, name: str, at: int, *, usual: int, most: int | None) -
     return data[_HEAD : _HEAD + size]
 
 
-def _read_ranges(place: _Place, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Read ranges, those near each other as one."""
+def _read_ranges(
+    place: _Place, name: str, ranges: Sequence[tuple[int, int]], read: Callable[[bytes], Answer]
+) -> list[Answer]:
+    """Return what `read` makes of each range. Those near each other are read as one."""
     wide: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if wide and start <= wide[-1][1] + _GAP and end - wide[-1][0] <= _MOST_READ:
             wide[-1] = (wide[-1][0], max(wide[-1][1], end))
         else:
             wide.append((start, end))
-    found: dict[tuple[int, int], bytes] = {}
+    found: dict[tuple[int, int], Answer] = {}
     at = 0
-    # A few at a time: what is read for one is not kept when it was cut up.
+    # A few at a time: other tasks may be about the same with other files, so only what is made of the bytes is kept.
     waiting = sorted(set(ranges))
     for first in range(0, len(wide), _AT_ONCE):
         some = wide[first : first + _AT_ONCE]
         for (start, end), data in zip(some, place.parts(name, some), strict=True):
             while at < len(waiting) and waiting[at][1] <= end:
                 one = waiting[at]
-                found[one] = data[one[0] - start : one[1] - start]
+                found[one] = read(data[one[0] - start : one[1] - start])
                 at += 1
     return [found[one] for one in ranges]
 
@@ -439,8 +441,11 @@ class _Site:
             )
             for wanted, size in zip(ranges, sizes, strict=True)
         ]
+        # Tasks beside this one may ask for as much. What they share is in memory at the same time.
+        is_short = sum(sizes) <= _MOST_SHARED
+        several = together.share_exchange("era files", posts, _post_each) if is_short else bounded_http.post_all(posts)
         answers: list[bounded_http.Answer] = []
-        for answer in together.share_exchange("era files", posts, _post_each):
+        for answer in several:
             if isinstance(answer, bounded_http.Failed):
                 raise without_answer(self.label, answer)
             answers.append(answer)

@@ -1,6 +1,7 @@
 """What a chain's beacon nodes and era files can do, for `manage.py check_chains`."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,18 +30,26 @@ def _check_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str], o
         except NodeUnavailable as error:
             say(f"  Beacon node {host}: {'; '.join(error.reasons) or error}")
             continue
-        answers = True
+        answers, newest = True, _said(beacon_chain, final.slot)
         try:
             count = len(client.summaries(final).summaries)
         except NodeUnavailable as error:
-            say(f"  Beacon node {host}: slot {final.slot:,} is final. {error}")
+            say(f"  Beacon node {host}: {newest} is final. {error}")
         else:
             tells_summaries = True
-            say(f"  Beacon node {host}: slot {final.slot:,} is final, and its state has {count:,} summaries.")
+            say(f"  Beacon node {host}: {newest} is final, and its state has {count:,} summaries.")
     if tells_summaries or not chain.beacon_urls:
         return []
     lacking = "tells historical summaries, so no new jump can begin" if answers else "can be used"
     return [Problem("no_beacon_node", f"No beacon node of {chain.label} {lacking}.")]
+
+
+def _said(chain: BeaconChain, slot: int) -> str:
+    """Return a slot with its time, which shows a node that lags. Nothing verifies the number."""
+    try:
+        return f"slot {slot:,}, of {datetime.fromtimestamp(chain.time_of(slot), UTC):%Y-%m-%d %H:%M} UTC,"
+    except (ValueError, OverflowError, OSError):
+        return f"slot {slot:,}"
 
 
 def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str], object]) -> list[Problem]:

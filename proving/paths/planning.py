@@ -307,7 +307,15 @@ def _from_source(
     if isinstance(start, NotYet):
         return start
     if start.number != target:
-        through = _through_history(connection, Plan(start.number, target, start), extend_lease)
+        try:
+            through = _through_history(connection, Plan(start.number, target, start), extend_lease)
+        except StatesRefused:
+            if connection.source_rpc.header(start.number) is not None:
+                raise
+            return NotYet(
+                f"Nodes of chain {connection.config.source_id} don't have block {start.number} yet, from which block "
+                f"{target} is reached."
+            )
         if through is not None:
             return through
         # Without a history another start may be nearer.

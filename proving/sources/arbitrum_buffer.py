@@ -48,10 +48,12 @@ class ArbitrumBuffer:
                 f"{newest}; waiting until somebody pushes block {target} or a later one, through {PUSHER} on chain "
                 f"{config.source_id}."
             )
-        return Start(target if self._holds(connection, target) else newest)
+        return Start(newest)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
-        if not self._holds(connection, start):
+        header, source = connection.source_rpc.header(start), connection.registry.block_hash_source
+        held = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
+        if header is None or held != header.hash:
             config = connection.config
             return NotYet(
                 f"The buffer on chain {config.destination_id} holds another hash than that of block {start} of chain "
@@ -74,9 +76,3 @@ class ArbitrumBuffer:
                 "pushed into it yet."
             )
         return int.from_bytes(answer)
-
-    def _holds(self, connection: OpenConnection, number: int) -> bool:
-        """Return whether the source vouches for the block of this number that the source chain's nodes have."""
-        header, source = connection.source_rpc.header(number), connection.registry.block_hash_source
-        held = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
-        return header is not None and held == header.hash

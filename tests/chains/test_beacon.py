@@ -1,6 +1,7 @@
 """Beacon branches in Python: encodings, recorded blocks, and the constants."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ def test_roots_are_those_that_the_specification_says():
         (BitList(8), "ff03"),
         (List(Bytes(2), 2), "010203"),
         (List(Bytes(1), 2), "010203"),
+        (List(Bytes(1), 3), "01020304"),
+        (List(Bytes(8), 8, packed=True), "01"),
         (List(ByteList(4), 4), "0500000001"),
         (List(ByteList(4), 4), "08000000070000000101"),
         (List(ByteList(4), 4), "08000000ff0000000101"),
@@ -135,6 +138,60 @@ def test_a_period_that_a_state_does_not_summarise_is_refused(slot):
         jumps.old(world.chain, world.blocks[slot], roots, world.anchor(89))
 
 
+def test_a_block_stands_in_its_place_among_its_periods_roots():
+    world = BeaconWorld(random.Random(21))
+    block, anchor, (roots, _) = world.blocks[50], world.anchor(89), world.periods[6]
+    assert jumps.old(world.chain, block, roots, anchor) == world.old(50, 89)
+    other = replace(block, header=replace(block.header, proposer=1))
+    for one, these in ((other, roots), (block, [*roots, bytes(32)]), (block, roots[:2]), (block, roots[::-1])):
+        with pytest.raises(CannotProve, match="is not among the roots of its period"):
+            jumps.old(world.chain, one, these, anchor)
+    with pytest.raises(CannotProve, match="are not those of the period"):
+        jumps.old(world.chain, block, [*roots[:7], bytes(32)], anchor)
+
+
+@pytest.mark.parametrize(("slot", "depth"), [(60, 5), (50, 6), (20, 5)])
+def test_a_state_has_the_depth_of_its_fork(slot, depth):
+    """Also if it is made up so that all adds up. Before Capella it has no summaries."""
+    world = BeaconWorld(random.Random(21))
+    summaries = world.anchor(89).summaries
+    branch = [bytes(32)] * depth
+    listed = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
+    header = replace(world.blocks[slot].header, state_root=ssz.climb(listed, branch, jumps.HISTORICAL_SUMMARIES))
+    with pytest.raises(CannotProve, match=f"A state of slot {slot} has no such branch"):
+        jumps.old(world.chain, world.blocks[41], world.periods[5][0], jumps.Anchor(header, summaries, branch))
+
+
+def test_lists_that_are_not_the_chains_are_refused():
+    """Each part is right by itself."""
+    world = BeaconWorld(random.Random(21))
+    block, lists = world.blocks[20], list(world._historical_roots)
+    roots, states = world.periods[2]
+    second = ssz.tree_root(states, 3)
+    assert jumps.before_capella(world.chain, block, roots, second, lists) == world.before_capella(20)
+    others = [*lists[:3], bytes(32)]
+    for these, of_states, why in ((others, second, "not the chain's historical"), (lists, bytes(32), "of period 2")):
+        with pytest.raises(CannotProve, match=why):
+            jumps.before_capella(world.chain, block, roots, of_states, these)
+    with pytest.raises(CannotProve, match="is not before Capella"):
+        jumps.before_capella(world.chain, world.blocks[33], world.periods[4][0], second, lists)
+
+
+def test_blocks_and_epochs_before_the_merge_are_the_chains():
+    records = [(bytes([number + 1]) * 32, number) for number in range(5)]
+    epochs = [ssz.list_root(jumps.record_leaves(records), jumps.RECORDS_DEPTH)]
+    accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
+    chain = replace(MAINNET, blocks_before_merge=5, accumulator=accumulator)
+    assert jumps.before_merge(chain, 4, records, epochs)[4:36] == records[4][0]
+    for number in (-1, 5):
+        with pytest.raises(CannotProve, match=f"Block {number} is not before the Merge"):
+            jumps.before_merge(chain, number, records, epochs)
+    with pytest.raises(CannotProve, match="not the epochs"):
+        jumps.before_merge(chain, 4, records, [*epochs, bytes(32)])
+    with pytest.raises(CannotProve, match="not the records of epoch 0"):
+        jumps.before_merge(chain, 4, [*records, (bytes(32), 0)], epochs)
+
+
 # --- Before the Merge -------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +235,8 @@ def test_the_accumulator_is_computed_from_era_files(tmp_path, capsys):
 
 def test_files_whose_blocks_are_not_one_after_the_other_are_refused(tmp_path):
     headers = _headers(5)
-    for wrong in (headers[1:], [*headers[:2], *headers[3:]], [headers[1], headers[0]]):
+    first = [tries.header(1, bytes(32), bytes(32))], [tries.header(0, bytes(32), b"\1" * 32)]
+    for wrong in (*first, headers[1:], [*headers[:2], *headers[3:]], [headers[1], headers[0]]):
         with pytest.raises(InvalidEra):
             before_merge.accumulate(wrong)
     path = _era(tmp_path / "0", headers)

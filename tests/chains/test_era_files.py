@@ -2,23 +2,23 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
+import rlp
 from eth_utils.crypto import keccak
 
+from chains import bounded_http, together
 from chains.beacon import era_files, jumps, shipped, snappy, ssz
 from chains.beacon.era_files import EraFiles, PeriodRoots
 from chains.beacon.jumps import MAINNET
 from chains.node_errors import NodeUnavailable
 from tests import headers
+from tests.chains.era_site import Site, served
 from tests.contracts import recorded_beacon
 from tests.fixtures_folder import needs_fixtures
-from tests.http_server import serving
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import EncodedWorld
 
@@ -80,59 +80,6 @@ class Epoch:
 @pytest.fixture(scope="module")
 def epoch() -> Epoch:
     return Epoch()
-
-
-# --- A server of files ------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Site:
-    folder: Path
-    understands_ranges: bool = True
-    status: int = 0
-    """Another than the right one."""
-    shift: int = 0
-    """By how much what is sent comes later than what was asked for."""
-    told_range: str = ""
-    """Another than the right one."""
-    asked: list[tuple[str, str]] = field(default_factory=list)
-
-    def answer(self, name: str, wanted: str) -> tuple[int, bytes, str]:
-        self.asked.append((name, wanted))
-        path = self.folder / name
-        if not path.exists() or self.status:
-            return self.status or 404, b"", ""
-        content = path.read_bytes()
-        if not self.understands_ranges:
-            return 200, content, ""
-        first, _, last = wanted.removeprefix("bytes=").partition("-")
-        start = int(first) if first else max(0, len(content) - int(last))
-        end = min(int(last) + 1 if first else len(content), len(content))
-        told = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
-        return 206, content[start + self.shift : end + self.shift], told
-
-
-@contextmanager
-def served(site: Site) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            status, content, told = site.answer(
-                urlsplit(self.path).path.rpartition("/")[2], self.headers.get("Range", "")
-            )
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            if told:
-                self.send_header("Content-Range", told)
-            self.end_headers()
-            # Who wanted less has hung up.
-            with suppress(ConnectionError):
-                self.wfile.write(content)
-
-        def log_message(self, *_):
-            pass
-
-    with serving(Handler) as url:
-        yield f"{url}/some/folder"
 
 
 # --- What they hold ---------------------------------------------------------------------------------------------------
@@ -291,6 +238,39 @@ def test_an_index_of_another_length(world, tmp_path, epoch, count):
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
+def test_an_index_is_told_by_its_type(world, path, root):
+    good = path.read_bytes()
+    at = good.rindex(b"i2")
+    path.write_bytes(good[:at] + b"i3" + good[at + 2 :])
+    with pytest.raises(NodeUnavailable, match="It has no index where one belongs"):
+        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+
+
+def test_a_file_that_can_not_be_read(world, path, root):
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(NodeUnavailable, match=f"{path.name} can't be read: Is a directory"):
+        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
+    with pytest.raises(NodeUnavailable, match="gone can't be read: No such file"):
+        era_files._Folder(path.parent).parts("gone", [(0, 1)])
+
+
+@pytest.mark.parametrize("difficulty", [b"\xff" * 33, [], [b"\1"]], ids=["long", "empty list", "list"])
+def test_a_difficulty_is_a_number_of_256_bits(difficulty):
+    fields: list[bytes | list[bytes]] = [bytes(32)] * 15
+    assert era_files._hash_and_difficulty(_entry_of(fields))[0] == keccak(rlp.encode(fields))
+    fields[7] = difficulty
+    for wrong in (fields, fields[:14], bytes(40), b""):
+        with pytest.raises(era_files.InvalidEra, match="One of its headers can't be read"):
+            era_files._hash_and_difficulty(_entry_of(wrong))
+    with pytest.raises(era_files.InvalidEra, match="One of its headers can't be read"):
+        era_files._hash_and_difficulty(_entry_of([bytes(1)] * 14))
+
+
+def _entry_of(item: object) -> bytes:
+    return beacon_chains.entry(b"\3\0", beacon_chains.framed(rlp.encode(item)))
+
+
 def test_an_index_that_tells_another_length(world, path, root):
     path.write_bytes(path.read_bytes()[:-8] + (2).to_bytes(8, "little"))
     with pytest.raises(NodeUnavailable, match="It has no index where one belongs"):
@@ -315,9 +295,12 @@ def test_blocks_of_an_epoch_stand_one_after_the_other(world, tmp_path, epoch):
     path = epoch.write(tmp_path)
     good = path.read_bytes()
     first = len(good) - 8 - 8 * len(epoch.encoded)
-    path.write_bytes(good[:first] + good[first + 8 : first + 16] + good[first : first + 8] + good[first + 16 :])
-    with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
-        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
+    swapped = good[first + 8 : first + 16] + good[first : first + 8]
+    missing = bytes(8) + good[first + 8 : first + 16]
+    for two in (swapped, missing):
+        path.write_bytes(good[:first] + two + good[first + 16 :])
+        with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
+            EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
 def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
@@ -336,6 +319,7 @@ def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path
     [
         ({"shift": 1}, "127.0.0.1"),
         ({"shift": -8}, "127.0.0.1"),
+        ({"more": 1}, "sent more than"),
         ({"understands_ranges": False}, "doesn't serve parts of files"),
         ({"status": 500}, "answered with HTTP status 500"),
         ({"status": 403}, "answered with HTTP status 403"),
@@ -353,6 +337,29 @@ def test_a_server_that_sends_something_else(world, path, root, change, why):
             files.roots(PERIOD, root)
     assert "secret" not in str(unavailable.value)
     assert "/some/" not in str(unavailable.value)
+
+
+def test_long_parts_are_not_read_by_many_at_a_time(world, path, root, roots, monkeypatch):
+    """All that come at the same time are in memory at the same time."""
+    sizes: list[int] = []
+    post_all = bounded_http.post_all
+
+    def counted(posts: Sequence[bounded_http.Post]) -> list[bounded_http.Answer | bounded_http.Failed]:
+        sizes.append(sum(post.max_bytes for post in posts))
+        return post_all(posts)
+
+    monkeypatch.setattr(bounded_http, "post_all", counted)
+    monkeypatch.setattr(era_files, "_USUAL_BLOCK", 1)
+    with served(Site(path.parent)) as url:
+        files = EraFiles(world.chain, [url])
+        most = []
+        for shared in (10**9, 0):
+            monkeypatch.setattr(era_files, "_MOST_SHARED", shared)
+            sizes.clear()
+            answers = together.run([lambda: files.block(50, root)] * 20)
+            assert answers == [world.encoded[50]] * 20
+            most.append(max(sizes))
+        assert most[0] == 20 * most[1]
 
 
 @dataclass
@@ -448,5 +455,5 @@ def test_random_ranges_are_read_as_they_are(tmp_path, monkeypatch):
     for _ in range(200):
         starts = [chance.randrange(1000) for _ in range(chance.randrange(1, 60))]
         ranges = [(start, start + chance.randrange(1, 40)) for start in starts]
-        found = era_files._read_ranges(era_files._Folder(tmp_path), "file", ranges)
+        found = era_files._read_ranges(era_files._Folder(tmp_path), "file", ranges, bytes)
         assert found == [content[start:end] for start, end in ranges]

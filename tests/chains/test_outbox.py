@@ -114,6 +114,37 @@ def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_te
         outbox.newest()
 
 
+def test_what_nodes_may_tell_in_a_moment_is_not_taken_for_gone(confirmed, outbox, client_of, monkeypatch):
+    newest = outbox.newest()
+    refused = RpcRefused(-32005, "too many requests")
+    refused.may_pass = True
+    asked = []
+
+    def busy(*request: object) -> None:
+        asked.append(request)
+        raise refused
+
+    monkeypatch.setattr(RpcClient, "logs", busy)
+    with pytest.raises(RpcRefused):
+        outbox.lowest(target(confirmed, client_of, 95), newest)
+    assert len(asked) == 1, "A shorter range would be refused, too."
+
+
+def test_a_search_takes_a_limited_number_of_requests(confirmed, outbox, logs, client_of, monkeypatch):
+    newest = outbox.newest()
+    monkeypatch.setattr(outbox_module, "_REQUESTS", 4)
+    logs.bound(1)
+    logs.requests.clear()
+    assert outbox.lowest(target(confirmed, client_of, 95), newest).header.number >= 95
+    assert len(logs.requests) <= 4
+    mark = confirmed.parent.rpc("evm_snapshot")
+    confirmed.parent.mine(10)
+    logs.requests.clear()
+    assert outbox.newest() is None
+    assert len(logs.requests) <= 4
+    assert confirmed.parent.rpc("evm_revert", mark)
+
+
 def test_the_newest_is_found_however_long_ago_it_was_confirmed(outbox, confirmed, client_of, logs):
     mark = confirmed.parent.rpc("evm_snapshot")
     confirmed.parent.mine(1_000)

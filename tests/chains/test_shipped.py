@@ -77,14 +77,18 @@ def test_the_command_makes_them_of_files(folder, tmp_path, capsys):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
         (folder / name).write_bytes(b"")
     assert shipped.main([str(tmp_path / name) for name in (HISTORICAL_ROOTS, EPOCHS)]) == 0
+    good = {name: (folder / name).read_bytes() for name in (HISTORICAL_ROOTS, EPOCHS, SUMMARIES)}
     for name, content in (
         (EPOCHS, bytes(64)),
+        (EPOCHS, good[EPOCHS] + b"\0"),
         (HISTORICAL_ROOTS, b"\1"),
         ("other.ssz", bytes(32)),
         (SUMMARIES, bytes(64)),
+        (SUMMARIES, good[SUMMARIES] + bytes(32)),
     ):
         (tmp_path / name).write_bytes(content)
         assert shipped.main([str(tmp_path / name)]) == 1
+        assert {name: (folder / name).read_bytes() for name in good} == good
     assert shipped.main([str(tmp_path / "nothing")]) == 1
 
 

@@ -10,7 +10,7 @@ from config.configured_chains import get_chains
 from devnet.beacon_api import BeaconApi, BeaconNode
 from proving.health import beacon_checks
 from proving.health.problems import Problem
-from tests.chains.test_era_files import Site, served
+from tests.chains.era_site import Site, served
 from tests.proving import beacon_chains
 
 SMALL = beacon_chains.small_world().chain
@@ -38,9 +38,16 @@ def test_each_node_is_told_of(said, node):
         lines, problems = said(DEAD, some.url, all_of_it.url)
         first, second, third = lines
         assert first == "  Beacon node 1: 1 can't be reached"
-        assert second.startswith(f"  Beacon node {some.url[17:]}: slot 89 is final. No beacon node of")
-        assert third == f"  Beacon node {all_of_it.url[17:]}: slot 89 is final, and its state has 7 summaries."
+        final = "slot 89, of 2023-11-14 22:31 UTC, is final"
+        assert second.startswith(f"  Beacon node {some.url[17:]}: {final}. No beacon node of")
+        assert third == f"  Beacon node {all_of_it.url[17:]}: {final}, and its state has 7 summaries."
         assert problems == []
+
+
+def test_a_slot_that_is_beyond_all_times(said, node):
+    block = replace(next(iter(node.blocks.values())), slot=10**19)
+    with BeaconApi(replace(node, roots={10**19: b"\1" * 32}, blocks={b"\1" * 32: block})) as liar:
+        assert ": slot 10,000,000,000,000,000,000 is final. No beacon node" in said(liar.url)[0][0]
 
 
 def test_nodes_of_which_none_tells_summaries(said, node):

@@ -93,6 +93,26 @@ def test_a_branch_leads_from_the_origin_to_the_target(world, api):
         assert beacon_model.old(world.chain, world.root(ANCHOR), found.branch) == target(slot).hash
 
 
+def test_what_is_asked_for_a_jump(world, node, api, eras, configured):
+    """docs/operating/old-blocks.md tells it of periods of 8,192 slots."""
+
+    def asked(slot: int) -> tuple[int, int]:
+        before = len(api.asked)
+        assert holds(world, slot, ask(world, slot))
+        paths = api.asked[before:]
+        roots = sum(path.endswith("/root") for path in paths)
+        return roots, len(paths) - roots
+
+    # The chain's id, the header, summaries in two forms, the block.
+    assert asked(50) == (8, 5)
+    assert asked(52) == (0, 1)
+    assert asked(52) == (0, 0)
+    assert asked(60) == (8, 1)
+    BeaconAnchor.objects.all().delete()
+    configured(beacon_urls=[api.url], era_files=["eras"])
+    assert asked(41) == (0, 5)
+
+
 @needs_fixtures
 @pytest.mark.parametrize(("number", "path"), [(19426587, NIMBUS), (22162263, LODESTAR), (17034870, LODESTAR)])
 def test_branches_to_recorded_blocks_of_mainnet(configured, number, path):
@@ -460,6 +480,30 @@ def test_answers_that_are_too_long_are_not_read(world, node, configured, about):
             ask(world, 50)
 
 
+def test_what_comes_with_a_refusal_is_not_read(world, node, configured):
+    """A slot is missed also where a node says so at length."""
+
+    class Wordy(BeaconApi):
+        def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
+            status, kind, content, told = super().answer(path, accepts_ssz=accepts_ssz)
+            return status, kind, content if status == 200 else b" " * 100_000, told
+
+    with Wordy(node) as api:
+        configured(beacon_urls=[api.url])
+        assert holds(world, 50, ask(world, 50))
+
+
+def test_an_answer_that_is_nested_too_deeply_is_no_answer(world, node, configured):
+    class Deep(BeaconApi):
+        def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
+            if "/headers/" in path:
+                return 200, "application/json", b"[" * 10_000, {}
+            return super().answer(path, accepts_ssz=accepts_ssz)
+
+    with two_nodes(configured, Deep(node), node):
+        assert holds(world, 50, ask(world, 50))
+
+
 def test_an_answer_of_too_many_values_is_not_read(world, node, configured):
     values = [0] * 260_000
     with Liar(node, "summaries", lambda data: data.update(more=values)) as api:
@@ -778,6 +822,24 @@ def test_a_worker_that_slept_writes_nothing(world, api, bit_by_bit, monkeypatch)
     assert isinstance(found, NotYet)
     row = rows.get()
     assert (row.is_complete, bytes(row.content), row.lease_token) == (True, right, "another's")
+    assert holds(world, 50, ask(world, 50))
+
+
+def test_what_is_pruned_while_it_is_filled_is_begun_anew(world, api, settings, bit_by_bit):
+    """By a clock that is ahead, or with a short time to keep it."""
+    settings.KEEP_BEACON_DATA_DAYS = 1
+
+    def prune() -> None:
+        if len(api.asked) > 8:
+            JumpLeaves.objects.update(used_at=timezone.now() - timedelta(days=2))
+            BeaconAnchor.objects.update(used_at=timezone.now() - timedelta(days=2))
+            pruning.prune_now()
+
+    source = get_chains().chain(CHAIN_ID)
+    found = jump_branches.branch_to(source, origin(world.root(ANCHOR)), target(50), extend_lease=prune)
+    assert isinstance(found, NotYet)
+    assert not JumpLeaves.objects.exists()
+    assert not BeaconAnchor.objects.exists()
     assert holds(world, 50, ask(world, 50))
 
 

@@ -1,0 +1,62 @@
+"""A server of a folder's files, which understands ranges; or does something else."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.http_server import serving
+
+
+@dataclass
+class Site:
+    folder: Path
+    understands_ranges: bool = True
+    status: int = 0
+    """Another than the right one."""
+    more: int = 0
+    """Bytes that are sent too many."""
+    shift: int = 0
+    """By how much what is sent comes later than what was asked for."""
+    told_range: str = ""
+    """Another than the right one."""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def answer(self, name: str, wanted: str) -> tuple[int, bytes, str]:
+        self.asked.append((name, wanted))
+        path = self.folder / name
+        if not path.exists() or self.status:
+            return self.status or 404, b"", ""
+        content = path.read_bytes()
+        if not self.understands_ranges:
+            return 200, content, ""
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        start = int(first) if first else max(0, len(content) - int(last))
+        end = min(int(last) + 1 if first else len(content), len(content))
+        told = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
+        return 206, content[start + self.shift : end + self.shift] + bytes(self.more), told
+
+
+@contextmanager
+def served(site: Site) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, content, told = site.answer(
+                urlsplit(self.path).path.rpartition("/")[2], self.headers.get("Range", "")
+            )
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            if told:
+                self.send_header("Content-Range", told)
+            self.end_headers()
+            # Who wanted less has hung up.
+            with suppress(ConnectionError):
+                self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    with serving(Handler) as url:
+        yield f"{url}/some/folder"
