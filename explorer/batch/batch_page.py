@@ -113,8 +113,13 @@ class BatchPage:
     @property
     def shares_transactions(self) -> bool:
         """Return whether its transactions took more gas than is its own: they do something for other batches too."""
-        in_all = sum(tx.gas_used or 0 for tx in self.transactions)
+        in_all = sum(tx.gas_used or 0 for tx in self.transactions if not tx.is_unconfirmed)
         return self.header.sender == Sender.OPERATOR and in_all > self.costs.gas_used
+
+    @property
+    def has_unconfirmed_cost(self) -> bool:
+        """Return whether a transaction is mined whose cost doesn't count as spent yet."""
+        return self.header.sender == Sender.OPERATOR and any(tx.is_unconfirmed for tx in self.transactions)
 
     @property
     def reads_itself(self) -> bool:

@@ -31,6 +31,7 @@ class ShownTransaction(JsonObject):
     mined_at: Annotated[datetime | None, PAGE_ONLY] = None  # when it was seen in a block
     # ok, wait, fail: a class of the style sheet. Empty: its nonce was used otherwise, or it is not known here.
     result: Annotated[str, PAGE_ONLY] = ""
+    is_unconfirmed: Annotated[bool, PAGE_ONLY] = False  # mined, and not part yet of what the batch has spent
     pk: Annotated[int | None, PAGE_ONLY] = None
     is_of_path: Annotated[bool, PAGE_ONLY] = False
     first_part: Annotated[str, PAGE_ONLY] = ""  # what it proves of a source's parent chain, a phrase
@@ -96,6 +97,7 @@ def shown(tx_hash: str, tx: Transaction | None, destination: ChainName, head: Ch
         sent_at=tx.created_at,
         mined_at=tx.spent_at if tx.block_number is not None else None,
         result=_result(tx),
+        is_unconfirmed=tx.state == TransactionState.MINED,
         pk=tx.pk,
         is_of_path=tx.extends_id is not None,
         first_part=_first_part(tx),

@@ -222,7 +222,12 @@ def test_gas_of_transactions_that_serve_others_too_is_not_taken_for_the_cost():
     tx = send(batch)
     mine(tx, block=14)
     Share.objects.create(transaction=tx, batch=batch, gas=175_840, wei=1, weight=1)
+    # Not before it is confirmed is it part of what the batch has spent.
+    assert "A transaction counts once it is confirmed." in page(batch)
+    assert "serve other batches too" not in page(batch)
+    Transaction.objects.update(state=TransactionState.CONFIRMED)
     Batch.objects.update(gas_used=175_840)
+    assert "once it is confirmed" not in page(batch)
     assert "serve other batches too" not in page(batch)
     Batch.objects.update(gas_used=100_000)
     assert "serve other batches too" in page(batch)
