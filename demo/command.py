@@ -97,9 +97,7 @@ def _clear(state: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise DemoError(
-            f"Another demo is using {state}; stop it first, or choose another folder with --state."
-        ) from None
+        raise DemoError(f"Another demo is using {state}; stop it first.") from None
     _LOCKS.append(lock)
     for entry in state.iterdir():
         if entry.is_dir():

@@ -61,7 +61,7 @@ def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstim
         wei=cost.wei.expected,
         most_wei=cost.wei.bound,
         gas=cost.gas.expected,
-        gas_price=rounded(found.gas_price, decimals=9, places=3),
+        gas_price=rounded(found.gas_price, decimals=9),
         in_registry=sum(one.in_registry for one in facts),
         parts=sum(one.count for one in facts),
         paths=sum(one.count for part, one in parts if part == Part.PATHS),
