@@ -19,7 +19,7 @@ from chains.header import Header
 from chains.packed import OLD_BLOCK
 from chains.rpc import RpcRefused
 from database.chunks import chunks
-from proving import jump_branches, sources
+from proving import heads, jump_branches, sources
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely, Route
 from proving.gas_model.remaining_work import HOP_GAS, JUMP_GAS, WALKED_HEADER_GAS
@@ -129,7 +129,7 @@ def survey(
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
     not_yet: NotYet | None = None
-    if not plans or len(plans[0].hops) > 1:
+    if not plans or len(plans[0].hops) > 1 or _needs_no_path(connection, target):
         from_source = _from_source(connection, target, others, extend_lease)
         if isinstance(from_source, NotYet):
             not_yet = from_source
@@ -296,6 +296,13 @@ def _by_jump(connection: OpenConnection, target: Header) -> Plan | None:
     number = origin.header.number
     start = None if origin.is_trusted else Start(number)
     return Plan(number, target.number, start, jump=operation, header=origin.header)
+
+
+def _needs_no_path(connection: OpenConnection, target: int) -> bool:
+    """Return whether the source itself vouches for so young a block, as far as it tells. Raises `NodeUnavailable`."""
+    rpc, config = connection.source_rpc, connection.config
+    vouched = sources.of(config).vouched(config, keeps_hashes=True)
+    return vouched is not None and target > heads.recent(rpc.chain, rpc).latest.number - vouched
 
 
 def _from_source(

@@ -9,7 +9,9 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_chains
 from contracts import load_artifact
 from devnet.devchain import DevChain
+from proving.connections import open_connection
 from proving.models import FactsRegistry, Transaction
+from proving.paths import planning
 from proving.registry.contract import call
 from proving.registry.deploying import DeploymentError, deploy
 from proving.sources import beacon_roots
@@ -173,6 +175,24 @@ def test_a_block_that_was_recorded_of_another_branch_is_not_built_upon(service, 
     submit(key, of_chains(there=[40]))
     assert told(service) == f"The block hash source knows another block 40 of chain {THERE} than its nodes."
     assert sent() == []
+
+
+def test_a_record_comes_before_a_hop_which_is_dearer(service, roots, key, monkeypatch):
+    for number in (41, 45):
+        roots.derive(number)
+    assert work_until_done(submit(key, of_chains(there=[44])), service.here).status == BatchStatus.DONE
+    connection = open_connection(HERE, THERE)
+    # As if the state of block 44 knew the hash of block 40.
+    monkeypatch.setattr(planning, "_hashes", lambda _, wanted: [1] * len(wanted))
+    header = connection.source_rpc.known_header(40)
+    plan = planning.survey(connection, header, extend_lease=lambda: None, may_jump=False)
+    assert isinstance(plan, planning.Plan)
+    assert (plan.origin, list(plan.hops), plan.walk) == (40, [], 0)
+    # One whose root isn't held is a hop away.
+    header = connection.source_rpc.known_header(30)
+    plan = planning.survey(connection, header, extend_lease=lambda: None, may_jump=False)
+    assert isinstance(plan, planning.Plan)
+    assert (plan.origin, list(plan.hops)) == (44, [30])
 
 
 def test_of_many_moments_some_are_asked_about(service, roots, there, key, monkeypatch):
