@@ -683,7 +683,7 @@ FAULTS = (
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
         "if (expected == 0) _checkHash(blockNumber, headerHash);",
-        "",
+        "if (expected == 0) {}",
     ),
     # A source vouches that answers too little or too much.
     Fault(
