@@ -14,7 +14,7 @@ from chains.rpc import Reverted
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Start
+from proving.sources.base import NotYet, Start, trust_in_rollup
 
 # Source: OffchainLabs/block-hash-pusher. Both have these addresses on all chains.
 BUFFER, PUSHER = "0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071", "0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88"
@@ -26,10 +26,7 @@ class ArbitrumBuffer:
     title = "Arbitrum: blocks of the parent chain that were pushed to the destination"
 
     def trust(self, connection: Connection) -> str:
-        return (
-            f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived "
-            f"from chain {connection.source_id}."
-        )
+        return trust_in_rollup(connection)
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)

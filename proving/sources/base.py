@@ -88,5 +88,13 @@ def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[
     return words
 
 
+def trust_in_rollup(connection: Connection) -> str:
+    """Say who must be trusted where a rollup tells of the chain that it is derived from, a sentence."""
+    return (
+        f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived from "
+        f"chain {connection.source_id}."
+    )
+
+
 def days(seconds: int) -> str:
     return f"{seconds / 86_400:.1f} days"

@@ -18,7 +18,7 @@ from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Preparation, Start
+from proving.sources.base import NotYet, Preparation, Start, trust_in_rollup
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
 # Roots that it holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
@@ -37,10 +37,7 @@ class BeaconRoots:
     title = "Beacon roots that the destination holds"
 
     def trust(self, connection: Connection) -> str:
-        return (
-            f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived "
-            f"from chain {connection.source_id}."
-        )
+        return trust_in_rollup(connection)
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         beacon_chain = get_chains().chain(connection.source_id).beacon_chain

@@ -10,7 +10,7 @@ from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Preparation, Start
+from proving.sources.base import NotYet, Preparation, Start, trust_in_rollup
 
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
@@ -24,10 +24,7 @@ class OpStack:
     title = "OP Stack: the destination's own view of the chain below"
 
     def trust(self, connection: Connection) -> str:
-        return (
-            f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived "
-            f"from chain {connection.source_id}."
-        )
+        return trust_in_rollup(connection)
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)

@@ -901,7 +901,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
 
 
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
-    """As an Orbit chain on an Arbitrum chain: the call that begins the parent's path goes in the same transaction."""
+    """The call that begins the parent's path goes in the same transaction. So it is for an Orbit chain on Arbitrum."""
     with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
         upper, lower = Rollup(ArbitrumOutbox(parent), *rollup_chain), ArbitrumOutbox(below)
         there = upper.chain
