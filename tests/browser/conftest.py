@@ -6,6 +6,7 @@ A page fails its test if it logs an error, throws, breaks the content security p
 import gzip
 import json
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pytest
 from django.conf import settings as project_settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
+from django.core.signals import request_finished, request_started
 from django.test import override_settings
 from playwright.sync_api import (
     Browser,
@@ -36,6 +38,7 @@ from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE
 from tests.browser.wallet import Wallet
 from tests.deployed import deploy_on
+from tests.factories import until
 from tests.service import chains_toml
 
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
@@ -75,11 +78,31 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def site(live_server, settings: Any, tmp_path: Path) -> Any:
+def under_way() -> Iterator[set[int]]:
+    """The threads of the server that answer a request."""
+    threads: set[int] = set()
+
+    def started(**_: Any) -> None:
+        threads.add(threading.get_ident())
+
+    def finished(**_: Any) -> None:
+        threads.discard(threading.get_ident())
+
+    request_started.connect(started)
+    request_finished.connect(finished)
+    yield threads
+    request_started.disconnect(started)
+    request_finished.disconnect(finished)
+
+
+@pytest.fixture
+def site(live_server, under_way: set[int], settings: Any, tmp_path: Path) -> Iterator[Any]:
     """The server's address, with sign-in bound to it. Its one chain has no node, unless a test configures others."""
     settings.BASE_URL = str(live_server.url)
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
-    return settings.BASE_URL
+    yield settings.BASE_URL
+    # What a page asked last is still answered after the page is closed. It would find the next test's settings.
+    until(lambda: not under_way, "requests of closed pages are answered")
 
 
 @pytest.fixture
@@ -147,16 +170,6 @@ def sign_in_as(site: str) -> Callable[..., User]:
 
 
 @pytest.fixture
-def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
-    """A chain that mines a block for each transaction, which the server knows."""
-    with DevChain() as chain:
-        chain.mine(5)
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        deploy_on(chain)
-        yield chain
-
-
-@pytest.fixture
 def alice(context: BrowserContext, sign_in_as: Callable[..., User]) -> User:
     """Signed in, in the test's browser profile."""
     return sign_in_as(context)
@@ -184,6 +197,12 @@ class Stage:
 def stage(site: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     with ExitStack() as running:
         yield Stage(settings, tmp_path, monkeypatch, lambda: running.enter_context(DevChain()))
+
+
+@pytest.fixture
+def service(stage: Stage) -> DevChain:
+    """A chain that mines a block for each transaction, which the server knows."""
+    return stage.chain()
 
 
 def axe_violations(page: Page) -> list[str]:
