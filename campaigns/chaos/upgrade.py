@@ -23,8 +23,9 @@ from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.servers import Postgres, Redis
 from tests.deploy.units import Units
 
-# It lacks the newest migrations, and has today's contracts. Earlier web servers lose requests when they end.
-_OLDER = "ccf4bf5"
+# It lacks the newest migrations, and has today's contracts: else registries would have to be deployed anew.
+_OLDER = "cc01094"
+_CONTRACTS = ("FactsRegistry.json", "NativeBlockHashSource.json")
 _WEB, _MIGRATE = "batch-query-web", "batch-query-migrate"
 _PAUSE_SECONDS, _POLLS = 4, 6
 _SECONDS_TO_START, _SECONDS_TO_END = 60, 180
@@ -143,7 +144,11 @@ def _older_version(folder: Path) -> Path:
     archive = subprocess.run(["git", "archive", _OLDER], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "older", filter="data")
-    return folder / "older"
+    older = folder / "older"
+    for name in _CONTRACTS:
+        of_both = [(tree / "contracts" / "artifacts" / name).read_bytes() for tree in (older, PROJECT)]
+        assert of_both[0] == of_both[1], f"{name} has changed since {_OLDER}: name a later commit"
+    return older
 
 
 def _wait_until_healthy(url: str) -> None:
