@@ -128,9 +128,8 @@ def _stop_under_load(service: Target) -> Seen:
 
 def _data_fees() -> Seen:
     """A chain that takes a data fee, about as much as the gas, and doesn't tell it in receipts."""
-    with target(_COSTLY, arguments=OP_STACK, ALLOWED_ADDRESSES="*") as service:
+    with target(_COSTLY, arguments=OP_STACK, prepare=charge_for_data, ALLOWED_ADDRESSES="*") as service:
         chain = service.chain
-        charge_for_data(chain)
         before = _balance(chain)
         fee = _ETHER // 100
         batch = submit(service.url, service.key(), _request(chain.head(), [ACCOUNTS[0][0]], fee))

@@ -2,7 +2,7 @@
 
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +31,22 @@ class Target:
 
 @contextmanager
 def target(
-    chains_toml: str = CHAINS_TOML, *, others: Sequence[int] = (), arguments: Sequence[str] = (), **environment: str
+    chains_toml: str = CHAINS_TOML,
+    *,
+    others: Sequence[int] = (),
+    arguments: Sequence[str] = (),
+    prepare: Callable[[DevChain], None] = lambda _: None,
+    **environment: str,
 ) -> Iterator[Target]:
     """A service that runs and is healthy, with its registries deployed. `chains_toml` has a place for the node's URL,
     `others` are chains of it that read themselves too, `arguments` are the development chain's.
+
+    `prepare` gives the chain what it has from its first block, before the service asks it.
     """
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=arguments))
+        prepare(chain)
         service = Service(running, folder / "state", chains_toml % chain.url, _SIGNER_KEY, _free_port(), **environment)
         for chain_id in (CHAIN_ID, *others):
             service.deploy_registry(chain_id, chain_id)
