@@ -163,7 +163,9 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
         kind = chance.pick(_ROUNDS)
         beacon = some_chain(chance)
         asked: list[tuple[BeaconChain, tuple[bytes, ...]]] = []
-        share = 1 if kind in {_BEFORE_CAPELLA, _BEFORE_MERGE} else min(_SHARE, count - tally.done)
+        # The root that such a branch leads to is a value of the contract: each has a contract of its own.
+        has_own_root = kind in {_BEFORE_CAPELLA, _BEFORE_MERGE}
+        share = 1 if has_own_root else min(_SHARE, count - tally.done)
         for _ in range(share):
             made = _Lenient(chance, beacon)
             made.make(kind)
@@ -171,9 +173,9 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
                 beacon = replace(beacon, historical_roots=made.node)
             elif kind == _BEFORE_MERGE:
                 beacon = replace(beacon, accumulator=made.node)
-            arguments: tuple[bytes, ...] = (made.branch,) if share == 1 else (made.node, made.branch)
+            arguments: tuple[bytes, ...] = (made.branch,) if has_own_root else (made.node, made.branch)
             asked.append((beacon, arguments))
-            if chance.happens(0.1) or share == 1:
+            if chance.happens(0.1) or has_own_root:
                 asked += [(beacon, (*arguments[:-1], each)) for each in _spoilt(chance, made.branch)]
         contract = Deployed(chain, "BeaconHistory", beacon.arguments, artifact=artifact)
         calls = [Call(contract.address, contract.calldata(kind, *arguments)) for _, arguments in asked]
