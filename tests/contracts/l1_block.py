@@ -26,3 +26,9 @@ class L1Block:
         data = "0x" + self.contract.calldata("setL1BlockValues", *values).hex()
         receipt = self._chain.rpc("eth_sendTransactionSync", {"from": DEPOSITOR, "to": ADDRESS, "data": data})
         assert receipt["status"] == "0x1"
+
+    def tell_of(self, l1: DevChain, number: int | None = None) -> int:
+        """Tell of a block of this L1, its newest if none is named. Returns its number."""
+        block = l1.rpc("eth_getBlockByNumber", "latest" if number is None else hex(number), False)
+        self.tell(number := int(block["number"], 16), bytes.fromhex(block["hash"][2:]))
+        return number

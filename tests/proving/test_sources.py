@@ -246,12 +246,12 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     connect(settings, tmp_path, chain, there.url)
     batch = submit(key, of_chains(there=[block]))
     origin = there.head() - 12
-    l1.tell(origin, bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(origin), False)["hash"][2:]))
+    l1.tell_of(there, origin)
     work()
     work()
     assert waiting() == [f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."]
     origin = there.head() - 5
-    l1.tell(origin, bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(origin), False)["hash"][2:]))
+    l1.tell_of(there, origin)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
@@ -467,9 +467,9 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
     assert registry(THERE).notice == ""
 
 
-def record(chain: DevChain, contract: str, *arguments: object) -> None:
+def record(chain: DevChain, contract: str, *arguments: object, source: int = THERE) -> None:
     """Somebody records a block, for the registry of the other chain."""
-    to, data = call(contract, registry(THERE).block_hash_source, "record", *arguments)
+    to, data = call(contract, registry(source).block_hash_source, "record", *arguments)
     receipt = chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": to, "data": hex_data(data)})
     assert receipt["status"] == "0x1"
 
@@ -826,7 +826,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     elsewhere.confirm(40)
     parent.mine(3)
     batch = submit(key, of_chains(there=[40, 36]))
-    l1_block.tell(1, bytes.fromhex(parent.rpc("eth_getBlockByNumber", "0x1", False)["hash"][2:]))
+    l1_block.tell_of(parent, 1)
     for _ in range(3):
         work()
         chain.mine()
@@ -836,8 +836,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     }
     assert Transaction.objects.exclude(to="").count() == 0
     assert [[part["status"] for part in query["parts"]] for query in shown(batch)] == [["IN_PROGRESS", ""]] * 2
-    head = parent.rpc("eth_getBlockByNumber", "latest", False)
-    l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    newest = l1_block.tell_of(parent)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
@@ -848,7 +847,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
         assert (first["chain"]["id"], second["chain"]["id"]) == (parent.chain_id, THERE)
         assert (first["status"], second["status"]) == ("COMPLETED", "COMPLETED")
         assert (first["slot"], first["account"]) == (hex_data(slot), elsewhere.outbox.address)
-        assert (first["blockNumber"], second["blockNumber"]) == (int(head["number"], 16), 40)
+        assert (first["blockNumber"], second["blockNumber"]) == (newest, 40)
         assert first["factsRegistry"] == registry(parent.chain_id).address
         value = call("FactsRegistry", first["factsRegistry"], "accountStorageSlotValues", *value_at(first))[1]
         told = chain.rpc("eth_call", {"to": first["factsRegistry"], "data": hex_data(value)}, "latest")
@@ -878,8 +877,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     parent = elsewhere.outbox.chain
     elsewhere.confirm(40)
     parent.mine(3)
-    head = parent.rpc("eth_getBlockByNumber", "latest", False)
-    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    L1Block(chain).tell_of(parent)
     nonce, lives = signer_nonce(chain), 0
     batch = submit(key, of_chains(there=[36]))
     for exchange in exchanges("both parts"):
@@ -919,8 +917,7 @@ def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_
         send_root = keccak(text="messages of the parent")
         lower.confirm(send_root, set_send_root(parent, send_root))
         below.mine(3)
-        head = below.rpc("eth_getBlockByNumber", "latest", False)
-        L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+        L1Block(chain).tell_of(below)
         result = measured(client, key, "two Outboxes", of_chains(there=[40]), chain=chain)
         assert result.spent <= result.expected <= 2 * result.spent, str(result)
         assert balance_proven(chain, 40) == balance_at(there, CHARLIE, 40)
@@ -942,11 +939,9 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
     l1_block = L1Block(chain)
     if up_to:
         # The block is trusted in which another was confirmed, before this one.
-        l1_block.tell(known, bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(known), False)["hash"][2:]))
-        address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
-        chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
-    head = parent.rpc("eth_getBlockByNumber", "latest", False)
-    l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+        l1_block.tell_of(parent, known)
+        record(chain, "OpStackBlockHashSource", source=parent.chain_id)
+    l1_block.tell_of(parent)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
 
@@ -965,12 +960,10 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     # What one part takes is only shown.
     monkeypatch.setattr(RpcClient, "estimate_gas", of_no_part)
     confirmed_at = elsewhere.confirm(40)
-    l1_block.tell(confirmed_at, bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)["hash"][2:]))
-    address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
-    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    l1_block.tell_of(parent, confirmed_at)
+    record(chain, "OpStackBlockHashSource", source=parent.chain_id)
     parent.mine(3)
-    head = parent.rpc("eth_getBlockByNumber", "latest", False)
-    l1_block.tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    newest = l1_block.tell_of(parent)
     proofs = RpcClient.proofs
     refused = RpcRefused(-32005, "too many requests")
     refused.may_pass = True
@@ -986,7 +979,7 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     refused = RpcRefused(-32000, "missing trie node")
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     fact = ParentFact.objects.get()
-    assert (fact.block_number, fact.gas) == (int(head["number"], 16), None)
+    assert (fact.block_number, fact.gas) == (newest, None)
 
 
 def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything_is_sent(
@@ -994,11 +987,8 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
 ):
     parent, logs, proofs = elsewhere.outbox.chain, RpcClient.logs, RpcClient.proofs
     parent.mine(3)
-    early = parent.head()
-    block_hash = bytes.fromhex(parent.rpc("eth_getBlockByNumber", hex(early), False)["hash"][2:])
-    L1Block(chain).tell(early, block_hash)
-    address, data = call("OpStackBlockHashSource", registry(parent.chain_id).block_hash_source, "record")
-    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    early = L1Block(chain).tell_of(parent)
+    record(chain, "OpStackBlockHashSource", source=parent.chain_id)
     elsewhere.confirm(40)
 
     def backdated(*asked: Any) -> list[Log]:
@@ -1016,9 +1006,8 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
     )
     monkeypatch.setattr(RpcClient, "proofs", cut_short)
     monkeypatch.setattr(RpcClient, "logs", logs)
-    head = parent.rpc("eth_getBlockByNumber", "latest", False)
-    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
-    chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": address, "data": hex_data(data)})
+    L1Block(chain).tell_of(parent)
+    record(chain, "OpStackBlockHashSource", source=parent.chain_id)
     assert "proof of the Outbox at block " in (sentence := told(chain))
     assert " that does not verify: " in sentence
 
@@ -1028,8 +1017,7 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
 ):
     parent = elsewhere.outbox.chain
     elsewhere.confirm(40)
-    head = parent.rpc("eth_getBlockByNumber", "latest", False)
-    L1Block(chain).tell(int(head["number"], 16), bytes.fromhex(head["hash"][2:]))
+    L1Block(chain).tell_of(parent)
     old, relying = registry(parent.chain_id).address, registry(THERE).address
     chain.rpc("anvil_setCode", old, "0x00")
     batch = submit(key, of_chains(there=[40]))
