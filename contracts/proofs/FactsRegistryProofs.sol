@@ -117,7 +117,8 @@ contract FactsRegistryProofs is Symbolic {
     }
 
     /// @dev The first header's hash is trusted, and each of up to two more is the parent of the one before. Behind them is
-    /// a byte of anything but a jump; behind one header, none to two. The last header's root becomes readable, or its parent hash.
+    /// a byte of anything but a jump; behind one header, none to two. The last header's root becomes readable, or its
+    /// parent hash.
     function check_a_block_is_stored_under_a_trusted_hash_only(
         Question memory asked,
         uint256 parents,

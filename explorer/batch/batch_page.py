@@ -93,7 +93,8 @@ class BatchPage:
     queries: QueryPage
     transactions: tuple[ShownTransaction, ...]
     transaction_count: int  # of which these are the newest
-    timeline: Timeline | None  # None: the page is about one query of several
+    was_rejected_at_once: bool  # before anything was begun: nothing took time, and nothing was spent
+    timeline: Timeline | None  # None: the page is about one query of several, or the batch was rejected at once
     poll_seconds: int | None  # None: nothing can change any more
 
     @property
@@ -104,11 +105,6 @@ class BatchPage:
     def offers_bundle(self) -> bool:
         """Return whether the proofs of all its queries are there, as one file."""
         return self.header.status == BatchStatus.DONE and not self.header.why_no_proofs
-
-    @property
-    def was_rejected_at_once(self) -> bool:
-        """Return whether it was rejected before anything was begun: nothing took time, and nothing was spent."""
-        return bool(self.rejection) and self.costs.estimated_gas is None and not self.transaction_count
 
     @property
     def shares_transactions(self) -> bool:
@@ -173,6 +169,7 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
     asked = queries.cards[0].asked if queries.total == 1 and queries.cards else ""
     sent = tuple(transaction_display.with_parts(batch, sent, asked))
     chains = tuple(chain_name(chain_id) for chain_id in counts.source_chains)
+    was_rejected_at_once = batch.status == BatchStatus.REJECTED and batch.estimated_gas is None and not sent_count
     return BatchPage(
         headline=_headline(queries, counts, chains, destination),
         header=_header(batch, destination),
@@ -193,8 +190,9 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
         queries=queries,
         transactions=sent,
         transaction_count=sent_count,
+        was_rejected_at_once=was_rejected_at_once,
         timeline=None
-        if wanted.only or wanted.always_whole
+        if wanted.only or wanted.always_whole or was_rejected_at_once
         else timelines.of_batch(
             batch,
             counts.queries,

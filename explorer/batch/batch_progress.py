@@ -45,6 +45,11 @@ class Progress:
         return all(wait.is_usual for wait in self.waits)
 
     @property
+    def goes_on(self) -> bool:
+        """Return whether a worker is there, and nothing holds it up."""
+        return self.all_goes_well and not self.no_worker
+
+    @property
     def steps_completed(self) -> int:
         return sum(count.completed for count in self.step_counts)
 

@@ -96,6 +96,11 @@ class ShownQuery(JsonObject):
         return sum(step.status == StepStatus.COMPLETED for step in self.steps)
 
     @property
+    def has_its_parent(self) -> bool:
+        """Return whether what its path needs of the source's parent chain is proven, if it needs anything."""
+        return not self.parts or self.parts[0].status == StepStatus.COMPLETED
+
+    @property
     def asked(self) -> str:
         return asked(self.address, self.fields, self.slot_count)
 
