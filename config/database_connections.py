@@ -14,7 +14,10 @@ from config.sqlite.base import FileGone
 
 
 def watch() -> None:
-    """Begin, in a process that answers requests."""
+    """Begin, in a process that answers requests. Call it before the first statement."""
+    if connection.vendor == "postgresql":
+        # Nobody's search may keep the database from others. Workers and migrations take as long as they need.
+        connection.settings_dict["OPTIONS"]["options"] += " -c statement_timeout=10s"
     got_request_exception.connect(_close_after_error)
 
 

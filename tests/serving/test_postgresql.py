@@ -167,6 +167,21 @@ def test_a_database_that_takes_no_more_connections_is_said_to_be_away(service, s
     prove(service, key, chain)
 
 
+def test_a_statement_that_takes_too_long_ends_and_is_told_as_a_delay(service, server, chain, key):
+    slow = "CREATE FUNCTION slow() RETURNS boolean LANGUAGE sql AS $$ SELECT pg_sleep(60) IS NOT NULL $$"
+    with psycopg.connect(server.url(), autocommit=True) as admin:
+        admin.execute(slow)
+        admin.execute("ALTER TABLE accounts_apikey RENAME TO kept")
+        admin.execute("CREATE VIEW accounts_apikey AS SELECT * FROM kept WHERE slow()")
+        try:
+            answer = requests.get(f"{service.base_url}/facts?block=1", headers={"api-key": key}, timeout=60)
+            assert (answer.status_code, answer.json()["code"]) == (503, "storage_unavailable")
+        finally:
+            admin.execute("DROP VIEW accounts_apikey")
+            admin.execute("ALTER TABLE kept RENAME TO accounts_apikey")
+    prove(service, key, chain)
+
+
 def connected(server: Postgres) -> "psycopg.Connection[tuple[object, ...]] | None":
     try:
         return psycopg.connect(server.url())
