@@ -83,7 +83,9 @@ class Outbox:
         events = _Events(self._parent, self._address)
         # It is in one of the blocks from `low` up to that before `high`, or it is `found`.
         found, low, high = newest, 0, newest.at
-        low_time = self._parent.known_header(0).timestamp
+        # Not every chain's first header can be read: its time is guessed by the one in the middle.
+        middle = self._parent.known_header(high // 2)
+        low_time = 2 * middle.timestamp - newest.header.timestamp
         halve = False
         while found.header.number > target.number + within and low < high and events.requests_left:
             before = high - low

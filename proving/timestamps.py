@@ -11,24 +11,27 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Call
 
     `head` must be later than the timestamp. Times rise with numbers, and on most chains nearly evenly: guessing by the
     slope between what is known finds it in a few headers; every other guess halves what is left, for chains whose
-    blocks don't come evenly. `extend_lease` is called between steps. Raises `NodeUnavailable`.
+    blocks don't come evenly, and until a header below the time is known. `extend_lease` is called between steps. Raises
+    `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
-    low, high = rpc.known_header(0), head
-    if low.timestamp > timestamp:
-        return None
-    halve = False
-    while high.number - low.number > 1:
+    # Not every chain's first header can be read, and any time before it will do until the search ends there.
+    low, low_time, high = 0, 0, head
+    halve = True
+    while high.number - low > 1:
         extend_lease()
-        middle = (low.number + high.number) // 2
+        middle = (low + high.number) // 2
         if not halve:
-            share = (timestamp - low.timestamp) / (high.timestamp - low.timestamp)
-            middle = low.number + round(share * (high.number - low.number))
-        guess = rpc.known_header(min(max(middle, low.number + 1), high.number - 1))
-        if not low.timestamp <= guess.timestamp <= high.timestamp:
-            raise InvalidReply(f"The times of blocks {low.number} to {high.number} do not rise.")
+            share = (timestamp - low_time) / (high.timestamp - low_time)
+            middle = low + round(share * (high.number - low))
+        guess = rpc.known_header(min(max(middle, low + 1), high.number - 1))
+        if not low_time <= guess.timestamp <= high.timestamp:
+            raise InvalidReply(f"The times of blocks {low} to {high.number} do not rise.")
         # A guess that leaves nearly everything was a bad one.
-        before = high.number - low.number
-        low, high = (guess, high) if guess.timestamp <= timestamp else (low, guess)
-        halve = (high.number - low.number) * 2 > before
-    return low.number
+        before = high.number - low
+        if guess.timestamp <= timestamp:
+            low, low_time = guess.number, guess.timestamp
+        else:
+            high = guess
+        halve = low == 0 or (high.number - low) * 2 > before
+    return None if low == 0 and rpc.known_header(0).timestamp > timestamp else low

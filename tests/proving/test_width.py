@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from devnet.devchain import DevChain
 from proving import facts, timestamps
@@ -13,6 +12,7 @@ from proving.models import Transaction
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from queries.properties import AccountField, HeaderField
+from tests.chains.lying_node import between, error
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
 from tests.service import (
     ALICE,
@@ -21,6 +21,7 @@ from tests.service import (
     accept_all,
     asking,
     chains_toml,
+    reconfigure,
     request,
     submit,
     waiting,
@@ -197,24 +198,24 @@ def test_it_finds_the_latest_block_that_is_not_after_a_time(service, uneven):
     assert timestamps.block_at(rpc, uneven[0] - 1, head, extend_lease=lambda: None) is None
 
 
-def test_it_finds_a_block_with_few_requests(service, monkeypatch):
+def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_header(service, key, settings):
     service.rpc("anvil_mine", hex(2000), hex(12))
-    rpc = get_rpc(31337)
-    head = rpc.head()
-    asked = 0
-    honest = RpcClient.header
+    wanted = service.rpc("eth_getBlockByNumber", hex(service.head() - 700), False)
+    asked: list[str] = []
 
-    def count(client, block):
-        nonlocal asked
-        asked += 1
-        return honest(client, block)
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] != "eth_getBlockByNumber":
+            return [reply]
+        asked.append(question["params"][0])
+        return [error(question, -32000, "header not found") if asked[-1] == "0x0" else reply]
 
-    monkeypatch.setattr(RpcClient, "header", count)
-    wanted = rpc.header(head.number - 700)
-    assert wanted is not None
-    asked = 0
-    assert timestamps.block_at(rpc, wanted.timestamp + 5, head, extend_lease=lambda: None) == wanted.number
-    assert asked <= 8
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        body = at_block(f"timestamp:{int(wanted['timestamp'], 16) + 5}", accounts={ALICE: {"props": ["BALANCE"]}})
+        batch = work_until_done(submit(key, body), rounds=20)
+    assert batch.status == BatchStatus.DONE
+    assert block_at(service, int(wanted["timestamp"], 16) + 5) == int(wanted["number"], 16)
+    assert len(set(asked)) <= 12
 
 
 def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven):
