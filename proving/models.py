@@ -289,6 +289,17 @@ class Share(models.Model):
         return f"{self.gas} gas of {self.transaction_id} for {self.batch_id}"
 
 
+def goes_to_replaced_registry() -> models.Exists:
+    """Select shares of what was sent to a registry that was replaced: all is proven again, and no batch pays twice."""
+    to = models.OuterRef("transaction__to")
+    replaced = FactsRegistry.objects.filter(
+        models.Q(address=to) | models.Q(multicall=to),
+        destination_chain_id=models.OuterRef("transaction__signer__chain_id"),
+        replaced_at__isnull=False,
+    )
+    return models.Exists(replaced)
+
+
 class SignedTransaction(models.Model):
     """One signed version of a transaction, stored before it is broadcast: a retry sends these very bytes."""
 

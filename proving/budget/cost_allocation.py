@@ -9,7 +9,7 @@ from django.db.models import Exists, F, OuterRef, prefetch_related_objects
 from database.chunks import chunks
 from proving.gas_model import remaining_work
 from proving.gas_model.remaining_work import RIDER_GAS
-from proving.models import Share, SignedTransaction, Transaction, TransactionState
+from proving.models import Share, SignedTransaction, Transaction, TransactionState, goes_to_replaced_registry
 from queries.models import Batch, Query, Sender
 
 # Of a transaction whose cost its batches show as spent.
@@ -92,7 +92,8 @@ def show_spent(batches: Collection[str]) -> None:
 def _show_spent(batches: Sequence[str]) -> None:
     """Write what these batches have spent.
 
-    What a cancellation takes above a batch's fee is the operator's: it frees the nonce for all that wait.
+    Above a batch's fee the operator pays for cancellations, which free the nonce for all that wait, and for what was
+    sent to a registry that was replaced.
     """
     version = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
@@ -100,14 +101,14 @@ def _show_spent(batches: Sequence[str]) -> None:
     shares = Share.objects.filter(batch__in=batches, transaction__state__in=_SPENT_STATES)
     gas: Counter[str] = Counter()
     wei: Counter[str] = Counter()
-    cancelled: Counter[str] = Counter()
-    for share in shares.annotate(is_cancelled=Exists(version)):
+    of_operator: Counter[str] = Counter()
+    for share in shares.annotate(is_of_operator=Exists(version) | goes_to_replaced_registry()):
         gas[share.batch_id] += share.gas
         wei[share.batch_id] += share.wei
-        cancelled[share.batch_id] += share.wei if share.is_cancelled else 0
+        of_operator[share.batch_id] += share.wei if share.is_of_operator else 0
     changed: list[Batch] = []
     for row in Batch.objects.filter(pk__in=batches).only("fee", "gas_used", "spent"):
-        above = max(0, min(cancelled[row.pk], wei[row.pk] - row.fee))
+        above = max(0, min(of_operator[row.pk], wei[row.pk] - row.fee))
         spent = gas[row.pk], wei[row.pk] - above
         if (row.gas_used, row.spent) != spent:
             row.gas_used, row.spent = spent

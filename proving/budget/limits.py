@@ -14,6 +14,7 @@ from django.db.models import Exists, OuterRef, Sum
 from accounts import user_limits
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
+from proving.budget import reservations
 from proving.budget.reservations import recent, sum_reserved_gas, sum_reserved_wei, sum_wei
 from proving.gas_model import remaining_work
 from proving.gas_model.remaining_work import RemainingWork
@@ -81,7 +82,7 @@ def _limits_by_fee(
         return
     for batch in Batch.objects.filter(pk__in=portions).defer("request"):
         work = rest.get(batch.pk, RemainingWork())
-        others = Share.objects.filter(batch=batch).exclude(transaction=tx)
+        others = reservations.paid_by(batch).exclude(transaction=tx)
         # Of a path, the transaction is a part.
         behind = replace(work, path_gas=max(0, work.path_gas - portions[batch.pk])).gas
         signed = portions[batch.pk] + following[batch.pk]

@@ -13,7 +13,7 @@ from django.db.models import Prefetch, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState, goes_to_replaced_registry
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Sender
 
@@ -140,6 +140,11 @@ def sum_reserved_gas(shares: QuerySet[Share]) -> int:
     return shares.aggregate(total=Sum(Greatest("gas", "reserved_gas")))["total"] or 0
 
 
+def paid_by(batch: Batch) -> QuerySet[Share]:
+    """Return the shares that count against the batch's fee."""
+    return Share.objects.filter(~goes_to_replaced_registry(), batch=batch)
+
+
 def caused_by(batch: Batch) -> int:
     """Return the wei that a batch has spent, and that its pending transactions can cost."""
-    return sum_wei(Share.objects.filter(batch=batch))
+    return sum_wei(paid_by(batch))

@@ -30,7 +30,22 @@ from queries.properties import AccountField
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import beat, path
 from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
-from tests.service import ALICE, BOB, CHARLIE, asking, chains_toml, request, submit, waiting, work, work_until_done
+from tests.proving.money import go_on, mine_at
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    a_key,
+    asking,
+    balances,
+    chains_toml,
+    fresh,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -350,6 +365,26 @@ def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(s
         assert field_on_chain(service, BOB, block.number, AccountField.BALANCE) == balance_at(
             service, BOB, block.number
         )
+
+
+def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_on(costly, key):
+    """Nothing of it is final yet; and others' batches go on beside."""
+    costly.mine(10)
+    costly.rpc("evm_setAutomine", True)
+    mine_at(costly, 1)
+    head = costly.head()
+    keys = {head: key, head - 4: a_key(BOB)}
+    batches = [submit(keys[at], asking(balances([*range(at - 3, at + 1), head + 40]), fee="auto")) for at in keys]
+    go_on(costly, 1, 6)
+    assert [batch.queries.filter(step=None).count() for batch in batches] == [4, 4]
+    replace_code(costly)
+    call_command("deploy_registry", "31337", "31337", "--replace", stdout=io.StringIO())
+    costly.mine(40)
+    mine_at(costly, 1)
+    go_on(costly, 1, 12)
+    for batch in batches:
+        assert fresh(batch).status == BatchStatus.DONE, waiting()
+        assert 0 < fresh(batch).spent <= batch.fee
 
 
 def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
