@@ -242,12 +242,18 @@ class Transaction(models.Model):
 
     @property
     def reserved(self) -> int:
+        """Return the wei that count against limits of a day."""
+        return self.reserved_with(self.most_for_gas)
+
+    def reserved_with(self, most_for_gas: int) -> int:
         """Return the wei that count against limits of a day.
 
         What was broadcast may be mined, though a node says that its nonce was used by another. A node may also call
         final what isn't, or lie about what it has cost: part of the most counts in any case.
         """
-        most = self.most_for_gas + max(self.data_fee, self.expected_data_fee)
+        most = most_for_gas + max(self.data_fee, self.expected_data_fee)
+        if self.state in {TransactionState.PENDING, TransactionState.DISPLACED}:
+            return most
         return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
 
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Prefetch, Q, QuerySet, Sum, Value
+from django.db.models import Max, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState, goes_to_replaced_registry
+from proving.models import Share, Signer, Transaction, TransactionState, goes_to_replaced_registry
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Sender
 
@@ -66,11 +66,21 @@ def on_chain(chain_id: int) -> int:
 
 def by_signer(chain_id: int) -> Mapping[str, int]:
     """Divide what `on_chain` returns by the signers' addresses."""
-    sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id).select_related("signer")
-    versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
+    # Asked for with each signature: the database keeps the signed versions, of which there are more than transactions.
+    columns = ("state", "gas_limit", "gas_used", "gas_price", "data_fee", "expected_data_fee", "signer__address")
+    cancels = Q(versions__gas_limit__isnull=False)
+    sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id).annotate(
+        price=Max("versions__max_fee_per_gas", filter=~cancels),
+        cancelling_gas=Max("versions__gas_limit", filter=cancels),
+        cancelling_price=Max("versions__max_fee_per_gas", filter=cancels),
+    )
     wei: dict[str, int] = defaultdict(int)
-    for tx in sent.defer("data").prefetch_related(versions):
-        wei[tx.signer.address] += tx.reserved
+    for *values, signer, price, cancelling_gas, cancelling_price in sent.values_list(
+        *columns, "price", "cancelling_gas", "cancelling_price"
+    ):
+        tx = Transaction(**dict(zip(columns, values, strict=False)))
+        most = max(tx.gas_limit * (price or 0), (cancelling_gas or 0) * (cancelling_price or 0))
+        wei[signer] += tx.reserved_with(most)
     return wei
 
 

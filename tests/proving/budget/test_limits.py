@@ -1,15 +1,20 @@
 """Limits in money: what a signer may spend in a day, and what a user may cause."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db.models import Model
+from django.db.models.signals import post_init
 from django.utils import timezone
 
 from accounts.models import User
 from config.configured_chains import get_chains
 from proving.budget import reservations
-from proving.models import Share, Signer, Transaction, TransactionState
+from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.transactions import transaction_monitor
 from queries.clock import Clock
 from queries.models import BatchStatus, ServiceClock
@@ -32,6 +37,37 @@ from tests.service import ALICE, BOB, a_key, chains_toml, fresh, request, submit
 def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly):
     chain = get_chains().chain(31337)
     assert (chain.daily_limit_wei, chain.daily_limit_per_user_wei) == (ETHER // 2, ETHER // 10)
+
+
+def test_a_signature_reads_no_version_of_what_was_signed_in_the_day_before(costly, key):
+    """The signer is locked meanwhile, and each replacement is another version."""
+    costly.rpc("evm_setAutomine", True)
+    values = {
+        "signer": Signer.objects.create(chain_id=31337, address=BOB),
+        "data": b"",
+        "gas_limit": 1,
+        "state": TransactionState.FINAL,
+    }
+    versions = {"raw": b"", "max_fee_per_gas": 1, "max_priority_fee_per_gas": 1}
+    for nonce in range(40):
+        tx = Transaction.objects.create(nonce=nonce, **values)
+        SignedTransaction.objects.create(transaction=tx, hash=str(nonce), **versions)
+    read: list[SignedTransaction] = []
+    with post_init_of(SignedTransaction, read):
+        work_until_done(submit(key, request(BOB, block=costly.head(), fee=ETHER)), costly)
+    assert 0 < len(read) < 30
+
+
+@contextmanager
+def post_init_of(model: type[Model], seen: list[Any]) -> Iterator[None]:
+    """Note each row of the model that is read or made."""
+
+    def note(instance: Model, **_: object) -> None:
+        seen.append(instance)
+
+    post_init.connect(note, sender=model)
+    yield
+    post_init.disconnect(note, sender=model)
 
 
 # --- The signer's -----------------------------------------------------------------------------------------------------
