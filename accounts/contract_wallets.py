@@ -9,9 +9,9 @@ from web3.providers import BaseProvider
 from web3.types import RPCEndpoint, RPCError, RPCResponse
 
 from chains.chains_file import Chain
-from chains.encoding import hex_data
 from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
 
+_REVERTED = 3  # geth's code
 _NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
 
 
@@ -33,8 +33,10 @@ class _Nodes(BaseProvider):
         except RpcRefused as refused:
             if refused.may_pass:
                 raise
-            data = hex_data(refused.data) if isinstance(refused, Reverted) else None
-            error: RPCError = {"code": refused.code, "message": refused.message, "data": data or ""}
+            error: RPCError = {"code": refused.code, "message": refused.message}
+            if isinstance(refused, Reverted):
+                # Without the contract's data, which the library would decode, and fail on what isn't well-formed.
+                error = {"code": _REVERTED, "message": "execution reverted"}
             return {"jsonrpc": "2.0", "id": 0, "error": error}
 
 

@@ -47,14 +47,15 @@ class ContentSecurityPolicy:
 
 
 class PageCompression(GZipMiddleware):
-    """Compresses the pages that a browser gets, and nothing else.
+    """Compresses the pages that visitors get, and nothing else.
 
-    Files are stored compressed, or are large and take long. A key or a secret is only in the answer to a POST: its
-    length, compressed beside what somebody else has put into the request, would tell of it.
+    Files are stored compressed, or are large and take long. What is shown to one person, such as a webhook's URL, is
+    not compressed: the length, beside what somebody else has put into the request, would tell of it (BREACH).
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:  # type: ignore[override]
-        if request.method == "GET" and response.headers.get("Content-Type", "").startswith("text/html"):
+        is_anybodys = request.method == "GET" and settings.SESSION_COOKIE_NAME not in request.COOKIES
+        if is_anybodys and response.headers.get("Content-Type", "").startswith("text/html"):
             return super().process_response(request, response)  # type: ignore[return-value]
         return response
 

@@ -92,7 +92,7 @@ class JsonErrorsMiddleware:
         answer = error_answer(response.status_code, code, sentence)
         # Headers of other middleware stay: browsers need the CORS headers to read the error.
         for name, value in response.items():
-            if name not in {"Content-Type", "Content-Length"}:
+            if name not in {"Content-Type", "Content-Length", "Content-Encoding"}:
                 answer[name] = value
         # Without it the web server would close the connection.
         answer["Content-Length"] = str(len(answer.content))

@@ -128,6 +128,21 @@ def test_what_the_api_answers_to_a_key_is_that_of_the_whole_stack(settings):
     assert [status for status, _ in of_stacks] == [200, 400, 400, 200]
 
 
+@pytest.mark.parametrize("path", [f"{path}/" for path in ALL if path in django_settings.API_PATHS])
+def test_a_program_that_takes_compressed_answers_can_read_that_nothing_is_behind_a_slash(path):
+    answer = Client().get(path, headers={"accept-encoding": "gzip"})
+    assert answer.status_code == 404
+    assert "Content-Encoding" not in answer.headers
+    assert answer.json()["code"] == "not_found"
+
+
+def test_pages_are_compressed_only_for_visitors_who_are_not_signed_in():
+    client = Client(headers={"accept-encoding": "gzip"})
+    assert client.get("/sign-in").headers["Content-Encoding"] == "gzip"
+    client.force_login(User.objects.for_address(ALICE.address))
+    assert "Content-Encoding" not in client.get("/new-batch").headers
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_passes_its_middleware_by(monkeypatch, path):
     """Each sees the requests of every page: session, user, messages and htmx are there, and CSRF was looked at."""

@@ -67,7 +67,11 @@ def test_an_address_without_code_needs_its_own_signature(node):
     assert code_of(message, sign(message, ALICE)) == "wrong_signature"
 
 
-@pytest.mark.parametrize("answer", ["0x", "0x00", "0x60015f5260015ff3", "0xfe", "0x5b5f56"], ids=range(5))
+# OffchainLookup(...), Error(string) and Panic(uint256), without the arguments that they announce.
+MALFORMED = [hex_data(reverting_code(bytes.fromhex(data))) for data in ("556f1830", "08c379a0ff", "4e487b71")]
+
+
+@pytest.mark.parametrize("answer", ["0x", "0x00", "0x60015f5260015ff3", "0xfe", "0x5b5f56", *MALFORMED])
 def test_a_contract_that_answers_nonsense_is_no_wallet(node, answer):
     address = to_checksum_address("0x" + "c0" * 20)
     node.rpc("anvil_setCode", address, answer)

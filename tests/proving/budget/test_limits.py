@@ -161,14 +161,6 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
     assert reservations.on_chain(31337) == 0
 
 
-def test_adding_up_a_day_reads_no_calldata(costly, key, django_assert_num_queries):
-    pending(accepted(key, request(ALICE, block=costly.head(), fee=ETHER)))
-    with django_assert_num_queries(3) as statements:
-        assert reservations.on_chain(31337) > 0
-    for of_calldata in ('"data"', '"raw"'):
-        assert not any(of_calldata in statement["sql"] for statement in statements)
-
-
 # --- Raising fees -----------------------------------------------------------------------------------------------------
 
 
