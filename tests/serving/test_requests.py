@@ -33,6 +33,8 @@ FAULTS = {
     "a space before a colon": (request(POST, b"Content-Length : 1"), 400),
     "an end of line of its own": (request(POST, b"a: b\nc: d"), 400),
     "a field that is none": (request(POST, b"nothing"), 400),
+    "a long path": (request(b"GET /%s HTTP/1.1" % (b"a" * 9016)), 414),
+    "a long query": (request(b"GET /chain-connections?%s HTTP/1.1" % (b"a" * 9000)), 414),
     "a large header": (request(POST, b"a: " + b"b" * 32_768), 431),
     "no request": (request(b"\xff\x00 / HTTP/1.1"), 400),
     "another protocol": (request(b"\x16\x03\x01"), 400),
