@@ -1,5 +1,4 @@
-"""Refuse what no view takes, before anything parses it: too long a target; a body too large, or multipart for no form.
-"""
+"""Refuse what no view takes, before anything parses it: a target or a body too large, multipart where no form is."""
 
 from collections.abc import Callable
 

@@ -5,6 +5,7 @@ It asks no chain.
 
 import logging
 import tomllib
+from contextlib import suppress
 from functools import cache
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from ninja.decorators import decorate_view
 from pydantic import Field
 
 from config.metrics_access import may_read
+from explorer.health.probes import schema_problem
 from proving.health import report
 from proving.health.problems import Problem
 from proving.worker import heartbeats
@@ -66,9 +68,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         database = "unavailable"
-        problems = [
-            Problem("database_unavailable", "The database does not answer, so nothing is known of the worker."),
-        ]
+        problems = [Problem("database_unavailable", _why_unavailable())]
     codes = [problem.code for problem in problems]
     state = {
         "status": "degraded" if problems else "ok",
@@ -83,6 +83,13 @@ def get_health(request: HttpRequest) -> JsonResponse:
         "notices": [notice.sentence for notice in notices if is_for_operator],
     }
     return JsonResponse(state, status=503 if problems else 200)
+
+
+def _why_unavailable() -> str:
+    with suppress(DatabaseError):
+        if problem := schema_problem():
+            return problem
+    return "The database does not answer, so nothing is known of the worker."
 
 
 @cache

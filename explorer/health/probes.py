@@ -34,7 +34,7 @@ def is_alive(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Answer 200 if the database answers, has this version's tables, and takes writes; else 503, and say why not."""
     try:
-        problem = _schema_problem() or storage.check() or ""
+        problem = schema_problem() or storage.check() or ""
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")
         problem = "The database does not answer."
@@ -44,7 +44,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 _migrated = False
 
 
-def _schema_problem() -> str:
+def schema_problem() -> str:
     """Look until there is none: then it stays so for the life of a process."""
     global _migrated
     problem = "" if _migrated else schema.problem(connection)

@@ -1,4 +1,4 @@
-"""Celery as distributor of the work, where `BROKER_URL` names a broker: `celery -A proving.worker.celery_app worker`.
+"""Celery as distributor of work, where `BROKER_URL` names a broker: `celery -A proving.worker.celery_app -q worker`.
 
 Each process of it is a `Worker` whose polls are rare, and a message is a task that has it look at one route. Whatever
 is lost of the messages, or the broker itself, is made up for by those polls.

@@ -2,12 +2,14 @@
 
 import re
 import signal
+import sys
 
 import psycopg
 import pytest
 import redis
 import requests
 
+from devnet.devchain import PROJECT
 from devnet.ports import free_port
 from tests.cluster.conftest import QUEUES, Machines, celery
 
@@ -99,6 +101,15 @@ def test_a_worker_of_some_queues_leaves_the_others_alone_and_so_do_its_sweeps(ma
     machines.cluster.start_worker("worker-2", "-Q", blocks)
     machines.until_all_are_done()
     machines.assert_nothing_was_done_twice()
+
+
+def test_a_worker_starts_and_works_while_the_disk_of_its_log_is_full(machines):
+    unit = (PROJECT / "deploy" / "systemd" / "batch-query-celery@.service").read_text()
+    (line,) = re.findall(r"^ExecStart=\S+/celery (.+)", unit, re.MULTILINE)
+    command = (sys.executable, "-m", "celery", *line.replace("%i", "1").replace("%%", "%").split())
+    machines.cluster.start("worker-1", "sh", "-c", 'exec "$@" > /dev/full 2>&1', "sh", *command)
+    machines.submit()
+    machines.until_all_are_done()
 
 
 def test_a_worker_serves_what_it_counts(machines):

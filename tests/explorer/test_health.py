@@ -61,7 +61,7 @@ def test_it_is_ok_while_nothing_is_wrong():
         "status": "ok",
         "database": "ok",
         "worker": {"running": True},
-        "version": "0.2.0",
+        "version": "0.3.0.dev0",
         "problems": [],
         "codes": [],
         "notices": [],

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     )
     from batch_query_client.webhooks import WebhookData, WebhookEvent, verify_webhook
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 __all__ = [
     "ACCOUNT_PROPERTIES",
