@@ -143,7 +143,8 @@ class Testnet:
                 say(lacking, "Faucets: docs/operating/test-network.md", sep="\n")
                 told_at = time.monotonic()
             if destination != SEPOLIA:
-                say("The service goes on without it; run the same command again when the money is there.")
+                # So that nobody submits one and wonders.
+                say(f"Until then batches for {NAMES[destination]} are accepted, and wait: run the same command again.")
                 return
             if time.monotonic() - began >= wait_seconds:
                 raise TestnetError("The money is not there yet. Run the same command again when it is.")

@@ -85,6 +85,8 @@ def command(tmp_path) -> Iterator[Command]:
 @pytest.fixture(scope="module")
 def sepolia() -> Iterator[DevChain]:
     with DevChain(chain_id=testnet.SEPOLIA, block_seconds=1) as chain:
+        # The command looks for proofs at blocks below the newest.
+        chain.mine(5)
         yield chain
 
 
@@ -141,6 +143,7 @@ def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(com
     registry = command.until(r"The facts registry for chain 11155111 on chain 11155111 is at (0x\w{40})")[1]
     # Without money on OP Sepolia it goes on without that.
     command.until(rf"To begin on OP Sepolia \(11155420\), send \S+ ETH to {address}")
+    command.until("Until then batches for OP Sepolia are accepted, and wait")
     service = command.until(r"Serving until Ctrl-C: (http://127\.0\.0\.1:\d+)/new-batch")[1]
     wait_until(lambda: answers(f"{service}/explorer"))
     prove(service, sepolia, sepolia, sepolia.head())
