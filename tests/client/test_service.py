@@ -14,6 +14,7 @@ from typing import Any
 
 import keyring
 import pytest
+import requests
 from eth_account import Account as Wallet
 from eth_account.messages import encode_defunct
 from keyring.backends import fail
@@ -74,6 +75,10 @@ class Live:
     @property
     def service(self) -> BatchQueryService:
         return BatchQueryService(self.url, api_key=self.api_key, patience=PATIENCE)
+
+    def answer(self, path: str) -> Any:
+        """Return what the API answers, as it is."""
+        return requests.get(f"{self.url}/{path}", headers={"api-key": self.api_key}, timeout=20).json()
 
     def balance(self, address: str, block: int) -> int:
         return int(self.chain.rpc("eth_getBalance", address, hex(block)), 16)
@@ -360,8 +365,14 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
     code, out, said = bqs("submit", *where, *options)
     assert (code, re.fullmatch(r"[0-9A-Z]{26}\n", out) is not None) == (0, True)
     code, out, _ = bqs("watch", out.strip(), "--timeout", str(SECONDS), "--json")
-    (fact,) = json.loads(out)["facts"]
-    assert (code, fact["value"], fact["sourceChainId"]) == (0, str(live.balance(ALICE, block)), str(CHAIN_ID))
+    shown = json.loads(out)
+    assert shown == live.answer(f"batch-queries/{shown['internalId']}")
+    (fact,) = shown["queryList"][0]["facts"]
+    assert (code, fact["value"]) == (0, str(live.balance(ALICE, block)))
+    code, out, _ = bqs("read", shown["internalId"], "--json")
+    read = json.loads(out)["facts"]
+    code, out, _ = bqs("read", "--account", ALICE, "--block", str(block), "--json")
+    assert [one | {"transactionHash": None} for one in json.loads(out)["facts"]] == read
 
 
 def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
@@ -421,7 +432,9 @@ def test_batches_are_listed_and_cancelled(live, bqs, proven):
     assert "DONE" in out
     assert batch.id not in out
     code, out, _ = bqs("list", "--json", "--limit", "1")
-    assert [one["internalId"] for one in json.loads(out)["batchQueries"]] == [batch.id]
+    listed = live.answer("batch-queries?limit=1")
+    assert json.loads(out) == listed
+    assert [one["internalId"] for one in listed["batchQueries"]] == [batch.id]
     assert bqs("watch", batch.id, "--timeout", "1")[0] == ExitCode.NOT_DONE
     assert bqs("cancel", batch.id)[0] == 0
     code, _, said = bqs("watch", batch.id, "--json")
@@ -450,7 +463,8 @@ def test_what_can_be_proven_where_is_listed(bqs):
     name = f"Development chain ({CHAIN_ID})"
     assert bqs("chains") == (0, f"{'source':<{len(name)}}  destination\n{name}  {name}\n", "")
     told = json.loads(bqs("chains", "--json")[1])
-    assert told["chains"] == [{"chainId": str(CHAIN_ID), "name": "Development chain", "currency": "ETH"}]
+    (chain,) = told["chains"]
+    assert (chain["chainId"], chain["name"], chain["isDestination"]) == (str(CHAIN_ID), "Development chain", True)
 
 
 def test_a_file_may_name_a_chain_as_the_service_does(bqs, tmp_path):
@@ -473,7 +487,7 @@ def test_a_key_is_taken_by_a_keystore_or_by_standard_input_if_it_works(live, bqs
     code, out, said = bqs("login", live.url, "--keystore", "key.json", "--password-file", "password")
     assert (code, out) == (0, ""), said
     assert "because this system offers no keyring; only you may read it." in said
-    assert bqs("list", "--json")[:2] == (0, '{"batchQueries": []}\n')
+    assert bqs("list", "--json")[:2] == (0, '{"batchQueries": [], "next": null}\n')
     assert bqs("logout")[0] == 0
     assert bqs("list")[0] == ExitCode.USAGE
     for key, code in ((live.api_key, ExitCode.OK), ("bqs_" + "0" * 43, ExitCode.NOT_ALLOWED), ("", ExitCode.USAGE)):

@@ -1,18 +1,27 @@
 """What the service answers, checked and typed.
 
 Numbers that may be large are decimal strings in the API, and `int` here. Fields that are unknown are ignored, as the
-API's specification asks of clients. `model_dump(mode="json", by_alias=True)` gives the API's spelling back.
+API's specification asks of clients. `source` is the API's own JSON.
 """
 
 import builtins
 import re
 from datetime import datetime
-from typing import Annotated, Any
+from functools import cached_property
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
-from batch_query_client.plain_text import hex_data, plain
+from batch_query_client.plain_text import plain
 from batch_query_client.questions import NUMBERS
 
 _DECIMAL = re.compile(r"[0-9]{1,78}", re.ASCII)
@@ -54,10 +63,9 @@ def _text(value: Any) -> Any:
 
 
 Number = Annotated[int, BeforeValidator(_number)]
-Decimal = Annotated[int, BeforeValidator(_number), PlainSerializer(str, when_used="json")]
-Quantity = Annotated[int, BeforeValidator(_quantity), PlainSerializer(hex, when_used="json")]
-Data = Annotated[bytes, BeforeValidator(_data), PlainSerializer(hex_data, when_used="json")]
-Word = Annotated[bytes, BeforeValidator(_word), PlainSerializer(hex_data, when_used="json")]
+Quantity = Annotated[int, BeforeValidator(_quantity)]
+Data = Annotated[bytes, BeforeValidator(_data)]
+Word = Annotated[bytes, BeforeValidator(_word)]
 # What the service says may be what a node, or another user, has said. Null is as good as nothing.
 Text = Annotated[str, BeforeValidator(_text)]
 
@@ -66,6 +74,19 @@ class AnswerModel(BaseModel):
     """Values don't change."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+    @cached_property
+    def source(self) -> dict[str, Any]:
+        """Return the JSON object as the service answered it; empty: the value was made here."""
+        return {}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_source(cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        made = handler(value)
+        if info.mode == "json":
+            made.__dict__["source"] = value
+        return made
 
 
 # --- A batch ----------------------------------------------------------------------------------------------------------
@@ -105,11 +126,11 @@ class SentTransaction(AnswerModel):
     """By which a batch is proven. The gas is that of the whole transaction, which may serve other batches too."""
 
     hash: Text
-    chain_id: Decimal
+    chain_id: Number
     nonce: Number | None = None
     status: Text = ""
     gas_used: Number | None = None
-    block_number: Decimal | None = None
+    block_number: Number | None = None
 
 
 class Step(AnswerModel):
@@ -131,10 +152,10 @@ class ContractCall(AnswerModel):
 class Fact(AnswerModel):
     """One word that a facts registry holds, or will."""
 
-    source_chain_id: Decimal
-    destination_chain_id: Decimal
+    source_chain_id: Number
+    destination_chain_id: Number
     """Whose registry it is."""
-    block_number: Decimal | None = None
+    block_number: Number | None = None
     """The source chain's block. None: the query names a time, or `latest`, and its block is not fixed yet."""
     account: Text = ""
     """Empty: the fact is about the block's header, or about a time."""
@@ -142,7 +163,7 @@ class Fact(AnswerModel):
     """`ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES`, SLOT, or BLOCK_AT_TIMESTAMP."""
     slot: Text = ""
     """0x and 64 digits."""
-    timestamp: Decimal | None = None
+    timestamp: Number | None = None
     """The time of BLOCK_AT_TIMESTAMP, in seconds."""
     word: Word | None = None
     """32 bytes. None: not proven yet."""
@@ -185,11 +206,11 @@ class Query(AnswerModel):
 
     number: Number
     """In the batch, from 1."""
-    source_chain_id: Decimal
+    source_chain_id: Number
     selector: Text
-    block_number: Decimal | None = None
+    block_number: Number | None = None
     block_hash: Text = ""
-    block_timestamp: Decimal | None = None
+    block_timestamp: Number | None = None
     """In seconds."""
     account: Text = ""
     name: Text = ""
@@ -209,9 +230,9 @@ class BatchSummary(AnswerModel):
     """RECEIVED, ACCEPTED, IN_PROGRESS, DONE or REJECTED."""
     query_status: Text
     """DONE, IN_PROGRESS or REJECTED."""
-    destination_chain_id: Decimal
-    source_chain_ids: tuple[Decimal, ...] = ()
-    fee: Decimal | None = None
+    destination_chain_id: Number
+    source_chain_ids: tuple[Number, ...] = ()
+    fee: Number | None = None
     """The most that it may cost, in wei. None: the caller pays, and there is no such limit."""
     sender: Text = ""
     created_at: datetime
@@ -219,8 +240,8 @@ class BatchSummary(AnswerModel):
     queries: Number = 0
     """Number of queries."""
     queries_completed: Number = 0
-    gas_used: Decimal | None = None
-    spent: Decimal | None = None
+    gas_used: Number | None = None
+    spent: Number | None = None
     """Its cost so far, in wei."""
     rejection: Rejection | None = None
 
@@ -230,8 +251,8 @@ class BatchDetails(BatchSummary):
 
     accepted_at: datetime | None = None
     deadline_at: datetime | None = None
-    estimated_gas: Decimal | None = None
-    estimated_wei: Decimal | None = None
+    estimated_gas: Number | None = None
+    estimated_wei: Number | None = None
     waits: tuple[Wait, ...] = ()
     went_back_at: datetime | None = None
     went_back_because: Text = ""
@@ -289,9 +310,9 @@ class Cancelled(AnswerModel):
 class Connection(AnswerModel):
     """A pair of chains between which facts can be proven."""
 
-    origin_chain_id: Decimal
+    origin_chain_id: Number
     """The source chain."""
-    destination_chain_id: Decimal
+    destination_chain_id: Number
 
 
 class Connections(AnswerModel):
@@ -301,7 +322,7 @@ class Connections(AnswerModel):
 class Chain(AnswerModel):
     """A chain that the service serves."""
 
-    chain_id: Decimal
+    chain_id: Number
     name: Text
     currency: Text
     """The coin that 10^18 wei are, such as ETH."""
@@ -321,8 +342,8 @@ class Gas(AnswerModel):
 
 
 class Wei(AnswerModel):
-    expected: Decimal
-    bound: Decimal
+    expected: Number
+    bound: Number
 
 
 class EstimatedPart(AnswerModel):
@@ -338,19 +359,19 @@ class EstimatedJumps(AnswerModel):
     """Blocks that are reached by the beacon chain of one source chain."""
 
     count: Number
-    from_block: Decimal | None = None
+    from_block: Number | None = None
     """The block where the jumps begin. None where they need none."""
 
 
 class EstimatedSource(AnswerModel):
-    source_chain_id: Decimal
+    source_chain_id: Number
     gas: Gas
     jumps: EstimatedJumps | None = None
     parts: dict[str, EstimatedPart] = {}
 
 
 class EstimatedRejection(AnswerModel):
-    source_chain_id: Decimal | None = None
+    source_chain_id: Number | None = None
     code: Text
     error: Text
     retryable: bool
@@ -365,7 +386,7 @@ class Estimate(AnswerModel):
 
     gas: Gas
     wei: Wei
-    gas_price: Decimal
+    gas_price: Number
     """In wei."""
     sources: tuple[EstimatedSource, ...]
     transactions: Number
@@ -397,7 +418,7 @@ class UnsignedTransaction(AnswerModel):
 class UnsignedTransactions(AnswerModel):
     """The transactions to send next, in this order."""
 
-    chain_id: Decimal
+    chain_id: Number
     is_complete: bool
     """Nothing is missing once these are on the chain."""
     waits: tuple[Text, ...] = ()

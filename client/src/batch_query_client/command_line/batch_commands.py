@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,6 +36,7 @@ from batch_query_client.command_line.output import (
 )
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
+_LARGEST_PAGE = 100
 # Seconds to wait for a service that is down, while waiting for a batch.
 _WATCH_PATIENCE = 300
 
@@ -172,7 +172,8 @@ def read(
     if batch is None:
         if registry is not None:
             raise click.UsageError("--registry is for the facts of a batch.")
-        _print_read(service, list(itertools.islice(service.all_facts(**given), limit)), is_json=is_json)
+        facts, following = _pages(partial(service.facts, **given), "facts", limit)
+        _print_read(service, facts, following, is_json=is_json)
         return
     if given:
         raise click.UsageError("Name either a batch or what facts to list.")
@@ -191,11 +192,23 @@ def read(
     _print_read(service, of.facts_on_chain(rpc_url, registries=registries), is_json=is_json)
 
 
-def _print_read(service: client.BatchQueryService, facts: Sequence[client.Fact], *, is_json: bool) -> None:
+def _print_read(
+    service: client.BatchQueryService, facts: Sequence[client.Fact], following: str | None = None, *, is_json: bool
+) -> None:
     if is_json:
-        print_json({"facts": facts})
+        print_json({"facts": facts, "next": following})
     else:
         print_facts(facts, currencies(service))
+
+
+def _pages(ask: Callable[..., Any], name: str, limit: int) -> tuple[list[Any], str | None]:
+    """Return the first `limit` of a list that comes in pages, as which they have `name`; and the cursor to go on."""
+    page = ask(limit=min(limit, _LARGEST_PAGE))
+    found = [*getattr(page, name)]
+    while page.next is not None and len(found) < limit:
+        page = ask(limit=min(limit - len(found), _LARGEST_PAGE), cursor=page.next)
+        found += getattr(page, name)
+    return found, page.next
 
 
 @click.command("list")
@@ -219,9 +232,10 @@ def list_batches(
     for name, text in (("created_after", after), ("created_before", before)):
         if text is not None:
             given[name] = datetime.fromtimestamp(read_time(text), UTC)
-    found = list(itertools.islice(credentials.service(url).all_batches(**given), limit))
+    service = credentials.service(url)
+    found, following = _pages(partial(service.batches, **given), "batch_queries", limit)
     if is_json:
-        print_json({"batchQueries": found})
+        print_json({"batchQueries": found, "next": following})
         return
     rows = [
         (

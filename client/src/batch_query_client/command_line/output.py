@@ -30,26 +30,33 @@ _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 
 def print_json(value: Any) -> None:
-    """Print JSON, with models as the API spells them."""
+    """Print JSON: of what the service answered, its own."""
     click.echo(json.dumps(_plain_value(value), indent=2 if sys.stdout.isatty() else None))
 
 
 def _plain_value(value: Any) -> Any:
     from pydantic import BaseModel  # noqa: PLC0415 (as above)
 
-    if isinstance(value, client.Fact):
-        shown = value.model_dump(mode="json", by_alias=True)
-        return shown | {"value": None if value.word is None else str(value.value)}
     if isinstance(value, client.BatchDetails):
-        shown = value.model_dump(mode="json", by_alias=True, exclude={"next"})
-        return shown | {"facts": _plain_value(value.facts)}
+        # All of its queries, which came in several pages.
+        return value.source | {"queryList": _plain_value(value.query_list), "next": value.next}
+    if isinstance(value, client.Fact):
+        return value.source or _as_listed(value)
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
+        return value.source  # type: ignore[attr-defined]  # all are answers
     if isinstance(value, Mapping):
         return {name: _plain_value(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain_value(one) for one in value]
     return hex_data(value) if isinstance(value, bytes) else value
+
+
+def _as_listed(fact: client.Fact) -> dict[str, Any]:
+    """Return a fact that was read from a batch, or from the chain, as `GET /facts` tells it."""
+    fields = fact.model_dump(by_alias=True, exclude={"timestamp", "call"})
+    listed = {name: str(one) if isinstance(one, int) else _plain_value(one) or None for name, one in fields.items()}
+    number = str(fact.value) if fact.word is not None and fact.is_number else None
+    return listed | {"value": number, "call": fact.call and {"to": fact.call.to, "data": hex_data(fact.call.data)}}
 
 
 def say(sentence: str) -> None:
