@@ -394,6 +394,11 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     assert bqs("verify", "proof.json", "--block-hash", block_hash)[0] == 0
     code, _, said = bqs("verify", "proof.json", "--block-hash", "0x" + "11" * 32)
     assert (code, "another hash than yours" in said) == (ExitCode.NOT_TRUE, True)
+    for option in ("--block-hash", "--next-block-hash"):
+        code, _, said = bqs("verify", "proof.json", option, "0x00")
+        assert (code, "0x and 64 hexadecimal digits" in said) == (ExitCode.USAGE, True)
+    code, _, said = bqs("verify", proven.batch.id, "--query", "9", "--rpc-url", live.chain.url)
+    assert code == ExitCode.NOT_FOUND, said
     code, _, said = bqs("verify", "proof.json")
     assert (code, f"that of block {proven.block} of chain {CHAIN_ID}" in said) == (ExitCode.USAGE, True)
 

@@ -285,11 +285,11 @@ def verify(access: Access, internal_id: str, number: int, node: Node) -> Steps[V
 
     Raises `InvalidBundle`, `WrongChain`, and whatever asking raises.
     """
+    document = yield from bundle(access, internal_id, number)
     batch = yield from details(access, internal_id)
     query = next((query for query in batch.query_list if query.number == number), None)
     if query is None:
-        raise InvalidBundle(f"The batch has no query {number}.")
-    document = yield from bundle(access, internal_id, number)
+        raise InvalidBundle(f"The service tells of no query {number} of the batch.")
     proven = yield from bundles.verify_by_node(document, node)
     _require_as_told(query, proven)
     return proven

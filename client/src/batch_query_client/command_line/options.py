@@ -21,6 +21,7 @@ with_timeout = click.option(
 )
 
 
+_HASH = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 _AMOUNT = re.compile(r"([0-9]{1,60})(?:\.([0-9]{1,18}))?|([0-9]{1,78})\s*wei", re.ASCII | re.IGNORECASE)
 # Whoever names more means wei, which scripts for earlier versions of `bqs` named.
 _MOST_UNITS = 10**6
@@ -40,6 +41,13 @@ def read_amount(text: str) -> int:
     if int(units) > _MOST_UNITS:
         raise click.BadParameter(f"{text} ETH can't be meant; an amount in wei is written {units}wei.")
     return int(units + (rest or "").ljust(18, "0"))
+
+
+def read_hash(text: str) -> str:
+    """Read a block's hash. Raises `click.BadParameter`."""
+    if not _HASH.fullmatch(text):
+        raise click.BadParameter("A block's hash is 0x and 64 hexadecimal digits.")
+    return text
 
 
 def read_fee(text: str) -> str:

@@ -11,7 +11,7 @@ import click
 
 import batch_query_client as client
 from batch_query_client.command_line import credentials
-from batch_query_client.command_line.options import with_json, with_nodes, with_url
+from batch_query_client.command_line.options import read_hash, with_json, with_nodes, with_url
 from batch_query_client.command_line.output import amount, print_fields, print_json, print_table, say
 from batch_query_client.plain_text import hex_data
 from batch_query_client.questions import NUMBERS
@@ -49,8 +49,12 @@ def _fetched(batch: str, query: int | None, url: str | None) -> bytes:
 @click.argument("bundle")
 @_QUERY
 @with_nodes("source")
-@click.option("--block-hash", metavar="HASH", help="Instead: the hash of the block, from a source that you trust.")
-@click.option("--next-block-hash", metavar="HASH", help="And of the next one, where the query names a time.")
+@click.option(
+    "--block-hash", type=read_hash, metavar="HASH", help="Instead: the hash of the block, from a source that you trust."
+)
+@click.option(
+    "--next-block-hash", type=read_hash, metavar="HASH", help="And of the next one, where the query names a time."
+)
 @with_url
 @with_json
 def verify(
