@@ -690,6 +690,17 @@ _OTHER_CHAIN: Mapping[BlockHashSourceName, str] = {
 }
 
 
+def _rollup(connection: Connection) -> int | None:
+    """Return the id of the chain that must be a rollup for the connection's block hash source; None: neither is."""
+    match connection.block_hash_source:
+        case "op-stack-games" | "arbitrum" | "arbitrum-slot":
+            return connection.source_id
+        case "op-stack" | "beacon-roots" | "arbitrum-buffer":
+            return connection.destination_id
+        case _:
+            return None
+
+
 def _wrong_ends(connection: Connection) -> list[str]:
     """Return what is wrong with the pair of chains, both of which are configured."""
     kind, is_same = connection.block_hash_source, connection.source_id == connection.destination_id
@@ -736,6 +747,13 @@ def _contradictions(
         for place, connection in connections.items()
         if connection.block_hash_source == "beacon-roots" and (source := by_id.get(connection.source_id))
         if source.id != connection.destination_id and (source.beacon_chain is None or not source.beacon_urls)
+    ]
+    rollups = {_rollup(connection): place for place, connection in connections.items()}
+    faults += [
+        f"{place}: chain {chain.id} is a rollup by {rollups[chain.id]}, so it has no beacon chain: by it "
+        "facts of another chain would pass as its own"
+        for place, chain in chains.items()
+        if chain.id in rollups and chain.beacon_chain is not None
     ]
     parents = {(one.source_id, one.destination_id): one.parent_id for one in connections.values()}
     faults += [

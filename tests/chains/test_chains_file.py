@@ -387,6 +387,22 @@ def test_an_op_stack_chain_is_connected_to_the_one_below_by_its_games(load):
     assert connection.known_implementations == (ADDRESS,)
 
 
+@pytest.mark.parametrize(
+    ("kind", "rollup"),
+    [
+        *((f'"op-stack-games"\nanchor_state_registry = "{ADDRESS}"', 5), (f'"arbitrum"\noutbox = "{ADDRESS}"', 5)),
+        *((f'"arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = 7', 5), ('"op-stack"', 31337)),
+        *(('"beacon-roots"', 31337), ('"arbitrum-buffer"', 31337)),
+    ],
+)
+def test_a_rollup_has_no_beacon_chain(load, kind, rollup):
+    """Its blocks name the beacon root of the chain below, whose facts would pass as its own."""
+    table = "beacon_chain = {genesis_time = 0, bellatrix = 0, capella = 0, deneb = 0, electra = 0}"
+    text = with_connection(f"block_hash_source = {kind}", source=5)
+    told = " ".join(faults_of(load, text.replace(f"id = {rollup}\n", f"id = {rollup}\n{table}\n")))
+    assert f"chain {rollup} is a rollup by connections[0], so it has no beacon chain" in told
+
+
 def test_the_parent_of_an_arbitrum_chain_needs_a_connection_of_its_own(load):
     fields = f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = '
     assert faults_of(load, with_connection(fields + "7", source=5)) == [
