@@ -15,14 +15,14 @@ def read_quantity(value: Any) -> int:
     """Read a JSON-RPC quantity, such as "0x1f", of at most 256 bits. Raises `ValueError`."""
     # Leading zeros are against the JSON-RPC specification, but some nodes send them and they change no value.
     if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
-        raise ValueError("not a hexadecimal quantity")
+        raise ValueError("a quantity that is not hexadecimal")
     return int(value, 16)
 
 
 def read_data(value: Any, length: int | None = None) -> bytes:
     """Read JSON-RPC data, such as "0x00ff", of `length` bytes or of any length. Raises `ValueError`."""
     if not isinstance(value, str) or not _DATA.fullmatch(value):
-        raise ValueError("not hexadecimal data")
+        raise ValueError("data that is not hexadecimal")
     data = bytes.fromhex(value[2:])
     if length is not None and len(data) != length:
         raise ValueError(f"{len(data)} bytes instead of {length}")
@@ -36,13 +36,13 @@ def hex_data(data: bytes) -> str:
 
 def read_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
+        raise ValueError("what is no JSON object")
     return value
 
 
 def read_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError("not a JSON list")
+        raise ValueError("what is no JSON list")
     return value
 
 

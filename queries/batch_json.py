@@ -1,4 +1,4 @@
-"""A batch as JSON: what the API's list, its details and the explorer's page say of it, made here and nowhere else."""
+"""A batch as JSON: what the API's list, its details and the explorer's page have in common."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -46,8 +46,10 @@ _HEADER_BYTES, _LEAF_BYTES = 650, 80
 _DEEP_STATE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9, 2)
 _DEEP_STORAGE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9)
 
-# What several blocks share a transaction within (`proving.transactions.sending`, `proving.worker.groups`).
-_SHARED_GAS, _SHARED_BYTES, _SHARED_BLOCKS = 6_000_000, 80_000, 64
+# The most of a transaction that blocks share: fewer suffer when one of them reverts, and a block has room for it.
+SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
+# Of such a transaction (`proving.worker.groups`).
+_SHARED_BLOCKS = 64
 # Hops and headers of one transaction (`proving.paths.building`).
 _MOST_HOPS, _MOST_HEADERS = 40, 250
 
@@ -508,7 +510,7 @@ class _Together:
         small = [one for one in blocks if one.transactions == 1]
         proofs = sum((one.proof for one in small), Load())
         count, gas = max(0, len(small) - beside), proofs.most_gas * _SIGNED
-        groups = max(count / _SHARED_BLOCKS, proofs.size / _SHARED_BYTES, gas / _SHARED_GAS)
+        groups = max(count / _SHARED_BLOCKS, proofs.size / SHARED_BYTES, gas / SHARED_GAS)
         shared = min(count, math.ceil(groups))
         calls = Load(_CALL_BYTES, _CALL) * (count - shared)
         self._each = (_TRANSACTION * shared + calls.gas(by_bytes=proofs.is_mostly_bytes)) / max(1, len(small))

@@ -12,7 +12,7 @@ from eth_utils.crypto import keccak
 from rlp import encode
 
 from chains.chains_file import Chain, Connection
-from chains.rpc import Reverted
+from chains.rpc import Reverted, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT
 from database import row_locks
@@ -27,6 +27,9 @@ from queries import progress
 from queries.models import OPEN_STATUSES, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
+
+# PUSH0 PUSH0 PUSH0 MCOPY STOP
+_COPIES_NOTHING = "0x5f5f5f5e00"
 
 
 class DeploymentError(Exception):
@@ -126,6 +129,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
     From the same moment the one that it replaces is out of use.
     """
     source = sources.of(connection)
+    _require_cancun(chain)
     if connection.parent_id is not None:
         try:
             deployments.noted(chain.id, connection.parent_id)
@@ -176,6 +180,18 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
     except Reverted as reverted:
         raise DeploymentError(f"The contracts can't be created: {revert_reason(reverted.data)}.") from None
     return created[0]
+
+
+def _require_cancun(chain: Chain) -> None:
+    """Raise `DeploymentError` where the chain lacks an opcode that the contracts use."""
+    try:
+        get_rpc(chain.id).call("eth_call", {"data": _COPIES_NOTHING}, "latest")
+    except RpcRefused as refused:
+        if refused.may_pass:
+            raise
+        raise DeploymentError(
+            f"{chain.label} does not run MCOPY (EIP-5656, of Cancun), which the contracts use, so it is no destination."
+        ) from None
 
 
 def _create_registry(chain: Chain, row: FactsRegistry) -> None:

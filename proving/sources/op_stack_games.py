@@ -158,6 +158,13 @@ def _nearest(connection: OpenConnection, target: int) -> _Settled | NotYet:
     if _is_paused(connection):
         return _none_is_valid(connection)
     if waiting:
+        asked = _call(str(config.anchor_state_registry), "disputeGameBlacklist(address)", waiting.address)
+        (is_blacklisted,) = _words(connection.destination_rpc, [asked])
+        if any(is_blacklisted):
+            return NotYet(
+                f"The game {waiting.address} on chain {config.destination_id}, about block {waiting.number} of chain "
+                f"{config.source_id}, is blacklisted there. Block {target} waits for another game."
+            )
         age = connection.destination_rpc.head().timestamp - waiting.made_at
         return NotYet(
             f"Block {target} of chain {config.source_id} waits for the game {waiting.address} on chain "

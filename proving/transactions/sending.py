@@ -30,6 +30,7 @@ from database.chunks import chunks
 from proving import heads
 from proving.budget import cost_allocation, limits
 from proving.budget.limits import Rest
+from proving.gas_model.proof_gas import SHARED_BYTES, SHARED_GAS
 from proving.gas_model.remaining_work import RemainingWork
 from proving.models import (
     LIVE_STATES,
@@ -63,8 +64,6 @@ from queries.models import Batch
 
 logger = logging.getLogger(__name__)
 
-# The maximum gas of a shared transaction: fewer blocks suffer when one of them reverts, and a block has room for it.
-_SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
 # Where it is simulated. What is pending beside it, of ours or of others, may be mined after it, or cancelled: then it
 # finds what is there now.
 _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
@@ -524,7 +523,7 @@ def _parcels(ready: Mapping[int, _Ready]) -> Iterator[dict[int, _Ready]]:
 def _fits(one: _Ready, others: Collection[_Ready]) -> bool:
     parts = [each.simulated[0] for each in (one, *others)]
     gas = sum(part.costs.gas_limit for part in parts)
-    return gas <= _SHARED_GAS and sum(len(part.intent.data) for part in parts) <= _SHARED_BYTES
+    return gas <= SHARED_GAS and sum(len(part.intent.data) for part in parts) <= SHARED_BYTES
 
 
 def _shared(several: Sequence[_Ready]) -> _Ready:

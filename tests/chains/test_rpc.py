@@ -787,10 +787,10 @@ LOG = {"address": CONTRACT, "blockNumber": "0x5", "topics": ["0x" + "01" * 32, "
         ({"blockNumber": "0x7"}, "other logs"),
         ({"topics": ["0x" + "02" * 32]}, "other logs"),
         ({"topics": []}, "other logs"),
-        ({"topics": None}, "not a JSON list"),
+        ({"topics": None}, "what is no JSON list"),
         ({"topics": ["0x01"]}, "1 bytes instead of 32"),
-        ({"data": None}, "not hexadecimal data"),
-        ({"blockNumber": None}, "not a hexadecimal quantity"),
+        ({"data": None}, "data that is not hexadecimal"),
+        ({"blockNumber": None}, "a quantity that is not hexadecimal"),
     ],
 )
 def test_logs_of_something_else_are_nonsense(client_of, changes, fault):
@@ -810,7 +810,7 @@ def test_logs_of_something_else_are_nonsense(client_of, changes, fault):
 def test_a_balance_that_is_no_quantity_is_nonsense(client_of, value):
     with (
         lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, value)) as liar,
-        pytest.raises(InvalidReply, match="eth_getBalance with not a hexadecimal quantity"),
+        pytest.raises(InvalidReply, match="eth_getBalance with a quantity that is not hexadecimal"),
     ):
         client_of(liar).balance(ALICE)
 

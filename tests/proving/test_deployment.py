@@ -118,6 +118,14 @@ def test_a_dead_node_is_said_in_a_sentence(unreachable_chain, db):
     assert not Transaction.objects.exists()
 
 
+def test_a_chain_before_cancun_is_refused_by_its_name(db, settings, tmp_path):
+    with DevChain(extra_args=("--hardfork", "shanghai")) as chain:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        with pytest.raises(CommandError, match=r"Development chain \(31337\) does not run MCOPY .EIP-5656"):
+            call_command("deploy_registry", "31337", "31337")
+    assert not Transaction.objects.exists()
+
+
 def test_the_node_of_another_chain_is_refused(db, settings, tmp_path):
     with DevChain(chain_id=5) as other:
         settings.CHAINS_FILE = chains_toml(tmp_path, other.url)

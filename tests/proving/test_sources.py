@@ -596,6 +596,13 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
         f"Block 24 of chain {THERE} waits for the game {game} on chain {HERE}, which is about block 25 and was made "
     )
     assert sentence.endswith(" days ago: its claim is not valid yet.")
+    before = chain.rpc("evm_snapshot")
+    games.guardian("blacklistDisputeGame(address)", game)
+    assert told(chain) == (
+        f"The game {game} on chain {HERE}, about block 25 of chain {THERE}, is blacklisted there. Block 24 waits for "
+        "another game."
+    )
+    assert chain.rpc("evm_revert", before)
     games.resolve(game)
     games.guardian("setPaused(bool)", True)
     who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
