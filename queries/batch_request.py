@@ -29,6 +29,7 @@ from queries import account_names, strict_json
 from queries.account_names import Account, Accounts
 from queries.models import BlockTag
 from queries.properties import AccountField, HeaderField
+from queries.query_parameters import DECIMAL, SLOT
 from queries.request_faults import INVALID, UNSUPPORTED
 from queries.request_faults import invalid as _invalid
 from queries.request_faults import unsupported as _unsupported
@@ -256,12 +257,21 @@ def _at_most_once(accounts: object, info: ValidationInfo) -> object:
 _Counted = WrapValidator(_counted)
 
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
+# What the API's description has of these types. The functions above say in words what is wrong.
+_DecimalText = Annotated[str, Field(pattern=DECIMAL)]
+_SlotText = Annotated[str, Field(pattern=SLOT)]
+_SelectorText = Annotated[str, Field(pattern="^((block|timestamp):(0|[1-9][0-9]*)|latest|finalized)$")]
+_AccountText = Annotated[str, Field(pattern=r"^(0x[0-9a-fA-F]{40}|.*\..*)$")]
+_FeeText = Annotated[str, Field(pattern="^(0|[1-9][0-9]*|auto)$")]
+
 DestinationChainId = Annotated[
-    int, BeforeValidator(_destination, json_schema_input_type=str), Field(json_schema_extra={"examples": ["31337"]})
+    int,
+    BeforeValidator(_destination, json_schema_input_type=_DecimalText),
+    Field(json_schema_extra={"examples": ["31337"]}),
 ]
-SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=str), _Counted]
-BlockSelector = Annotated[Selector, BeforeValidator(_selector, json_schema_input_type=str), _Counted]
-Slot = Annotated[str, BeforeValidator(_slot), _Counted]
+SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=_DecimalText), _Counted]
+BlockSelector = Annotated[Selector, BeforeValidator(_selector, json_schema_input_type=_SelectorText), _Counted]
+Slot = Annotated[str, BeforeValidator(_slot, json_schema_input_type=_SlotText), _Counted]
 HeaderName = Annotated[
     Literal[
         "PARENT_HASH",
@@ -288,10 +298,10 @@ HeaderName = Annotated[
     ],
     _Counted,
 ]
-AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=str), _Counted]
+AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=_AccountText), _Counted]
 Fee = Annotated[
     int | None,
-    BeforeValidator(_fee, json_schema_input_type=str),
+    BeforeValidator(_fee, json_schema_input_type=_FeeText),
     Field(json_schema_extra={"examples": ["0", AUTO]}),
 ]
 

@@ -43,6 +43,7 @@ ERROR_CODES = (
 )
 
 FILE_ERROR_CODES = (
+    ErrorCode(400, "invalid_request", "a query parameter is wrong"),
     ErrorCode(404, "not_found", "there is no such batch or query"),
     ErrorCode(404, "not_done", "the query, or one of the batch, is not completed yet", of_proofs=True),
     ErrorCode(404, "rejected", "the batch was rejected", of_proofs=True),

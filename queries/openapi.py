@@ -86,6 +86,7 @@ class Api(NinjaAPI):
             path.pop("head", None)
             for operation in path.values():
                 _complete(operation)
+        _name_keys(list(schemas.values()))
         _drop("title", schemas.values())
         # Else generators of types take what a request may leave out as what it must have.
         _drop("default", schemas.values())
@@ -125,6 +126,16 @@ def _drop(keyword: str, node: Any) -> None:
         if isinstance(child, dict) and name != "properties":
             child.pop(keyword, None)
         _drop(keyword, child)
+
+
+def _name_keys(node: Any) -> None:
+    """Describe all keys of an object by one pattern, so that no other key is allowed."""
+    if isinstance(node, dict) and "patternProperties" in node:
+        ((node["propertyNames"], node["additionalProperties"]),) = [
+            ({"pattern": pattern}, values) for pattern, values in node.pop("patternProperties").items()
+        ]
+    for child in _children(node):
+        _name_keys(child)
 
 
 def _children(node: Any) -> Iterator[Any]:

@@ -16,12 +16,15 @@ from queries.request_faults import invalid
 
 # What a database takes.
 _MOST = (1 << 63) - 1
-_DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
-_SLOT = re.compile(r"(?:0x)?([0-9a-fA-F]{1,64})", re.ASCII)
+# For the API's description, too.
+DECIMAL = r"^(0|[1-9][0-9]*)$"
+ADDRESS = "^0x[0-9a-fA-F]{40}$"
+SLOT = "^(0x)?[0-9a-fA-F]{1,64}$"
 
 
 def _number(value: object) -> int:
-    if not isinstance(value, str) or not _DECIMAL.fullmatch(value) or int(value) > _MOST:
+    # Compared by length first: converting a number of a million digits takes minutes.
+    if not isinstance(value, str) or len(value) > len(str(_MOST)) or not re.fullmatch(DECIMAL, value, re.ASCII):
         raise invalid("not a decimal number without sign or leading zeros")
     return int(value)
 
@@ -29,15 +32,8 @@ def _number(value: object) -> int:
 def _address(value: str) -> str:
     address = checksummed(value)
     if address is None:
-        raise invalid("not 0x and 40 hexadecimal digits")
+        raise invalid("not the right EIP-55 checksum")
     return address
-
-
-def _slot(value: str) -> str:
-    digits = _SLOT.fullmatch(value)
-    if digits is None:
-        raise invalid("not up to 64 hexadecimal digits")
-    return f"0x{digits[1].lower():0>64}"
 
 
 def _in_utc(value: datetime) -> datetime:
@@ -47,13 +43,15 @@ def _in_utc(value: datetime) -> datetime:
         raise invalid("beyond the calendar") from None
 
 
-Number = Annotated[int, BeforeValidator(_number, json_schema_input_type=str)]
+Number = Annotated[
+    int, BeforeValidator(_number, json_schema_input_type=Annotated[str, Field(pattern=DECIMAL)]), Field(le=_MOST)
+]
 """A chain id or the number of a block, as a decimal string."""
 
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, Field(pattern=ADDRESS), AfterValidator(_address)]
 """EIP-55, from any case; in mixed case its checksum must be right."""
 
-Slot = Annotated[str, AfterValidator(_slot)]
+Slot = Annotated[str, Field(pattern=SLOT), AfterValidator(lambda digits: f"0x{digits.removeprefix('0x').lower():0>64}")]
 """0x and 64 hexadecimal digits, from fewer, with or without 0x."""
 
 Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]

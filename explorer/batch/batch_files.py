@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 NumberFrom1 = Annotated[str, WithJsonSchema({"type": "integer", "minimum": 1})]
 
 _FROM = functions.Query(
-    None, alias="from", description="The number of the first query to show: `following` of the answer before."
+    None, alias="from", ge=1, description="The number of the first query to show: `following` of the answer before."
 )
 
 
@@ -65,17 +65,17 @@ def _file(
     return register
 
 
-@_file(".json", "batch_json", batch_page_json.BatchPage, summary="Batch page")
+@_file(".json", "batch_json", batch_page_json.BatchPage, 400, summary="Batch page")
 def get_batch_page(
     request: HttpRequest,
     internalId: str,
-    first: NumberFrom1 | None = _FROM,
+    first: int | None = _FROM,
 ) -> HttpResponse:
     """Tell all of a batch that its page shows, and all details of 50 of its queries."""
     found = missing.batch(internalId)
     heavy_reads.count_page(client_address(request), found)
     counts = batch_waits.count(found)
-    page = batch_page.of(found, counts, Wanted(first=first or "", always_whole=True))
+    page = batch_page.of(found, counts, Wanted(first=str(first or ""), always_whole=True))
     return JsonResponse(batch_page_json.told(found, counts, page))
 
 

@@ -178,6 +178,27 @@ def test_parameters_have_one_spelling():
     assert [name for name in named | in_paths if not re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", name)] == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        *(('"31337": {', '"x": {'), ('"31337",', '"007",'), ('"block:12"', '"block:-1"'), ('"0xf39F', '"f39F')),
+        *(('"0x5"', '"5g"'), ('"fee": "0"', '"fee": "1.5"')),
+    ],
+)
+def test_a_generated_client_sees_a_malformed_request_before_it_is_sent(models, old, new):
+    asked = json.dumps(request(ALICE, block=12)).replace('"slots": []', '"slots": ["0x5"]')
+    are_as_described(models, [("BatchRequest", json.loads(asked))])
+    assert old in asked
+    with pytest.raises(AssertionError, match="should match pattern"):
+        are_as_described(models, [("BatchRequest", json.loads(asked.replace(old, new, 1)))])
+
+
+@pytest.mark.parametrize("first", ["-373008", "0", "x"])
+def test_a_page_begins_with_a_number_that_a_query_can_have(unreachable_chain, first):
+    answer = Client().get(f"{path(submit(a_key(), request(ALICE, block=1)))}.json", {"from": first})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+
+
 def test_every_error_answer_lists_its_codes_and_every_code_is_listed_and_specified():
     listed: set[str] = set()
     for operation in operations():
