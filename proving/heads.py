@@ -4,8 +4,10 @@ import threading
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from datetime import timedelta
 from weakref import WeakKeyDictionary
 
+from django.db.models import Q
 from django.utils import timezone
 
 from chains import together
@@ -19,6 +21,8 @@ _FINAL_DEPTH = 64
 # Headers that are kept of a chain, to tell the confirmed block by the links between them.
 _MOST_KEPT = 256
 _MOST_DELAYS = 32
+# How long the highest head counts, though a node tells a lower one. Then the chain itself must have gone back.
+_LATELY = timedelta(minutes=5)
 # What the next block is late by, that we don't ask for it just before it comes.
 _LATE_SECONDS = 0.05
 # Seconds between two polls, which are four for each block.
@@ -79,6 +83,12 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
         if known.heads is None or began >= known.seen_at:
             known.heads, known.seen_at = heads, began
     return heads
+
+
+def highest_lately(chain_id: int) -> int:
+    """Return the number of the highest head that any worker has seen within some minutes; 0: none has."""
+    lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - _LATELY)
+    return lately.values_list("number", flat=True).first() or 0
 
 
 def recent(chain: Chain, rpc: RpcClient) -> Heads:
@@ -146,7 +156,8 @@ def _note(chain: Chain, known: _Known, heads: Heads) -> None:
     if known.noted == (number, final):
         return
     values = {"number": number, "final": final, "seen_at": timezone.now()}
-    # Another worker may have noted it.
-    if not ChainHead.objects.filter(pk=chain.id).exclude(number=number, final=final).update(**values):
+    # Another worker may have noted it, or a higher one: a node that is behind tells nothing new.
+    behind = Q(number__gt=number, seen_at__gt=timezone.now() - _LATELY)
+    if not ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final).update(**values):
         ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
     known.noted = number, final

@@ -20,7 +20,7 @@ from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofReq
 from chains.together import Raised
 from chains.trie import InvalidProof
 from database.chunks import by_size, chunks
-from proving import facts, timestamps
+from proving import facts, heads, timestamps
 from proving.budget.reservations import Reservation
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
@@ -109,19 +109,21 @@ def ahead(
 
 
 def _too_far_ahead(highest: int, latest: int, source: Chain, head: Header) -> Rejection | None:
-    blocks = highest - head.number
+    # The node that told of `head` may be behind.
+    newest = max(head.number, heads.highest_lately(source.id))
+    blocks = highest - newest
     if blocks > settings.MAX_BLOCKS_AHEAD:
         return Rejection(
             RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            f"Block {highest} of chain {source.id} is {blocks:,} blocks above the newest one, {head.number}. A batch "
+            f"Block {highest} of chain {source.id} is {blocks:,} blocks above the newest one, {newest}. A batch "
             f"waits for at most {settings.MAX_BLOCKS_AHEAD:,} blocks. Send it again when the block is nearer.",
             retryable=True,
         )
-    seconds = latest - head.timestamp
+    seconds = latest - head.timestamp - (newest - head.number) * source.block_seconds
     if seconds > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
         return Rejection(
             RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
-            f"The time {latest} is {seconds:,} s after the newest block of chain {source.id}. Send the batch again "
+            f"The time {latest} is {seconds:,.0f} s after the newest block of chain {source.id}. Send the batch again "
             "when the time is nearer.",
             retryable=True,
         )

@@ -21,6 +21,7 @@ from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
 from config.configured_chains import get_chains, get_rpc
 from database import leases, row_locks
 from database.leases import Lease
+from proving import heads
 from proving.budget import reservations
 from proving.health import balance_costs
 from proving.health.problems import Problem
@@ -34,6 +35,8 @@ _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
 _BETWEEN_SAMPLES = timedelta(minutes=10)
 # A newest block that is older has another reason than chance, in blocks and in seconds.
 _BLOCKS_LATE, _SECONDS_LATE = 20, 300
+# A head that is so late, or so far back, is told.
+_BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
 # A node may say anything. The last second that a `datetime` can tell, in unix seconds.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
@@ -118,11 +121,14 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
 def _observe(lease: Lease[ChainWatch]) -> None:
     chain = get_chains().chain(lease.row.chain_id)
     seen = examine(chain, get_rpc(chain.id))
-    found: dict[str, object] = {"looked_at": Now(), "problems": seen.problems}
+    found: dict[str, object] = {"looked_at": Now()}
+    problems = seen.problems
     if seen.head:
         found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
         found |= _state(chain, get_rpc(chain.id), seen.head)
         found |= _balance_costs(lease.row, get_rpc(chain.id), seen.head)
+        problems = [*problems, *_gone_back(chain, seen.head)]
+    found["problems"] = problems
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
@@ -133,19 +139,20 @@ def _observe(lease: Lease[ChainWatch]) -> None:
         }
     # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)
-    lease.release(_PAUSE_IN_TROUBLE if seen.problems else _PAUSE)
+    lease.release(_PAUSE_IN_TROUBLE if problems else _PAUSE)
 
 
 def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
     """Ask what pages tell of the chain, and nothing depends on. What a node doesn't tell is left as it was known."""
-    final, fees, keeps_hashes = together.together(
-        lambda: _told(lambda: rpc.header("finalized")),
+    seen, fees, keeps_hashes = together.together(
+        # It notes the head for all workers.
+        lambda: _told(lambda: heads.read(chain, rpc)),
         lambda: _told(rpc.fees) if chain in get_chains().destinations() else None,
         lambda: _told(lambda: probe.keeps_hashes(rpc, head)),
     )
     found: dict[str, object] = {}
-    if final is not None and final.number <= head.number:
-        found["final"] = final.number
+    if seen is not None and seen.finalized:
+        found["final"] = seen.final
     if fees is not None:
         found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
     if keeps_hashes is not None:
@@ -185,13 +192,25 @@ def _lag(chain: Chain) -> float:
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     # Development chains make blocks when they are told to, and at any time that they are told.
     age = time.time() - head.timestamp
-    if chain.test_network or abs(age) <= _lag(chain):
+    late = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
+    if chain.test_network or -_lag(chain) <= age <= late:
         return
     if age > 0:
         sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
     else:
         sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
     yield Problem("clock", f"The newest block of {chain.label} {sentence}")
+
+
+def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
+    behind = heads.highest_lately(chain.id) - head.number
+    # A reorganisation is no news, nor one node that is a moment behind another.
+    if behind > 2 and behind * chain.block_seconds >= _SECONDS_BEHIND:
+        yield Problem(
+            "head_went_back",
+            f"The newest block of {chain.label} is {head.number}, and {head.number + behind} was seen "
+            "a few minutes ago: its nodes are behind.",
+        )
 
 
 def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:

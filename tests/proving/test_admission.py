@@ -3,8 +3,10 @@
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from accounts import keys
@@ -15,8 +17,20 @@ from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
 from proving.worker.due import reject_overdue
 from queries.models import Batch, BatchStatus
-from tests.chains.lying_node import ask, lying_node
-from tests.service import ALICE, BOB, SIGNER, a_key, accept_all, request, submit, waiting, work, work_until_done
+from tests.chains.lying_node import ask, between, lying_node
+from tests.service import (
+    ALICE,
+    BOB,
+    SIGNER,
+    a_key,
+    accept_all,
+    observe,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 
 @pytest.fixture
@@ -68,6 +82,37 @@ def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, k
         True,
     )
     assert "6 blocks above the newest one" in batch.rejection_reason
+
+
+def test_a_node_that_is_behind_has_nothing_rejected_and_is_told(service, key, settings, reconfigure):
+    settings.MAX_BLOCKS_AHEAD = 5
+    service.mine(100)
+    work()
+    seen = service.head()
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] != "eth_getBlockByNumber" or question["params"][0] not in {"latest", "finalized"}:
+            return [reply]
+        return [reply | {"result": service.rpc("eth_getBlockByNumber", hex(seen - 50), False)}]
+
+    with between(service.url, change) as url:
+        reconfigure(service.url, url)
+        batch = accepted(submit(key, request(ALICE, block=seen + 5)))
+        assert batch.status == BatchStatus.RECEIVED
+        work()
+        assert f"The newest block of Development chain (31337) is {seen - 50}, and {seen} was seen" in told()
+        far = accepted(submit(key, request(ALICE, block=seen + 6)))
+        assert f"is 6 blocks above the newest one, {seen}." in far.rejection_reason
+        reconfigure(url, service.url)
+    service.mine(5)
+    assert work_until_done(batch).status == BatchStatus.DONE
+    work()
+    assert "was seen" not in told()
+
+
+def told() -> str:
+    observe()
+    return " ".join(Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()["problems"])
 
 
 def test_a_block_just_above_the_head_is_waited_for(service, key):

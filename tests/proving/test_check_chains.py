@@ -224,7 +224,7 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
     apart = time.time() + seconds
     monkeypatch.setattr(chain_checks, "time", SimpleNamespace(time=lambda: apart))
     check("clock", "no_registry")
-    path.write_text(path.read_text().replace("block_seconds = 1", "block_seconds = 60"))
+    path.write_text(path.read_text().replace("block_seconds = 1", "block_seconds = 100"))
     forget_chains()
     check("no_registry")
 
