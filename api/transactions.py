@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from ninja import Router, Schema
 from pydantic import Field
@@ -14,12 +15,13 @@ from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
 from config import rpc_bulkhead
+from database import row_locks
 from database.chunks import chunks
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Left, TooSlow
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
-from queries.models import Batch, BatchStatus, Query
+from queries.models import Batch, BatchStatus, Block, Query
 
 router = Router(tags=["Batch queries"])
 
@@ -83,6 +85,9 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
             sentence = f"You may ask {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
             raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
         left = _left_of(batch)
+        if left.is_complete and not left.transactions:
+            # A worker sees it now, also where nodes serve no events.
+            row_locks.update(Block.objects.filter(queries__batch=batch, due_at__gt=Now()), due_at=Now())
     # Written as it is: to validate megabytes of our own would take long.
     return HttpResponse(json.dumps(_body(batch, left)), content_type="application/json; charset=utf-8")
 

@@ -7,18 +7,21 @@ the planner of a path asks the chain.
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from django.db.models.functions import Now
 from eth_utils.crypto import keccak
 
 from chains import together
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import Log, RpcRefused
+from database import row_locks
 from database.chunks import chunks
 from database.leases import Lease
 from proving.connections import OpenConnection
 from proving.heads import Heads
 from proving.models import FactsRegistry
 from proving.paths import checkpoints
+from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, Block, Query, Sender
 
 _HEADER = keccak(text="HeaderAccumulated(uint256,bytes32)")
 _HASH = keccak(text="BlockHashProven(bytes32)")
@@ -26,6 +29,8 @@ _HASH = keccak(text="BlockHashProven(bytes32)")
 _BLOCKS_PER_REQUEST = 2000
 _REQUESTS_PER_READ = 20
 _HEADERS_PER_REQUEST = 50
+# For how long after its block is confirmed an event makes blocks due, in seconds.
+_NOTICED_SECONDS = 30
 # The maximum that `unread` reads: blocks of the destination, and events that name a block by its hash only.
 _MOST_UNREAD, _MOST_HASHES = 2 * _BLOCKS_PER_REQUEST, 200
 
@@ -76,6 +81,31 @@ def unread(connection: OpenConnection, latest: int) -> list[int]:
     except RpcRefused:
         pass
     return numbers
+
+
+def wake_waiting(connection: OpenConnection, heads: Heads) -> bool:
+    """Make the blocks due that recent events name and whose transactions others send; return whether any wait.
+
+    Events count until some time after their block is confirmed: then the steps that they complete are completed.
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    config = connection.config
+    left_to_others = Query.objects.filter(
+        batch__in=Batch.objects.filter(status__in=OPEN_STATUSES, sender=Sender.SELF),
+        step__in=PROVABLE_STEPS,
+        block__destination_chain_id=config.destination_id,
+        block__source_chain_id=config.source_id,
+    )
+    rows = list(left_to_others.values_list("block", "block__number", "block__hash").distinct())
+    if rows:
+        margin = 10 + int(_NOTICED_SECONDS / connection.destination_rpc.chain.block_seconds)
+        first, address = max(0, heads.confirmed.number - margin), connection.registry.contract.address
+        logs = connection.destination_rpc.logs(address, [], first, heads.latest.number)
+        named = {topic for log in logs for topic in log.topics[1:]}
+        found = [pk for pk, number, block_hash in rows if {number.to_bytes(32), bytes.fromhex(block_hash[2:])} & named]
+        for chunk in chunks(found, _BLOCKS_PER_REQUEST):
+            row_locks.update(Block.objects.filter(pk__in=chunk, due_at__gt=Now()), due_at=Now())
+    return bool(rows)
 
 
 def _logs(connection: OpenConnection, first: int, last: int) -> list[Log]:

@@ -38,7 +38,7 @@ _NEWEST = 20
 _MADE_UP = 8
 # Seconds until it is due again when there is nothing to wait for, when nothing can be sent for now, and when the
 # registry can't be used.
-_PAUSE, _POSTPONED_PAUSE, _UNUSABLE_PAUSE = 600, 10, 60
+_PAUSE, _POSTPONED_PAUSE, _UNUSABLE_PAUSE = 30, 10, 60
 # Until other transactions have left room.
 _ROOM_PAUSE = 0.2
 
@@ -115,13 +115,14 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Don
     chain = get_chains().chain(connection.config.destination_id)
     seen = heads.read(chain, connection.destination_rpc)
     try:
-        all_read = events.read(lease, connection, seen)
+        is_due_soon = events.wake_waiting(connection, seen)
+        is_due_soon |= not events.read(lease, connection, seen)
     except RpcRefused as refused:
-        # Headers can be kept without the events, which only shorten paths.
+        # Headers can be kept without the events. These shorten paths, and tell at once what others have sent.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused.for_operators)
-        all_read = True
+        is_due_soon = False
     done = _keep(lease, connection) if connection.config.keep_headers else _Done("", _PAUSE)
-    return done if all_read else replace(done, seconds=min(done.seconds, poll_seconds(chain)))
+    return replace(done, seconds=min(done.seconds, poll_seconds(chain))) if is_due_soon else done
 
 
 def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:

@@ -37,9 +37,9 @@ from queries.rejection_codes import RejectionCode
 _PROOF_PATIENCE = timedelta(minutes=10)
 # More facts than this fill a transaction, or nearly: they gain nothing from sharing it.
 _MOST_THAT_GATHERS = 50
-# What others send is looked for at longer and longer intervals: a tenth of the time for which it has not come, and so
-# many seconds at the most.
-_LONGEST_PAUSE_FOR_OTHERS = 300
+# What others send is told by the registry's events (`proving.paths.events`). Where nodes serve none, it is looked for
+# after so many seconds.
+_PAUSE_FOR_OTHERS = 300
 # After this number of polls a block is reconciled though nothing woke it while its transaction is under way.
 _TENDED_POLLS = 16
 
@@ -573,9 +573,8 @@ def _wait_for_path(seen: Observation) -> Requeue:
 
 def rest(seen: Rest) -> End:
     """Decide when to reconcile again, once all is done that can be."""
-    if seen.left_to_others_for is not None and not seen.is_under_way:
-        pause = min(_LONGEST_PAUSE_FOR_OTHERS, seen.left_to_others_for.total_seconds() / 10)
-        return Requeue("", max(seen.poll_seconds, pause))
+    if seen.is_left_to_others and not seen.is_under_way:
+        return Requeue("", _PAUSE_FOR_OTHERS)
     if seen.is_open:
         # The transaction monitor wakes the block when the transaction's state changes.
         return Requeue(seen.waits_for, seen.poll_seconds * (_TENDED_POLLS if seen.is_under_way else 1))

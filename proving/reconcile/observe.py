@@ -8,11 +8,11 @@ and that has no `Trust` where nothing needs the header.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property, partial
 from typing import Literal, TypeVar
 
-from django.db.models import BooleanField, Case, Exists, Max, OuterRef, Q, QuerySet, When, Window
+from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, When, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -36,7 +36,7 @@ from proving.registry import deployments
 from proving.registry.deployments import Deployment
 from proving.sources import NotYet, Preparation
 from queries import clock, turns
-from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, StepStatus, open_queries
+from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, open_queries
 from queries.turns import Asking
 
 # Queries that one reconcile observes: bounds its memory and its length.
@@ -732,7 +732,7 @@ class Rest:
     is_open: bool
     is_under_way: bool  # a transaction is sent, and not confirmed yet
     waits_for: str  # a sentence about it; empty where all goes well
-    left_to_others_for: timedelta | None  # how long it only waits for what others send; None where it doesn't
+    is_left_to_others: bool  # it only waits for what others send
     checked_number: int | None
     final: int
     poll_seconds: float
@@ -747,25 +747,16 @@ def asking(context: Context) -> Asking:
     return known.asking
 
 
-def _last_begun(blocks: Sequence[Block]) -> list[datetime | None]:
-    """Return, for each block, when the newest step began that transactions complete; None where there is none."""
-    waiting = open_queries(blocks).filter(step__in=PROVABLE_STEPS, steps__status=StepStatus.IN_PROGRESS).order_by()
-    newest = dict(waiting.values_list("block").annotate(Max("steps__started_at")))
-    return [newest.get(block.pk) for block in blocks]
-
-
 def rest(context: Context) -> Rest:
-    begun: datetime | None = None
-    senders = asking(context).users.keys()
-    if senders == {Sender.SELF}:
-        begun = _of_block(context, _last_begun)
+    asked = asking(context)
+    senders = asked.users.keys()
     tx = _under_way(context) if senders else None
     return Rest(
         is_open=bool(senders),
         is_under_way=tx is not None,
         # What is mined takes its time, and waits for nobody.
         waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else "",
-        left_to_others_for=None if begun is None else timezone.now() - begun,
+        is_left_to_others=senders == {Sender.SELF} and all(step in PROVABLE_STEPS for step, _ in asked.steps),
         checked_number=context.block.checked_number,
         final=context.heads.final,
         poll_seconds=context.poll_seconds,

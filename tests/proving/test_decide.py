@@ -529,16 +529,14 @@ def test_what_can_not_be_fetched(what, then, actions):
 
 
 def test_when_to_reconcile_again():
-    rest = Rest(True, True, "Not mined.", None, None, final=10, poll_seconds=0.5, block_seconds=12)
+    rest = Rest(True, True, "Not mined.", False, None, final=10, poll_seconds=0.5, block_seconds=12)
     assert decide.rest(rest) == Requeue("Not mined.", 8)
     assert decide.rest(replace(rest, waits_for="")) == Requeue("", 8)
     rest = replace(rest, is_under_way=False, waits_for="")
     assert decide.rest(rest) == Requeue("", 0.5)
-    left = replace(rest, left_to_others_for=timedelta(seconds=1))
-    assert decide.rest(left) == Requeue("", 0.5)
-    assert decide.rest(replace(left, left_to_others_for=timedelta(minutes=10))) == Requeue("", 60)
-    assert decide.rest(replace(left, left_to_others_for=timedelta(days=1))) == Requeue("", 300)
-    assert decide.rest(replace(left, left_to_others_for=timedelta(days=1), is_under_way=True)) == Requeue("", 8)
+    left = replace(rest, is_left_to_others=True)
+    assert decide.rest(left) == Requeue("", 300)
+    assert decide.rest(replace(left, is_under_way=True)) == Requeue("", 8)
     done = replace(rest, is_open=False)
     assert decide.rest(done) == Settled()
     assert decide.rest(replace(done, checked_number=10)) == Settled()

@@ -31,7 +31,9 @@ from proving.worker.due import reject_overdue
 from queries import turns
 from queries.models import Batch, BatchStatus, Block, Query, Sender, StepKind
 from queries.properties import AccountField
+from tests.chains.lying_node import between
 from tests.contracts.l1_block import L1Block
+from tests.factories import a_worker, until
 from tests.proving import paths, sources
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, balance_at, events, field_on_chain, registry
 from tests.proving.kills import Killed, Killer, exchanges
@@ -45,9 +47,11 @@ from tests.service import (
     CHARLIE,
     a_key,
     asking,
+    balances,
     expire_leases,
     fresh,
     header,
+    reconfigure,
     request,
     submit,
     waiting,
@@ -325,21 +329,30 @@ def test_a_fact_that_a_reorg_takes_is_to_be_sent_again(service, key):
         assert len(send_until_done(service, batch)) == 1
 
 
-def test_what_nobody_sends_is_looked_for_less_and_less_and_rejected_at_its_deadline(service, key, settings):
+@pytest.mark.django_db(transaction=True)
+def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(service, key, settings):
     settings.BATCH_DEADLINE_SECONDS = 3600
-    batch = submit(key, itself(request(ALICE, block=service.head())))
-    work()
-    work()
-    pauses = []
-    for minutes in (0, 10, 30, 600):
-        batch.queries.get().steps.filter(completed_at=None).update(
-            started_at=timezone.now() - timedelta(minutes=minutes)
-        )
-        work()
-        due_at = Block.objects.get().due_at
-        assert due_at
-        pauses.append(round((due_at - timezone.now()).total_seconds()))
-    assert pauses == [0, 60, 180, 300]
+    service.mine(40)
+    asked: list[str] = []
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        asked.append(question["method"])
+        return [reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        batch = submit(key, itself(asking(balances(range(1, 41)))))
+        for _ in range(4):
+            work()
+        asked.clear()
+        with a_worker():
+            until(lambda: asked.count("eth_getLogs") > 3, "events are read")
+            # Some for the heads of the chain and its events, none for each block.
+            assert len(asked) < 60, asked
+            sent = get(batch).json()["transactions"][0]
+            # It is seen without asking again.
+            service.rpc("eth_sendTransactionSync", {"from": BOB, "to": sent["to"], "data": sent["data"]})
+            until(lambda: batch.queries.filter(step=None).exists(), "what was sent is seen")
     reject_overdue(timezone.now() + timedelta(hours=2))
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
     assert "GET /batch-queries/" in batch.rejection_reason
