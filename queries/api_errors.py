@@ -9,6 +9,7 @@ from django.http.response import HttpResponseBase
 from django.template import loader
 from django.views import defaults
 
+from config.database_errors import why_unavailable
 from config.error_answers import Refused, error_answer, is_of_api, wants_json
 from queries import storage
 from queries.batch_request import Fault
@@ -62,7 +63,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """Answer any exception: 503 while nothing can be stored, else 500."""
     # Django calls this while it handles the exception.
     error = sys.exception()
-    why = error and storage.why_unavailable(error)
+    why = error and why_unavailable(error)
     if not why:
         return defaults.server_error(request)
     if is_of_api(request) or wants_json(request):

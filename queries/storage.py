@@ -5,7 +5,6 @@ Nothing is lost then. What could not be stored was neither confirmed nor broadca
 
 import logging
 import shutil
-import sqlite3
 import threading
 import time
 from collections.abc import Iterable
@@ -14,11 +13,11 @@ from pathlib import Path
 
 from django.core.signals import request_finished
 from django.db import Error as DatabaseError
-from django.db import InterfaceError, InternalError, OperationalError, connection
+from django.db import connection
 from django.db.models.functions import Now
 from prometheus_client import Counter
 
-from config.database_errors import failed
+from config.database_errors import FAILS, FULL, LOCKED, READ_ONLY, SHORT, failed, why_unavailable
 from queries.models import StorageCheck
 
 logger = logging.getLogger(__name__)
@@ -35,66 +34,15 @@ _LEAST_FREE_BYTES = 16_000_000
 _checking = threading.Lock()
 _last_check: tuple[float, str | None] | None = None  # when it ended, by `time.monotonic`, and what it found
 
-_FULL = "The disk of this service is full, so nothing can be stored."
-_FAILS = "The disk of this service fails or is full, so nothing can be stored."
-_LOCKED = "The database of this service is locked for longer than usual."
-_READ_ONLY = "The database of this service can't be written to."
-_BUSY = "The database of this service can't be reached, or takes no more connections."
-_SHORT = "The database of this service lacks memory or another resource."
-_AWAY = "The database of this service is not available."
-
-_OF_SQLITE = {
-    sqlite3.SQLITE_FULL: _FULL,
-    sqlite3.SQLITE_IOERR: _FAILS,
-    sqlite3.SQLITE_BUSY: _LOCKED,
-    sqlite3.SQLITE_LOCKED: _LOCKED,
-    sqlite3.SQLITE_READONLY: _READ_ONLY,
-    sqlite3.SQLITE_CANTOPEN: "The database of this service can't be opened.",
-}
-# By SQLSTATE, or by its class (https://www.postgresql.org/docs/current/errcodes-appendix.html).
-_OF_POSTGRESQL = {
-    "53100": _FULL,
-    "58030": _FAILS,
-    "55P03": _LOCKED,
-    "57014": _LOCKED,
-    "40": _LOCKED,
-    "25006": _READ_ONLY,
-    "25P03": _AWAY,
-    "53300": _BUSY,
-    "53": _SHORT,
-    "57P": _AWAY,
-    "08": _AWAY,
-}
-
-
 # What small writes may still be spared, and large ones are refused for: it is told although the last check went well.
 # By the row that keeps when it was refused last, for all processes.
-_REFUSALS = {2: _FULL, 3: _FAILS, 4: _READ_ONLY, 5: _SHORT}
+_REFUSALS = {2: FULL, 3: FAILS, 4: READ_ONLY, 5: SHORT}
 _REFUSED_COUNTS = timedelta(seconds=30)
 _CHECKED = 1
 REFUSALS = Counter("batchquery_database_refusals_total", "Statements that the database has refused.", ("reason",))
-_REASONS = {_FULL: "full", _FAILS: "fails", _READ_ONLY: "read_only", _SHORT: "short", _LOCKED: "locked"}
+_REASONS = {FULL: "full", FAILS: "fails", READ_ONLY: "read_only", SHORT: "short", LOCKED: "locked"}
 # What was refused since it was last told.
 _refused: set[int] = set()
-
-
-def why_unavailable(error: BaseException) -> str | None:
-    """Return why the database can't be used for now, a sentence. None for any other error, such as a defect."""
-    # The last is that of a database that may only be read, from PostgreSQL.
-    if not isinstance(error, OperationalError | InterfaceError | InternalError):
-        return None
-    cause = error.__cause__
-    # Where SQLite is used, psycopg isn't imported.
-    if type(cause).__name__ == "PoolTimeout":
-        return _BUSY
-    if sqlstate := getattr(cause, "sqlstate", None):
-        return next((_OF_POSTGRESQL[sqlstate[:n]] for n in (5, 3, 2) if sqlstate[:n] in _OF_POSTGRESQL), None)
-    code = getattr(cause, "sqlite_errorcode", None)
-    if code is None:
-        # Of PostgreSQL: no connection could be made, or it was lost.
-        return None if isinstance(error, InternalError) else _AWAY
-    # The lowest byte is the kind (https://www.sqlite.org/rescode.html). A missing table is an OperationalError too.
-    return _OF_SQLITE.get(code & 0xFF)
 
 
 def _note(*, error: BaseException, **_: object) -> None:
@@ -165,7 +113,7 @@ def _try_to_write() -> str | None:
         logger.exception("a small write failed")
         # That one is told by this check.
         _refused.clear()
-        return why_unavailable(error) or _READ_ONLY
+        return why_unavailable(error) or READ_ONLY
     if connection.vendor == "sqlite":
         free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
         if free < _LEAST_FREE_BYTES:

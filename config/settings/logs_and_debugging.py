@@ -17,13 +17,18 @@ LOGGING = {
     "filters": {
         "redact": {"()": "config.logs.RedactKeys"},
         "refusals": {"()": "config.logs.NoTracebackOfRefusals"},
+        "once": {"()": "config.database_errors.TracebackOnce"},
     },
     "formatters": {
         "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
         "json": {"()": "config.logs.JsonLines"},
     },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["refusals", "redact"]},
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": LOG_FORMAT,
+            "filters": ["refusals", "once", "redact"],
+        },
     },
     "root": {"handlers": ["console"], "level": env_choice("LOG_LEVEL", "INFO", LOG_LEVELS)},
     "loggers": {

@@ -11,6 +11,7 @@ from django.db import DatabaseError, OperationalError, ProgrammingError, connect
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
+from config import database_errors
 from queries import storage
 from queries.models import StorageCheck
 from tests.disks import full_disk, locked_database
@@ -51,12 +52,12 @@ def test_a_disk_on_which_no_large_batch_has_room_is_a_problem(monkeypatch):
 def test_a_full_disk_is_told_from_a_defect():
     with full_disk(), pytest.raises(OperationalError) as full:
         StorageCheck.objects.bulk_create(StorageCheck(at=timezone.now()) for _ in range(10_000))
-    assert storage.why_unavailable(full.value) == "The disk of this service is full, so nothing can be stored."
+    assert database_errors.why_unavailable(full.value) == "The disk of this service is full, so nothing can be stored."
     # SQLite says that it is one of the database's own.
     with connection.cursor() as cursor, pytest.raises(DatabaseError) as missing:
         cursor.execute("SELECT * FROM no_table")
-    assert storage.why_unavailable(missing.value) is None
-    assert storage.why_unavailable(ProgrammingError("a defect")) is None
+    assert database_errors.why_unavailable(missing.value) is None
+    assert database_errors.why_unavailable(ProgrammingError("a defect")) is None
 
 
 def fill() -> None:
@@ -184,14 +185,14 @@ of_postgresql = pytest.mark.postgresql_only(reason="SQLite has other codes, and 
 @pytest.mark.parametrize(
     ("sql", "sentence"),
     [
-        ("SET TRANSACTION READ ONLY; DELETE FROM queries_storagecheck", storage._READ_ONLY),
-        ("SET LOCAL statement_timeout = 1; SELECT pg_sleep(20)", storage._LOCKED),
-        ("SELECT pg_terminate_backend(pg_backend_pid())", storage._AWAY),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '25P03'; END $$", storage._AWAY),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$", storage._FULL),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'io_error'; END $$", storage._FAILS),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$", storage._AWAY),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'out_of_memory'; END $$", storage._SHORT),
+        ("SET TRANSACTION READ ONLY; DELETE FROM queries_storagecheck", database_errors.READ_ONLY),
+        ("SET LOCAL statement_timeout = 1; SELECT pg_sleep(20)", database_errors.LOCKED),
+        ("SELECT pg_terminate_backend(pg_backend_pid())", database_errors.AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '25P03'; END $$", database_errors.AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$", database_errors.FULL),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'io_error'; END $$", database_errors.FAILS),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$", database_errors.AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'out_of_memory'; END $$", database_errors.SHORT),
         ("SELECT * FROM no_table", None),
         ("SELECT 1 / 0", None),
         ("COMMIT; VACUUM no_table", None),
@@ -206,7 +207,7 @@ def test_what_postgresql_refuses_is_told_from_a_defect(sql, sentence):
     with pytest.raises(DatabaseError) as refused:
         run()
     connection.close()
-    assert storage.why_unavailable(refused.value) == sentence
+    assert database_errors.why_unavailable(refused.value) == sentence
 
 
 @of_postgresql
@@ -228,6 +229,6 @@ def test_a_pool_that_is_used_up_is_told_from_a_defect(monkeypatch):
             other.submit(take_one).result(20)
         connection.close()
         connection.close_pool()  # type: ignore[attr-defined]  # as above
-    assert storage.why_unavailable(refused.value) == (
+    assert database_errors.why_unavailable(refused.value) == (
         "The database of this service can't be reached, or takes no more connections."
     )
