@@ -130,7 +130,7 @@ def check(row: FactsRegistry) -> None:
     code = rpc.code(row.address)
     refused = _why_refused(row, code)
     if row.beacon_history and not refused:
-        refused = _why_history_refused(row, rpc.code(row.beacon_history))
+        refused = _why_history_refused(row, rpc)
     found = {"code_hash": hex_data(keccak(code)), "refused": refused}
     if (row.code_hash, row.refused) == tuple(found.values()):
         return
@@ -167,8 +167,12 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
     return _not_used(row, why)
 
 
-def _why_history_refused(row: FactsRegistry, code: bytes) -> str:
-    """Say why the registry must not be used that believes the beacon history of this code; empty if it may."""
+def _why_history_refused(row: FactsRegistry, rpc: RpcClient) -> str:
+    """Say why the registry must not be used that believes this beacon history; empty if it may.
+
+    `end` may be another: a fork that was not known when it was deployed makes no proof of blocks before it wrong, and
+    blocks after it are refused by themselves (docs/concepts/soundness.md, "The next fork").
+    """
     chain = get_chains().chain(row.source_chain_id)
     if chain.beacon_chain is None:
         return _not_used(
@@ -176,7 +180,11 @@ def _why_history_refused(row: FactsRegistry, code: bytes) -> str:
             f"the values of its beacon history at {row.beacon_history} can't be compared, because chains.toml has no "
             f"[chains.beacon_chain] for chain {chain.id}.",
         )
-    if code == load_artifact("BeaconHistory").deployed(**chain.beacon_chain.immutables):
+    (end,) = rpc.eth_calls([call("BeaconHistory", row.beacon_history, "end")])
+    immutables = chain.beacon_chain.immutables
+    if isinstance(end, bytes) and len(end) == 32:
+        immutables = {**immutables, "end": int.from_bytes(end)}
+    if rpc.code(row.beacon_history) == load_artifact("BeaconHistory").deployed(**immutables):
         return ""
     return _not_used(
         row,
