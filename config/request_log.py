@@ -34,11 +34,20 @@ class RequestMiddleware:
         log_context.enter({"request": request_id})
         response = self.get_response(request)
         response.headers[HEADER] = request_id
+        _end_line(response)
         match = request.resolver_match
         seconds = time.monotonic() - began
         count_request(match.route if match else None, response.status_code, seconds)
         _log(request, response, seconds)
         return response
+
+
+def _end_line(response: HttpResponse) -> None:
+    """End JSON with a newline, for who reads it in a terminal."""
+    if not response.streaming and response.content and response.get("Content-Type", "").startswith("application/json"):
+        response.content += b"\n"
+        if response.has_header("Content-Length"):
+            response["Content-Length"] = str(len(response.content))
 
 
 def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:

@@ -56,7 +56,7 @@ class BatchState(BatchQuery):
     estimatedWei: str | None
     waits: list[Wait] = Field(description="What it waits for, while it is open.")
     wentBackAt: str | None = Field(description="When a reorganisation last took a step back.")
-    wentBackBecause: str
+    wentBackBecause: str | None = Field(description="Why it did, a sentence.")
 
 
 @dataclass(frozen=True)
@@ -119,5 +119,5 @@ def state(batch: Batch, counts: Counts, waits: tuple[Wait, ...]) -> dict[str, An
         "estimatedWei": None if batch.estimated_wei is None else str(batch.estimated_wei),
         "waits": _WAITS.dump_python(waits, mode="json"),
         "wentBackAt": iso(batch.went_back_at),
-        "wentBackBecause": batch.went_back_because,
+        "wentBackBecause": batch.went_back_because or None,
     }

@@ -200,7 +200,7 @@ def _account(value: object, info: ValidationInfo) -> Account:
 
 def _account_of(name: str, context: _Context) -> Account:
     if context.chains.ens is None:
-        raise _unsupported(f"{ADDRESS_FAULT}: names are not supported yet, send the address of {_shown(name)}.")
+        raise _unsupported(f"{ADDRESS_FAULT}: this service resolves no names, send the address of {_shown(name)}.")
     account = context.accounts[name]
     if isinstance(account, Account):
         return account

@@ -136,6 +136,13 @@ def test_a_program_that_takes_compressed_answers_can_read_that_nothing_is_behind
     assert answer.json()["code"] == "not_found"
 
 
+def test_json_ends_the_line_of_a_terminal():
+    for path in ("/chain-connections", "/facts", "/livez"):
+        answer = Client().get(path, headers={"accept": "application/json"})
+        assert answer.content.endswith(b"}\n")
+        assert int(answer.headers.get("Content-Length", len(answer.content))) == len(answer.content)
+
+
 def test_pages_are_compressed_only_for_visitors_who_are_not_signed_in():
     client = Client(headers={"accept-encoding": "gzip"})
     assert client.get("/sign-in").headers["Content-Encoding"] == "gzip"

@@ -1,4 +1,4 @@
-"""docs/operating/monitoring: alerts and dashboard ask for what the service tells, and alerts come when they must."""
+"""deploy/monitoring: alerts and dashboard ask for what the service tells, and alerts come when they must."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from devnet.devchain import PROJECT
 from proving.health.service_metrics import ServiceMetrics
 from tests.docs.promql import names
 
-FOLDER = PROJECT / "docs/operating/monitoring"
+FOLDER = PROJECT / "deploy/monitoring"
 PROMTOOL = shutil.which("promtool")
 # Prometheus' own, and the labels that it adds.
 OF_PROMETHEUS, ADDED_LABELS = {"up"}, {"job", "instance", "le"}
@@ -123,13 +123,13 @@ def run(*arguments: str) -> None:
 
 def test_prometheus_takes_the_files():
     run("check", "rules", "alerts.yml")
-    run("check", "config", "prometheus.yml")
+    run("check", "config", "prometheus.example.yml")
 
 
 def test_each_target_can_be_asked_with_the_token(tmp_path):
     """The same token is wanted by web servers and by workers."""
     text = re.sub(
-        r"(?m)^(    +)# (authorization:|  credentials_file:)", r"\1\2", (FOLDER / "prometheus.yml").read_text()
+        r"(?m)^(    +)# (authorization:|  credentials_file:)", r"\1\2", (FOLDER / "prometheus.example.yml").read_text()
     )
     jobs = text.split("- job_name: ")[1:]
     assert len(jobs) == 2
