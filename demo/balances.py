@@ -46,13 +46,14 @@ def prove(
     seconds: float,
     *,
     serves_on: bool,
+    is_last: bool = True,
     then: Callable[[], bool] = lambda: True,
     **variables: str,
 ) -> bool:
     """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
 
-    If the service `serves_on` afterwards, its addresses are printed, else none. `then` shows more before that, and
-    returns whether it is right. `variables` come to those that the examples of the documentation use.
+    If the service `serves_on` afterwards, its addresses are printed behind what `is_last`, else none. `then` shows more
+    before that, and returns whether it is right. `variables` come to those that the examples of the documentation use.
 
     Raises `ClientError` when the batch is not DONE in time.
     """
@@ -93,14 +94,14 @@ def prove(
     are_right = [show(destination, source, block) for source, block in zip(sources, blocks, strict=True)]
     are_right.append(read_by_bqs(internal_id, env))
     are_right.append(then())
-    env_file = service.folder / "env"
-    write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
-    if serves_on:
+    if serves_on and is_last:
+        env_file = service.folder / "env"
+        write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
         print(f"\nExplorer  {page}")
         print(f"Ask here  {service.base_url}/new-batch  (sign in as a development account; it takes no wallet)")
         print(f"API docs  {service.base_url}/api/docs")
         print(f"For the documentation's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
-    else:
+    elif is_last:
         print(
             "\nThe chain and the service end here. Without ONCE=1 they go on, for the explorer and the API.", flush=True
         )

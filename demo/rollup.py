@@ -101,8 +101,12 @@ def run(running: ExitStack, options: argparse.Namespace) -> tuple[bool, Sequence
     are_right = []
     for destination, source in ((chain, on_l1), (third, on_third)):
         print(f"\nFrom the rollup to chain {destination.chain_id}:", flush=True)
-        seconds, serves_on = options.done_seconds, not options.once
-        are_right.append(balances.prove(service, destination, [source], seconds, serves_on=serves_on))
+        is_right = balances.prove(
+            *(service, destination, [source], options.done_seconds),
+            serves_on=not options.once,
+            is_last=destination is third,
+        )
+        are_right.append(is_right)
     return all(are_right), [service, attester]
 
 

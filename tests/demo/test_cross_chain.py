@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.demo.commands import demo, processes_with, run, variables
+from tests.demo.commands import demo, processes_with, run
 
 STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
 
@@ -23,11 +23,8 @@ def test_it_proves_a_balance_on_each_chain_while_one_attester_is_down(command, t
         assert f"equal to eth_getBalance on chain {chain} at that block" in done.stdout
     own, other = (int(balance) for balance in re.findall(r"decimal +(\d+) wei", done.stdout))
     assert own != other
-    env = variables(tmp_path / "demo")
     own_registry, other_registry = re.findall(r"BALANCE\) on (0x\w{40})", done.stdout)
-    assert (env["FACTS_REGISTRY"], env["OTHER_FACTS_REGISTRY"]) == (own_registry, other_registry)
     assert own_registry != other_registry
-    assert (env["CHAIN_ID"], env["OTHER_CHAIN_ID"]) == ("31337", "31338")
     # Workers ask attesters from time to time, so it may have been asked before that.
     assert done.stdout.index("Attester 3 is down") < done.stdout.index("Asking for the balance")
     assert "Shutting down" in (tmp_path / "demo" / "attester-3" / "attester.log").read_text()
