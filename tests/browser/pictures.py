@@ -190,6 +190,8 @@ def _check(page: Page) -> None:
 
 
 def _with_an_old_form(page: Page) -> None:
+    # What the page still asks for would be answered with a cookie.
+    page.wait_for_load_state("networkidle")
     page.context.clear_cookies()
     _sign_by_hand(page)
 

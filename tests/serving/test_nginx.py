@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import requests
+import requests
 from django.conf import settings
 
 from devnet.devchain import PROJECT
@@ -134,6 +135,14 @@ def test_what_nginx_refuses_is_json(nginx, request_, status, code):
     error = json.loads(body)
     assert error.keys() == {"error", "code"}
     assert error["code"] == code
+
+
+@pytest.mark.parametrize("megabytes", [10, 30])
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_a_client_that_reads_only_after_it_has_sent_all_is_told_that_its_body_is_too_large(nginx, megabytes):
+    url, host = f"https://127.0.0.1:{nginx}/submit-batch-query", {"Host": "batch-queries.example.org"}
+    answer = requests.post(url, bytes(megabytes * 1_000_000), headers=host, verify=False, timeout=60)  # noqa: S501
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
 @pytest.mark.parametrize("path", [b"/metrics", b"//metrics", b"/x/../metrics", b"/%6detrics", b"/metrics?a"])
