@@ -234,7 +234,7 @@ def overflows(page: Page) -> bool:
 
 
 def weight(context: BrowserContext, url: str) -> int:
-    """Bytes of the page and all that it loads, as they are sent."""
+    """Bytes of the page and all that it loads, as `sent` counts."""
     page = context.new_page()
     responses: list[Response] = []
     page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 (playwright marks functions of Python)
@@ -245,10 +245,10 @@ def weight(context: BrowserContext, url: str) -> int:
 
 
 def sent(responses: Iterable[Response]) -> int:
-    """Their bytes, as they are sent. The live server has static files that aren't collected: these, compressed."""
+    """Their bytes, compressed as visitors get them. Pages for who is signed in aren't, nor files that aren't collected."""
     return sum(
         len(gzip.compress(response.body()))
-        if "/static/" in response.url
+        if "/static/" in response.url or response.headers.get("content-type", "").startswith("text/html")
         else response.request.sizes()["responseBodySize"]
         for response in responses
     )

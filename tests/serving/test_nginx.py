@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 import requests
-import requests
 from django.conf import settings
 
 from devnet.devchain import PROJECT
@@ -141,7 +140,7 @@ def test_what_nginx_refuses_is_json(nginx, request_, status, code):
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
 def test_a_client_that_reads_only_after_it_has_sent_all_is_told_that_its_body_is_too_large(nginx, megabytes):
     url, host = f"https://127.0.0.1:{nginx}/submit-batch-query", {"Host": "batch-queries.example.org"}
-    answer = requests.post(url, bytes(megabytes * 1_000_000), headers=host, verify=False, timeout=60)  # noqa: S501
+    answer = requests.post(url, bytes(megabytes * 1_000_000), headers=host, verify=False, timeout=60)
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 

@@ -159,7 +159,7 @@ def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: in
     sender = str(payer.signer.address)
     try:
         # A transaction that would revert, because another was first or the block is too old, costs nothing this way.
-        yield from node.call("eth_call", transaction_call(unsigned.to, unsigned.data) | {"from": sender}, "latest")
+        yield from node.call("eth_call", transaction_call(unsigned.to, unsigned.data) | {"from": sender}, "pending")
     except NodeRefused as refused:
         raise TransactionFailed(f"The transaction would revert, so it was not sent. {refused}") from None
     nonce = read_quantity((yield from node.call("eth_getTransactionCount", sender, "pending")))
