@@ -245,7 +245,7 @@ def weight(context: BrowserContext, url: str) -> int:
 
 
 def sent(responses: Iterable[Response]) -> int:
-    """Their bytes, compressed as visitors get them. Pages for who is signed in aren't, nor files that aren't collected."""
+    """Their bytes, compressed as visitors get them: pages of who is signed in and uncollected files are not."""
     return sum(
         len(gzip.compress(response.body()))
         if "/static/" in response.url or response.headers.get("content-type", "").startswith("text/html")
