@@ -7,9 +7,8 @@ from itertools import product
 import pytest
 from django.conf import settings as django_settings
 from django.contrib.auth import SESSION_KEY
-from django.http import HttpRequest, HttpResponse
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver, resolve
+from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts import keys
 from accounts.models import User
@@ -148,29 +147,6 @@ def test_pages_are_compressed_only_for_visitors_who_are_not_signed_in():
     assert client.get("/sign-in").headers["Content-Encoding"] == "gzip"
     client.force_login(User.objects.for_address(ALICE.address))
     assert "Content-Encoding" not in client.get("/new-batch").headers
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_no_page_passes_its_middleware_by(monkeypatch, path):
-    """Each sees the requests of every page: session, user, messages and htmx are there, and CSRF was looked at."""
-    seen_by: list[HttpRequest] = []
-
-    def note(_: object, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        seen_by.append(request)
-        return response
-
-    monkeypatch.setattr("django.middleware.clickjacking.XFrameOptionsMiddleware.process_response", note)
-    client = Client(raise_request_exception=False)
-    client.force_login(User.objects.for_address(ALICE.address))
-    client.get(path)
-    (asked,) = seen_by
-    for name in ("session", "user", "_messages", "htmx"):
-        assert hasattr(asked, name), name
-    # Who may set the colours needs no token, and neither does what the API's framework answers, which only reads.
-    view = resolve(path).func
-    assert hasattr(asked, "csrf_processing_done") != getattr(view, "csrf_exempt", False)
-    assert not hasattr(view, "csrf_exempt") or path == "/theme" or client.post(path).status_code == 405
-    assert asked.user.address == ALICE.address  # type: ignore[union-attr]
 
 
 def test_a_form_without_its_token_is_refused_and_a_cookie_opens_no_api():

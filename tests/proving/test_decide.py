@@ -37,7 +37,6 @@ from proving.reconcile.decide import (
     Reject,
     Reopen,
     Requeue,
-    Settled,
     ShowPath,
     StoreProofs,
     TakeHeader,
@@ -51,7 +50,6 @@ from proving.reconcile.observe import (
     Observation,
     OpenQuery,
     PathFound,
-    Rest,
     SourceBlock,
     Trust,
     Unfetched,
@@ -526,22 +524,6 @@ REJECTED = Reject(
 def test_what_can_not_be_fetched(what, then, actions):
     decision = decide.unfetched(what)
     assert (decision.then, list(decision.actions)) == (then, actions)
-
-
-def test_when_to_reconcile_again():
-    rest = Rest(True, True, "Not mined.", False, None, final=10, poll_seconds=0.5, block_seconds=12)
-    assert decide.rest(rest) == Requeue("Not mined.", 8)
-    assert decide.rest(replace(rest, waits_for="")) == Requeue("", 8)
-    rest = replace(rest, is_under_way=False, waits_for="")
-    assert decide.rest(rest) == Requeue("", 0.5)
-    left = replace(rest, is_left_to_others=True)
-    assert decide.rest(left) == Requeue("", 300)
-    assert decide.rest(replace(left, is_under_way=True)) == Requeue("", 8)
-    done = replace(rest, is_open=False)
-    assert decide.rest(done) == Settled()
-    assert decide.rest(replace(done, checked_number=10)) == Settled()
-    assert decide.rest(replace(done, checked_number=11)) == Requeue("", 24)
-    assert decide.rest(replace(done, checked_number=30)) == Requeue("", 60)
 
 
 OTHERS, OTHERS_TIMED = (

@@ -188,16 +188,6 @@ def uneven(service) -> list[int]:
     ]
 
 
-def test_it_finds_the_latest_block_that_is_not_after_a_time(service, uneven):
-    rpc = get_rpc(31337)
-    head = rpc.head()
-    for time in {moment for block in uneven for moment in (block - 1, block, block + 1)}:
-        if uneven[0] <= time < head.timestamp:
-            latest = max(number for number, block in enumerate(uneven) if block <= time)
-            assert timestamps.block_at(rpc, time, head, extend_lease=lambda: None) == latest
-    assert timestamps.block_at(rpc, uneven[0] - 1, head, extend_lease=lambda: None) is None
-
-
 def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_header(service, key, settings):
     service.rpc("anvil_mine", hex(2000), hex(12))
     wanted = service.rpc("eth_getBlockByNumber", hex(service.head() - 700), False)

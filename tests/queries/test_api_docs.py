@@ -47,22 +47,6 @@ def test_every_link_leads_somewhere_and_every_object_is_described(text):
     assert len(re.findall(r'id="', text)) == len(anchors)
 
 
-@pytest.mark.parametrize(
-    ("schema", "words"),
-    [
-        ({"$ref": "#/components/schemas/Fact"}, '<a href="#type-Fact">Fact</a>'),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string or null"),
-        ({"enum": ["A", "<b>"]}, "<code>A</code>, <code>&lt;b&gt;</code>"),
-        ({"const": "self", "type": "string"}, "<code>self</code>"),
-        ({"type": "array", "items": {"type": "integer", "minimum": 1}}, "list of integer from 1"),
-        ({"type": "object", "additionalProperties": {"type": "string"}}, "object of string"),
-        ({"type": "integer", "minimum": 0, "maximum": 25}, "integer from 0 to 25"),
-    ],
-)
-def test_what_a_schema_allows_is_said_in_words(schema, words):
-    assert api_docs.kind(schema) == words
-
-
 def test_text_is_paragraphs_lists_and_code_and_no_html():
     assert api_docs.rich("One `a<b`:\n\n- `x`: <i>\n- y\n") == (
         "<p>One <code>a&lt;b</code>:</p><ul><li><code>x</code>: &lt;i&gt;</li><li>y</li></ul>"
