@@ -114,15 +114,15 @@ def _done_under(lease: Lease[FactsRegistry], duty: _Duty, job_run: JobRun) -> bo
 def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     chain = get_chains().chain(connection.config.destination_id)
     seen = heads.read(chain, connection.destination_rpc)
+    all_read, somebody_waits = True, False
     try:
-        is_due_soon = events.wake_waiting(connection, seen)
-        is_due_soon |= not events.read(lease, connection, seen)
+        all_read = events.read(lease, connection, seen)
+        somebody_waits = events.wake_waiting(connection, seen)
     except RpcRefused as refused:
         # Headers can be kept without the events. These shorten paths, and tell at once what others have sent.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused.for_operators)
-        is_due_soon = False
     done = _keep(lease, connection) if connection.config.keep_headers else _Done("", _PAUSE)
-    return replace(done, seconds=min(done.seconds, poll_seconds(chain))) if is_due_soon else done
+    return replace(done, seconds=min(done.seconds, poll_seconds(chain))) if somebody_waits or not all_read else done
 
 
 def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:

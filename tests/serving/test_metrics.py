@@ -122,8 +122,8 @@ def test_the_proxy_s_id_is_taken_where_it_is_named(tmp_path):
 
 
 def test_the_probes_answer(of_two):
-    assert get(of_two, "/livez") == (200, '{"status": "ok"}')
-    assert get(of_two, "/readyz") == (200, '{"status": "ok", "problem": ""}')
+    assert get(of_two, "/livez") == (200, '{"status": "ok"}\n')
+    assert get(of_two, "/readyz") == (200, '{"status": "ok", "problem": ""}\n')
     # No worker runs.
     assert get(of_two, "/healthz")[0] == 503
 
