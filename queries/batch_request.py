@@ -29,7 +29,6 @@ from queries import account_names, strict_json
 from queries.account_names import Account, Accounts
 from queries.models import BlockTag
 from queries.properties import AccountField, HeaderField
-from queries.query_parameters import DECIMAL, SLOT
 from queries.request_faults import INVALID, UNSUPPORTED
 from queries.request_faults import invalid as _invalid
 from queries.request_faults import unsupported as _unsupported
@@ -258,6 +257,7 @@ _Counted = WrapValidator(_counted)
 
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
 # What the API's description has of these types. The functions above say in words what is wrong.
+DECIMAL, SLOT = "^(0|[1-9][0-9]*)$", "^(0x)?[0-9a-fA-F]{1,64}$"
 _DecimalText = Annotated[str, Field(pattern=DECIMAL)]
 _SlotText = Annotated[str, Field(pattern=SLOT)]
 _SelectorText = Annotated[str, Field(pattern="^((block|timestamp):(0|[1-9][0-9]*)|latest|finalized)$")]

@@ -12,14 +12,11 @@ from ninja.params import functions
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from chains.address_checksum import checksummed
+from queries.batch_request import DECIMAL, SLOT
 from queries.request_faults import invalid
 
 # What a database takes.
 _MOST = (1 << 63) - 1
-# For the API's description, too.
-DECIMAL = r"^(0|[1-9][0-9]*)$"
-ADDRESS = "^0x[0-9a-fA-F]{40}$"
-SLOT = "^(0x)?[0-9a-fA-F]{1,64}$"
 
 
 def _number(value: object) -> int:
@@ -48,7 +45,7 @@ Number = Annotated[
 ]
 """A chain id or the number of a block, as a decimal string."""
 
-Address = Annotated[str, Field(pattern=ADDRESS), AfterValidator(_address)]
+Address = Annotated[str, Field(pattern="^0x[0-9a-fA-F]{40}$"), AfterValidator(_address)]
 """EIP-55, from any case; in mixed case its checksum must be right."""
 
 Slot = Annotated[str, Field(pattern=SLOT), AfterValidator(lambda digits: f"0x{digits.removeprefix('0x').lower():0>64}")]

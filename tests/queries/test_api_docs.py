@@ -53,10 +53,6 @@ def test_text_is_paragraphs_lists_and_code_and_no_html():
     )
 
 
-def test_the_document_is_made_once():
-    assert api.get_openapi_schema() is api.get_openapi_schema()
-
-
 @pytest.mark.django_db
 def test_only_one_s_own_living_keys_are_named_and_none_is_there(django_assert_num_queries):
     with django_assert_num_queries(0):
