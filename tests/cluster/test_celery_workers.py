@@ -159,13 +159,11 @@ def test_no_password_of_the_broker_is_logged(machines, is_right):
     machines.cluster.start_worker("worker-1", BROKER_URL=url)
     if not is_right:
         machines.until(lambda: "broker_unavailable" in machines.health()["codes"], "the code")
-    machines.until(lambda: "worker-1@" in machines.cluster.log("worker-1").read_text(), "the banner")
     machines.submit()
     machines.until_all_are_done()
     machines.broker.kill()
     log = machines.cluster.log("worker-1")
     machines.until(lambda: bool(re.search(r"ERROR|Error", log.read_text())), "the error")
-    assert "redis://:**@" in log.read_text()
     assert PASSWORD not in log.read_text()
 
 
