@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
+.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
 
 ## Run it
 
@@ -100,6 +100,9 @@ DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tes
 
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
+
+test-outside: .venv/ready node_modules/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models (ARGS="--database postgresql")
+	$(BIN)/python -m pytest -m outside -n $(TEST_PROCESSES) --dist worksteal -q $(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS)
 
 # They wait for nothing, so more processes than cores would only import and collect more often.
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process

@@ -13,17 +13,17 @@ from django.conf import settings as django_settings
 from django.db import connection
 from django.db.models.signals import post_migrate
 from django.test.client import MULTIPART_CONTENT, RequestFactory
+from django.test.signals import setting_changed
 from django.utils.http import urlencode
 
 from accounts import key_use
 from accounts.models import ApiKey
-from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving import heads
 from proving.paths import rotation
 from queries import storage
 from tests.deployed import deploy_on
-from tests.service import a_key, chains_toml
+from tests.service import a_key, chains_toml, forget_chains
 from tests.slow import SLOW, WITH_A_CHAIN
 
 
@@ -102,16 +102,27 @@ def forms_as_browsers_send_them() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def forget_configured_chains() -> Iterator[None]:
-    """No test sees the chains of another one."""
-    configured.forget_chains()
+    """No test sees the chains of another one. Whoever names another chains file has it read."""
+    setting_changed.connect(_read_chains_anew)
+    forget_chains()
     yield
-    configured.forget_chains()
+    setting_changed.disconnect(_read_chains_anew)
+    forget_chains()
+
+
+def _read_chains_anew(*, setting: str, **_: object) -> None:
+    if setting == "CHAINS_FILE":
+        forget_chains()
 
 
 @pytest.fixture(autouse=True)
-def no_head_of_before(monkeypatch) -> None:
-    """Read the newest block each time, as if a poll's time had passed: the test may have mined one."""
-    monkeypatch.setattr(heads, "recent", heads.read)
+def no_head_of_before(request, monkeypatch) -> None:
+    """Read the newest block each time, as if a poll's time had passed: a test of the inside may have mined one.
+
+    From outside `runworker --once` observes each chain first.
+    """
+    if request.node.get_closest_marker("outside") is None:
+        monkeypatch.setattr(heads, "recent", heads.read)
 
 
 @pytest.fixture(autouse=True)

@@ -6,18 +6,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from io import StringIO
 from typing import Any
 
 from django.conf import settings
+from django.core.management import call_command
 from django.db.models import Model
 from django.utils import timezone
 
-from chains.encoding import hex_data
-from config.configured_chains import get_chains, get_rpc
 from devnet.devchain import DevChain
-from proving import heads
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
-from proving.registry.deploying import deploy
 
 _MINED_SECONDS = 20
 # What deploying stores; each refers to those before it alone.
@@ -42,12 +40,11 @@ class _Deployment:
                 if field.related_model and (before := values[field.attname]) is not None:
                     values[field.attname] = stored[field.related_model, before]
             stored[type(row), row.pk] = type(row)._default_manager.create(**values).pk
-        heads.read(get_chains().chain(chain.chain_id), get_rpc(chain.chain_id))
 
 
 def _mine(chain: DevChain, version: SignedTransaction) -> dict[str, Any]:
     """Its receipt. The node mines soon after it has answered."""
-    sent = chain.rpc("eth_sendRawTransaction", hex_data(bytes(version.raw)))
+    sent = chain.rpc("eth_sendRawTransaction", "0x" + bytes(version.raw).hex())
     deadline = time.monotonic() + _MINED_SECONDS
     while (receipt := chain.rpc("eth_getTransactionReceipt", sent)) is None:
         assert time.monotonic() < deadline
@@ -61,6 +58,12 @@ def _values(row: Model, passed: timedelta) -> Iterator[tuple[str, Any]]:
         value = getattr(row, field.attname)
         if not field.primary_key:
             yield field.attname, value + passed if isinstance(value, datetime) else value
+
+
+def deploy(destination: int = 31337, source: int = 31337, *options: str) -> FactsRegistry:
+    """Deploy by the command, and return the registry in use. Raises `CommandError`."""
+    call_command("deploy_registry", str(destination), str(source), *options, stdout=StringIO(), stderr=StringIO())
+    return FactsRegistry.in_use.get(destination_chain_id=destination, source_chain_id=source)
 
 
 # By the chain's newest block, and what the chains file says, the URL aside.

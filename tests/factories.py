@@ -1,15 +1,12 @@
 """What tests of many folders make: signed-in programs, workers in a thread, and waiting for what comes."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 from django.test import Client
 
 from accounts.models import User
-from proving.worker.worker import Worker
 from queries.models import Batch, BatchStatus
 from tests.service import waiting
 
@@ -21,20 +18,6 @@ def client_of(address: str) -> Client:
     client = Client()
     client.force_login(User.objects.for_address(address))
     return client
-
-
-@contextmanager
-def a_worker() -> Iterator[None]:
-    """Run a worker in a thread of this process, so that a test may reach into it."""
-    running = Worker()
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        running.stop()
-        thread.join(20)
-        assert not thread.is_alive()
 
 
 def until(

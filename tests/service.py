@@ -1,23 +1,20 @@
 """What tests of the whole service share: a configured chain, submitted batches, and work done step by step."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from django.core.management import call_command
+from django.test import Client
 from django.utils import timezone
 
-from accounts import keys
 from accounts.models import ApiKey, User
-from chains import together
-from chains.together import Raised
-from config.configured_chains import forget_chains, get_chains
+from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
-from proving.health import chain_checks
 from proving.models import Signer
-from proving.worker.due import due
-from queries import batch_request, submission
 from queries.models import Batch, BatchStatus, Block
 
 ALICE, BOB, CHARLIE, SIGNER = (address for address, _ in ACCOUNTS)
@@ -85,13 +82,22 @@ def request(
 
 
 def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
-    return keys.issue(User.objects.for_address(address), name)
+    """Give a user another API key, whose text `secret_of` knows. `tests/accounts` makes keys as people do."""
+    user = User.objects.for_address(address)
+    text = _text_of(user.pk, name)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return ApiKey.objects.create(
+        user=user, name=name, salt=bytes(32), key_hash=digest, prefix=text[:8], last_four=text[-4:]
+    )
 
 
 def secret_of(key: ApiKey) -> str:
-    secret = keys.reveal(key)
-    assert secret is not None
-    return secret
+    """Return the text of a key that `a_key` made."""
+    return _text_of(key.user_id, key.name)
+
+
+def _text_of(user_id: int, name: str) -> str:
+    return "bqs_" + hashlib.sha256(f"{user_id} {name}".encode()).hexdigest()[:43]
 
 
 def header(key: ApiKey) -> dict[str, str]:
@@ -100,18 +106,14 @@ def header(key: ApiKey) -> dict[str, str]:
 
 
 def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
-    raw = json.dumps(body).encode()
-    return submission.store(batch_request.parse(raw, get_chains(), max_queries=10_000), raw, key)
+    answer = Client().post("/submit-batch-query", body, content_type="application/json", headers=header(key))
+    assert answer.status_code == 200, answer.text
+    return Batch.objects.get(pk=answer.json()["internalId"])
 
 
 def work() -> None:
-    """Time passes until everything that will be due is, and a worker does it once. What nobody made due is not done."""
-    for model in (Signer, Batch, Block):
-        model.objects.filter(due_at__gt=timezone.now()).update(due_at=timezone.now())
-        # Asked for anew each time, as accepting a batch makes its blocks due; and not for nothing, as that takes long.
-        if model.objects.filter(due_at__isnull=False).exists():
-            for task in [task for task in due() if task.kind == model.__name__.lower()]:
-                task()
+    """Time passes until everything that will be due is, and a worker does it once."""
+    call_command("runworker", once=True)
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
@@ -138,34 +140,6 @@ def waiting() -> list[str]:
     return [sentence for sentence in said if sentence]
 
 
-def work_side_by_side(kind: str) -> None:
-    """A worker does at once all that is or will be due of one kind."""
-    rows = {"batch": Batch.objects.all(), "block": Block.objects.all(), "signer": Signer.objects.all()}[kind]
-    rows.filter(due_at__gt=timezone.now()).update(due_at=timezone.now())
-    tasks = [task for task in due() if task.kind == kind]
-    for outcome in together.run(tasks, may_wait=lambda: True):
-        if isinstance(outcome, Raised):
-            raise outcome.error
-
-
-def work_once() -> None:
-    """A worker does once all that is or will be due, side by side."""
-    for kind in ("signer", "batch", "block"):
-        work_side_by_side(kind)
-
-
 def fresh(batch: Batch) -> Batch:
     batch.refresh_from_db()
     return batch
-
-
-def observe() -> None:
-    """Time passes until each chain is due, and a worker observes it."""
-    chain_checks.wake(everyone=True)
-    chain_checks.observe_what_is_due()
-
-
-def accept_all() -> None:
-    """A worker accepts or rejects what is due, and proves nothing."""
-    for task in [task for task in due() if task.kind == "batch"]:
-        task()

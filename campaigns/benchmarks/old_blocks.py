@@ -12,7 +12,8 @@ from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Block
 from queries.properties import AccountField
-from tests.factories import a_worker, until
+from tests.factories import until
+from tests.inside.working import a_worker
 from tests.proving.chain_state import balance_at, field_on_chain
 from tests.service import ALICE, a_key, chains_toml, request, submit
 

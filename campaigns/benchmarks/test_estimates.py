@@ -12,8 +12,9 @@ import pytest
 from campaigns.benchmarks import estimates
 from campaigns.benchmarks.estimates import Result
 from campaigns.benchmarks.gas import Lab
+from tests.inside.working import work_once
 from tests.proving.estimated_batches import cases_of, measured
-from tests.service import a_key, asking, work_once
+from tests.service import a_key, asking
 
 
 def show(capsys: pytest.CaptureFixture[str], results: Iterable[Result]) -> None:

@@ -17,7 +17,8 @@ from devnet.devchain import DevChain
 from proving.models import Transaction
 from proving.registry.deploying import deploy
 from queries.models import Batch, Block
-from tests.factories import a_worker, is_done, until
+from tests.factories import is_done, until
+from tests.inside.working import a_worker
 from tests.proving.jumping import beacon_chain_of, jumping
 from tests.proving.sources import THERE, grow
 from tests.service import ALICE, a_key, asking, balances, chains_toml, submit

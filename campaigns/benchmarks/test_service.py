@@ -20,7 +20,8 @@ from devnet.devchain import PROJECT, DevChain
 from proving.models import Transaction, TransactionState
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus
-from tests.factories import a_worker, is_done, until
+from tests.factories import is_done, until
+from tests.inside.working import a_worker
 from tests.service import ALICE, a_key, chains_toml, header, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -31,6 +31,7 @@ if not apps.ready:  # Celery's command imports this first.
         sys.exit(str(error))
 
 from django.conf import settings
+from django.db import connections
 
 from proving.worker import routes
 from proving.worker.broker_queues import PROVE, app
@@ -59,6 +60,7 @@ class Sweep(bootsteps.StartStopStep):
             raise SystemExit("The worker's tasks are threads of one process: leave out --pool, or name threads.")
         if problem := obstacle():
             raise SystemExit(problem)
+        connections.close_all()  # this thread needs the database no more
         self._thread: threading.Thread | None = None
 
     def start(self, parent: Any) -> None:

@@ -29,7 +29,7 @@ from config.configured_chains import get_chains
 from database import row_locks
 from proving import pruning
 from proving.health import attester_checks, chain_checks
-from proving.models import WorkerHeartbeat
+from proving.models import FactsRegistry, Signer, WorkerHeartbeat
 from proving.paths import upkeep
 from proving.worker.due import Poll, Task, Turns, due, due_webhooks, recover, reject_overdue
 from proving.worker.groups import Group, Groups
@@ -39,6 +39,7 @@ from proving.worker.routes import WEBHOOKS, Route
 from proving.worker.webhook_dispatcher import WebhookDispatcher
 from queries import schema, storage
 from queries.clock import Clock
+from queries.models import Batch, Block, Pruning, Webhook
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +77,6 @@ def obstacle() -> str:
         return str(error)
     except DatabaseError:
         return ""
-    finally:
-        connections.close_all()
 
 
 class Worker:
@@ -299,6 +298,39 @@ class Worker:
                 self._notify_what_follows(group)
             finally:
                 connections.close_all()
+
+
+def work_once() -> int:
+    """Give each thing that waits one turn, due or not, in this thread. Return how many turns failed.
+
+    A row that another worker has leased is left to it.
+    """
+    chain_checks.wake(everyone=True)
+    _watch(None)
+    pruning.wake()
+    upkeep.wake(everyone=True)
+    reject_overdue(Clock().read(chain_checks.witnesses()).at)
+    failed = 0
+    # What is admitted makes its blocks due, and what is proven its webhook.
+    for kind, model in _ONE_TURN:
+        model.objects.filter(due_at__gt=Now()).update(due_at=Now())
+        for task in [task for task in (*due(), *due_webhooks()) if task.kind == kind]:
+            try:
+                task()
+            except Exception:
+                failed += 1
+                logger.exception("working on %s %s failed", task.kind, task.key)
+    return failed
+
+
+_ONE_TURN: Sequence[tuple[str, type[FactsRegistry | Signer | Batch | Block | Webhook | Pruning]]] = (
+    ("registry", FactsRegistry),
+    ("signer", Signer),
+    ("batch", Batch),
+    ("block", Block),
+    ("webhook", Webhook),
+    ("pruning", Pruning),
+)
 
 
 def _do(tasks: Sequence[Task]) -> None:

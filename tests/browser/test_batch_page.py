@@ -35,7 +35,7 @@ from tests.explorer.batches import (
     queries_of,
     settle,
 )
-from tests.factories import a_worker
+from tests.inside.working import a_worker
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)

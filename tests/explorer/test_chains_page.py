@@ -34,7 +34,8 @@ from tests.explorer.batches import (
     deployed,
     finish,
 )
-from tests.service import ALICE, BOB, CHARLIE, chains_toml, observe, reconfigure, request
+from tests.inside.working import observe
+from tests.service import ALICE, BOB, CHARLIE, chains_toml, reconfigure, request
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,8 @@ from chains import history
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import BatchStatus
-from tests.service import CHARLIE, fresh, header, submit, waiting, work_once
+from tests.inside.working import work_once
+from tests.service import CHARLIE, fresh, header, submit, waiting
 
 
 def accounts(count: int) -> dict[str, Any]:

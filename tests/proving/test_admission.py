@@ -18,19 +18,8 @@ from proving.registry.deploying import deploy
 from proving.worker.due import reject_overdue
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, between, lying_node
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    a_key,
-    accept_all,
-    observe,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.inside.working import accept_all, observe
+from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
 
 
 @pytest.fixture

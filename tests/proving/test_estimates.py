@@ -25,6 +25,7 @@ from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 from tests.contracts import tries
+from tests.inside.working import work_once
 from tests.proving.estimated_batches import accounts, cases_of, estimate, measured
 from tests.proving.sources import THERE
 from tests.service import (
@@ -38,7 +39,6 @@ from tests.service import (
     request,
     submit,
     waiting,
-    work_once,
     work_until_done,
 )
 

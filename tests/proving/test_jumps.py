@@ -23,6 +23,7 @@ from queries.properties import AccountField, HeaderField
 from tests.chains.lying_node import error
 from tests.explorer.batches import page
 from tests.factories import client_of
+from tests.inside.working import work_once
 from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
@@ -40,7 +41,6 @@ from tests.service import (
     submit,
     waiting,
     work,
-    work_once,
     work_until_done,
 )
 

@@ -19,7 +19,8 @@ from proving.transactions import stop_switch
 from proving.worker.due import due
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy_on
-from tests.factories import a_worker, until
+from tests.factories import until
+from tests.inside.working import a_worker
 from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
 from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 

@@ -33,7 +33,8 @@ from queries.models import Batch, BatchStatus, Block, Query, Sender, StepKind
 from queries.properties import AccountField
 from tests.chains.lying_node import between
 from tests.contracts.l1_block import L1Block
-from tests.factories import a_worker, until
+from tests.factories import until
+from tests.inside.working import a_worker
 from tests.proving import paths, sources
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, balance_at, events, field_on_chain, registry
 from tests.proving.kills import Killed, Killer, exchanges

@@ -27,6 +27,7 @@ from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField
 from tests.factories import until
+from tests.inside.working import work_once, work_side_by_side
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
@@ -39,20 +40,7 @@ from tests.proving.chain_state import (
 from tests.proving.kills import Killed, exchanges
 from tests.proving.money import ETHER, mine_at, price_of
 from tests.proving.transactions import age
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    a_key,
-    chains_toml,
-    expire_leases,
-    fresh,
-    request,
-    submit,
-    waiting,
-    work_once,
-    work_side_by_side,
-)
+from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, expire_leases, fresh, request, submit, waiting
 
 recent = heads.recent
 

@@ -24,7 +24,8 @@ from queries import submission, turns
 from queries.models import Batch, BatchStatus, Block
 from tests.deployed import deploy_on
 from tests.explorer.batches import SOURCE, connect_source, of_two_sources
-from tests.service import ALICE, BOB, CHARLIE, a_key, accept_all, chains_toml, request, submit, work, work_until_done
+from tests.inside.working import accept_all
+from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
 
 def test_queues_take_turns_and_none_is_asked_before_its_turn():

@@ -25,9 +25,10 @@ from proving.worker.worker import Worker
 from queries.models import Batch, BatchStatus, Block, ServiceClock, StorageCheck
 from tests.disks import full_disk
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
-from tests.factories import a_worker, until
+from tests.factories import until
+from tests.inside.working import a_worker, observe
 from tests.proving.proxy import Proxy
-from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, chains_toml, observe, request, submit
+from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

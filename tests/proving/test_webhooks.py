@@ -35,7 +35,8 @@ from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDeli
 from queries.webhook_targets import Address
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
 from tests.explorer.batches import accept, complete, queries_of, settle
-from tests.factories import a_worker, until
+from tests.factories import until
+from tests.inside.working import a_worker
 from tests.proving.receiver import Received, Receiver, receiver
 from tests.service import ALICE, BOB, a_key, request, submit
 

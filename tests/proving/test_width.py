@@ -13,12 +13,12 @@ from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from queries.properties import AccountField, HeaderField
 from tests.chains.lying_node import between, error
+from tests.inside.working import accept_all
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
 from tests.service import (
     ALICE,
     BOB,
     a_key,
-    accept_all,
     asking,
     chains_toml,
     reconfigure,

@@ -19,7 +19,8 @@ from proving.registry.deploying import deploy
 from proving.worker import heartbeats
 from queries.models import Batch, BatchStatus
 from tests.campaign_shares import share
-from tests.factories import a_worker, is_done, until
+from tests.factories import is_done, until
+from tests.inside.working import a_worker
 from tests.metrics import value
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
 from tests.proving.proxy import Proxy

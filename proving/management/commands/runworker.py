@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config import metrics_server
-from proving.worker.worker import Worker, obstacle
+from proving.worker.worker import Worker, obstacle, work_once
 
 
 class Command(BaseCommand):
@@ -16,6 +16,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--threads", type=int, default=4, help="how many rows to work on at once (default: 4)")
+        parser.add_argument("--once", action="store_true", help="give everything one turn, due or not, and end")
         parser.add_argument(
             "--metrics-port",
             type=int,
@@ -23,9 +24,13 @@ class Command(BaseCommand):
             help="where to serve /metrics (default: METRICS_PORT, else nowhere)",
         )
 
-    def handle(self, *, threads: int, metrics_port: int, **_: Any) -> None:
+    def handle(self, *, threads: int, once: bool, metrics_port: int, **_: Any) -> None:
         if problem := obstacle():
             raise CommandError(problem)
+        if once:
+            if failed := work_once():
+                raise CommandError(f"{failed} turns failed; the log says why.")
+            return
         if metrics_port:
             metrics_server.serve(metrics_port)
         worker = Worker(threads=threads)

@@ -1,0 +1,61 @@
+"""Tests marked `outside` know HTTP, commands, chains, models and settings: whatever is inside may move."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from devnet.devchain import PROJECT
+
+PRODUCT = {"accounts", "api", "attesting", "chains", "config", "database", "explorer", "proving", "queries"}
+# A process that starts reads chains.toml; tests have many starts in one process.
+RESTART = "config.configured_chains.forget_chains"
+MARK = re.compile(r"^pytestmark = .*\bpytest\.mark\.outside\b", re.MULTILINE)
+OUTSIDE = sorted(path for path in (PROJECT / "tests").rglob("test_*.py") if MARK.search(path.read_text()))
+
+
+@cache
+def names_of(path: Path) -> frozenset[str]:
+    """Return the dotted names that a module imports, anywhere in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(".") > 1:
+            # What is patched may be named by a string.
+            names.update([node.value] if re.fullmatch(r"\w+(?:\.\w+)+", node.value) else ())
+    return frozenset(names)
+
+
+def with_helpers(path: Path) -> set[Path]:
+    """Return the module, and the modules of tests that it imports, directly or not."""
+    found, todo = set[Path](), [path]
+    while todo:
+        if (one := todo.pop()) not in found:
+            found.add(one)
+            stems = [name.replace(".", "/") for name in names_of(one) if name.startswith("tests.")]
+            files = [PROJECT / f"{each}.py" for stem in stems for each in (stem, stem.rpartition("/")[0])]
+            todo += [file for file in files if file.exists()]
+    return found
+
+
+def is_inside(name: str) -> bool:
+    package, _, rest = name.partition(".")
+    return package in PRODUCT and name != RESTART and not re.match(r"(?:models|settings)\b", rest)
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_it_knows_nothing_of_the_inside(path):
+    known = {f"{one.relative_to(PROJECT)}: {name}" for one in with_helpers(path) for name in names_of(one)}
+    assert sorted(each for each in known if is_inside(each.partition(": ")[2])) == []
+
+
+def test_what_the_outside_is_told_apart_by():
+    inside = ["proving.heads.read", "queries.submission", "accounts.keys.issue", "chains.packed.encode"]
+    assert [is_inside(name) for name in inside] == [True] * 4
+    outside = ["proving.models.Transaction", "config.settings", "devnet.devchain.DevChain", RESTART, "models"]
+    assert [is_inside(name) for name in outside] == [False] * 5
