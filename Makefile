@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
+.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-parts bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
 
 ## Run it
 
@@ -136,7 +136,10 @@ screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every p
 
 ## Measure
 
-bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks and gas of the service
+bench: .venv/ready .venv-peer/ready node_modules/ready ## Measure the speed gates, beside another checkout (BEFORE=folder ONLY=text)
+	@$(BIN)/python -m campaigns.benchmarks.gates $(if $(BEFORE),--before '$(BEFORE)') $(if $(ONLY),--only '$(ONLY)')
+
+bench-parts: .venv/ready node_modules/ready ## Measure paths, pages and statements by themselves
 	$(BIN)/python -m pytest campaigns/benchmarks -q -p no:cacheprovider
 
 bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of requests beside a peer in FastAPI (BEFORE=folder SECONDS=5)

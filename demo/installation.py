@@ -15,7 +15,7 @@ from devnet.guarded_process import GuardedProcess
 
 START_SECONDS = 30
 STOP_SECONDS = 15
-MANAGE = (sys.executable, str(PROJECT / "manage.py"))
+MANAGE = (sys.executable, "manage.py")
 # What an installation's chains.toml names.
 KEY_FILE = "signer.key"
 
@@ -49,6 +49,9 @@ class DemoError(Exception):
 class Installation:
     """A folder with chains.toml, a key and state, and the processes that use it; they end with `running`."""
 
+    project = PROJECT
+    """The checkout that they run."""
+
     def __init__(self, running: ExitStack, folder: Path, chains_toml: str, key: str, **variables: str) -> None:
         self.folder = folder
         self._running = running
@@ -64,7 +67,9 @@ class Installation:
     def manage(self, *arguments: str) -> str:
         """Return what a command of manage.py prints. Raises `DemoError` with what it says when it fails."""
         command = [*MANAGE, *arguments]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False, cwd=self.project
+        )
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or ["it said nothing"]
             raise DemoError(f"manage.py {arguments[0]} failed: {said[-1]}")
@@ -81,7 +86,7 @@ class Installation:
     def _process_of(self, name: str, *command: str, **variables: str) -> GuardedProcess:
         environment = self.environment | variables
         with self.log(name).open("wb") as log:
-            process = GuardedProcess(command, env=environment, stdout=log, stop_seconds=STOP_SECONDS)
+            process = GuardedProcess(command, env=environment, stdout=log, stop_seconds=STOP_SECONDS, cwd=self.project)
         self._running.callback(process.stop)
         return process
 

@@ -50,17 +50,14 @@ def test_each_place_of_a_function_is_changed_in_turn():
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch) -> Path:
-    """A function that two tests run. One of them would start a process, which is skipped where it must be fast."""
+    """A function that two tests run, one of them from outside."""
     monkeypatch.delenv("DJANGO_SETTINGS_MODULE")
-    (tmp_path / "conftest.py").write_text(
-        "def pytest_addoption(parser):\n    parser.addoption('--fast', action='store_true')\n"
-    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = outside\n")
     (tmp_path / "small.py").write_text("def double(number):\n    done = 1\n    done += 2\n    return number * 2\n")
     (tmp_path / "test_small.py").write_text(
         "import pytest\nfrom small import double\n\n"
-        "def test_zero():\n    assert double(0) == 0\n\n"
-        "def test_two(request):\n"
-        "    if request.config.getoption('--fast'):\n        pytest.skip('a process')\n    assert double(2) == 4\n"
+        "@pytest.mark.outside\ndef test_zero():\n    assert double(0) == 0\n\n"
+        "def test_two():\n    assert double(2) == 4\n"
     )
     return tmp_path
 
@@ -71,8 +68,8 @@ BOTH = ["test_small.py::test_two", "test_small.py::test_zero"]
 @pytest.mark.parametrize(
     ("after", "tests", "verdict"),
     [
-        ("return None", BOTH, Verdict.FAST),
-        ("return number * 3", BOTH, Verdict.NOTICED),
+        ("return None", BOTH, Verdict.OUTSIDE),
+        ("return number * 3", BOTH, Verdict.INSIDE),
         ("return number * 3", BOTH[1:], Verdict.SURVIVED),
         ("return 2 * number", BOTH, Verdict.SURVIVED),
         ("return None", [], Verdict.NOT_RUN),
@@ -86,7 +83,7 @@ def test_a_mutant_is_judged_by_the_tests_that_run_its_line(
     mutant = Mutant("small.py", 4, start, len(source) - 1, source[start:-1], after)
     assert judge(project, mutant, tests, processes=1) == verdict
     assert (project / "small.py").read_text() == source
-    assert table({mutant: verdict}).count(str(mutant)) == (verdict in {Verdict.SURVIVED, Verdict.NOT_RUN})
+    assert table({mutant: verdict}).count(str(mutant)) == (verdict != Verdict.OUTSIDE)
 
 
 def test_that_tests_could_not_be_run_is_no_verdict(project: Path):

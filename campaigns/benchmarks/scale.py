@@ -11,17 +11,15 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import LiteralString
 
 import psycopg
 import redis
 from eth_account import Account
-from psycopg import sql
 
 from campaigns.benchmarks.distant_node import DistantNode
 from demo import balances, client
@@ -147,21 +145,31 @@ class Measured:
         """
         if self.postgres is None:
             return None
-        with psycopg.connect(self.postgres.url(), autocommit=True) as connection:
-            self._log(connection, "all")
+        with logging_statements(self.postgres):
             self.prove(count, accounts, first_block)
-            self._log(connection, "none")
-        log = (self.postgres.folder / "log").read_bytes()
-        return len(_STATEMENT.findall(log))
-
-    @staticmethod
-    def _log(connection: "psycopg.Connection[tuple[object, ...]]", which: LiteralString) -> None:
-        connection.execute(sql.SQL("ALTER SYSTEM SET log_statement = {}").format(which))
-        connection.execute("SELECT pg_reload_conf()")
+        return statements_in(self.postgres)
 
     def _signal(self, number: signal.Signals) -> None:
         for name in self.workers:
             os.kill(self.service.process(name).pid, number)
+
+
+@contextmanager
+def logging_statements(postgres: Postgres) -> Iterator[None]:
+    """Let PostgreSQL log each SQL statement, which is slower."""
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET log_statement = 'all'")
+        connection.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            connection.execute("ALTER SYSTEM SET log_statement = 'none'")
+            connection.execute("SELECT pg_reload_conf()")
+
+
+def statements_in(postgres: Postgres) -> int:
+    """Return how many statements PostgreSQL has logged."""
+    return len(_STATEMENT.findall((postgres.folder / "log").read_bytes()))
 
 
 def measure(engine: str, workers: int, options: argparse.Namespace) -> None:

@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from coverage import CoverageData
 
 from campaigns.python_mutants.generate import Mutant
-from tests.slow import SLOW
 
 _MOST_SECONDS = 600
 # Starting processes for fewer takes longer than they do.
@@ -22,8 +21,8 @@ _PASSED, _NONE = 0, 5
 
 
 class Verdict(StrEnum):
-    FAST = "noticed by make test-fast"
-    NOTICED = "noticed"
+    OUTSIDE = "noticed by make test-outside"
+    INSIDE = "noticed by other tests alone"
     SURVIVED = "survived"
     NOT_RUN = "no test runs its line"
 
@@ -46,10 +45,9 @@ def judge(copy: Path, mutant: Mutant, tests: Sequence[str], processes: int) -> V
     source = module.read_text()
     try:
         module.write_text(mutant.apply(source))
-        fast = [test for test in tests if SLOW.isdisjoint(Path(test.partition("::")[0]).parts)]
-        if fast and _fails(copy, ["--fast", *fast], processes):
-            return Verdict.FAST
-        return Verdict.NOTICED if _fails(copy, tests, processes) else Verdict.SURVIVED
+        if _fails(copy, ["-m", "outside", *tests], processes):
+            return Verdict.OUTSIDE
+        return Verdict.INSIDE if _fails(copy, ["-m", "not outside", *tests], processes) else Verdict.SURVIVED
     finally:
         module.write_text(source)
 
@@ -99,9 +97,7 @@ def listed(root: Path) -> list[str]:
 
 
 def table(verdicts: Mapping[Mutant, Verdict]) -> str:
-    """Return how many mutants have each verdict, and which weren't noticed."""
+    """Return how many mutants have each verdict, and which ones the outside suite misses."""
     counted = [f"{verdict}: {sum(each == verdict for each in verdicts.values())}" for verdict in Verdict]
-    left = [
-        f"  {mutant}" for mutant, verdict in sorted(verdicts.items()) if verdict in {Verdict.SURVIVED, Verdict.NOT_RUN}
-    ]
+    left = [f"  {mutant}: {verdict}" for mutant, verdict in sorted(verdicts.items()) if verdict != Verdict.OUTSIDE]
     return "\n".join([*counted, *left])

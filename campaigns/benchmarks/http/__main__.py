@@ -130,7 +130,7 @@ class Server:
 
     def cpu(self) -> float:
         """In seconds, so far, of all its processes."""
-        return sum(_seconds(pid) for pid in _with_children(self._process.pid))
+        return sum(processor_seconds(pid) for pid in _with_children(self._process.pid))
 
     def milliseconds(self, asked: Asked, seconds: int) -> float:
         """For each request."""
@@ -158,7 +158,8 @@ def _with_children(pid: int) -> Iterator[int]:
             yield from _with_children(int(child))
 
 
-def _seconds(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process so far, the user's and the system's."""
     # The name, in parentheses, may hold anything.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
@@ -197,6 +198,31 @@ def _installation(project: Path, folder: Path) -> _Installation:
     return made
 
 
+def requests_beside_a_peer(
+    before: Path | None, *, no_peer: bool = False, seconds: int = 5, rounds: int = 3, only: str = ""
+) -> dict[str, dict[str, list[float]]]:
+    """Return the milliseconds of each kind of request, by the names of the servers, one for each round."""
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
+        servers = []
+        if before:
+            servers.append(Server(running, "before", _installation(before.resolve(), folder / "before")))
+        of_service = _installation(PROJECT, folder / "service")
+        of_peer = of_service.copy(folder / "peer")
+        servers.append(Server(running, "service", of_service))
+        if not no_peer:
+            servers.append(Server(running, "peer", of_peer, is_peer=True))
+        found: dict[str, dict[str, list[float]]] = {}
+        for _ in range(rounds):
+            # In turns, so that what else the machine does falls on all alike.
+            for server in servers:
+                for asked in _asked(server):
+                    if only in asked.what:
+                        figures = found.setdefault(asked.what, {}).setdefault(server.name, [])
+                        figures.append(server.milliseconds(asked, seconds))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--before", type=Path, help="the folder of another checkout")
@@ -205,27 +231,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of which the medians are printed (%(default)s)")
     parser.add_argument("--only", default="", help="requests whose name contains this")
     options = parser.parse_args()
-    with ExitStack() as running:
-        folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
-        servers = []
-        if options.before:
-            servers.append(Server(running, "before", _installation(options.before.resolve(), folder / "before")))
-        of_service = _installation(PROJECT, folder / "service")
-        of_peer = of_service.copy(folder / "peer")
-        servers.append(Server(running, "service", of_service))
-        if not options.no_peer:
-            servers.append(Server(running, "peer", of_peer, is_peer=True))
-        found: dict[str, dict[str, list[float]]] = {}
-        for _ in range(options.rounds):
-            # In turns, so that what else the machine does falls on all alike.
-            for server in servers:
-                for asked in _asked(server):
-                    if options.only in asked.what:
-                        figures = found.setdefault(asked.what, {}).setdefault(server.name, [])
-                        figures.append(server.milliseconds(asked, options.seconds))
-    print(f"{'milliseconds of processor time':<32}" + "".join(f"{server.name:>10}" for server in servers))
+    found = requests_beside_a_peer(
+        options.before, no_peer=options.no_peer, seconds=options.seconds, rounds=options.rounds, only=options.only
+    )
+    names = list(dict.fromkeys(name for figures_of in found.values() for name in figures_of))
+    print(f"{'milliseconds of processor time':<32}" + "".join(f"{name:>10}" for name in names))
     for what, figures_of in found.items():
-        cells = [f"{statistics.median(figures_of[s.name]):.2f}" if s.name in figures_of else "" for s in servers]
+        cells = [f"{statistics.median(figures_of[name]):.2f}" if name in figures_of else "" for name in names]
         print(f"{what:<32}" + "".join(f"{cell:>10}" for cell in cells))
 
 

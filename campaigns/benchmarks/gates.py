@@ -1,0 +1,303 @@
+"""The speed gates: what the service takes, beside another checkout of it in the same run.
+
+`make bench [BEFORE=folder]`. Both checkouts serve on PostgreSQL, with one worker and a node 50 ms away, on a network
+that isn't a test network, with daily limits, and 10,000 transactions of the last day in the database. While one is
+measured, the worker of the other one is frozen. Exits with 1 where a figure is beyond its floor.
+"""
+
+import argparse
+import os
+import random
+import re
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from eth_account import Account
+
+from campaigns.benchmarks.distant_node import DistantNode
+from campaigns.benchmarks.http.__main__ import processor_seconds, requests_beside_a_peer
+from campaigns.benchmarks.scale import logging_statements, statements_in
+from demo import balances, client
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from devnet.devchain import PROJECT, DevChain
+from devnet.ports import free_port
+from devnet.servers import Postgres
+
+_AWAY_SECONDS = 0.05
+_DAYS_TRANSACTIONS = 10_000
+_CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
+_FEE = 10**20
+_UNLIMITED = dict.fromkeys(
+    ("MAX_BATCHES_PER_MINUTE", "MAX_QUERIES_PER_MINUTE", "MAX_OPEN_BATCHES", "MAX_OPEN_BLOCKS", "MAX_OPEN_QUERIES"),
+    "1000000",
+) | {"ALLOWED_ADDRESSES": "*", "DAILY_GAS_BUDGET": str(10**12)}
+_PATIENCE_SECONDS = 600
+_IDLE_SECONDS = 30
+# A newcomer's batch that takes longer is starved, and waited for no more.
+_STARVED_SECONDS = 60
+# 48,000 blocks of one user: batches whose blocks overlap, because anvil takes minutes to mine more.
+_BATCHES, _BLOCKS, _APART = 24, 2000, 20
+
+# Transactions of a signer that is no longer in chains.toml, which count against the chain's limit of the day.
+_SEED = f"""
+from datetime import timedelta
+from django.utils import timezone
+from proving.models import SignedTransaction, Signer, Transaction
+signer = Signer.objects.create(chain_id={CHAIN_ID}, address="0x" + "5" * 40)
+sent = Transaction.objects.bulk_create(
+    [Transaction(signer=signer, nonce=n, to="0x" + "6" * 40, data=b"", gas_limit=300_000, gas_used=200_000,
+                 gas_price=10**9, state="FINAL", succeeded=True, hash=f"0x{{n:064x}}", block_number=1,
+                 block_hash="0x" + "7" * 64, spent_at=timezone.now() - timedelta(seconds=8 * n))
+     for n in range({_DAYS_TRANSACTIONS})],
+    batch_size=500)
+SignedTransaction.objects.bulk_create(
+    [SignedTransaction(transaction=tx, hash=tx.hash, raw=b"", max_fee_per_gas=2 * 10**9, max_priority_fee_per_gas=1)
+     for tx in sent],
+    batch_size=500)
+"""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One thing that is measured. `floor` is the most that it may be, or the least where `more_is_better`."""
+
+    name: str
+    unit: str
+    floor: float | None = None
+    more_is_better: bool = False
+
+    def is_kept_by(self, value: float) -> bool:
+        return self.floor is None or (value >= self.floor if self.more_is_better else value <= self.floor)
+
+
+EXCHANGES = Figure("one account: exchanges with the node", "", floor=16)
+STATEMENTS = Figure("one account: SQL statements of all processes", "")
+PROCESSOR = Figure("one account: processor time of the worker", "ms")
+HUNDRED = Figure("100 batches at 100 blocks, until all are DONE", "s", floor=8)
+THROUGHPUT = Figure("batches a second, 200 batches of 5 accounts", "/s", floor=25, more_is_better=True)
+IDLE_PROCESSOR = Figure("an idle worker in a minute: processor time", "s")
+IDLE_STATEMENTS = Figure("an idle worker in a minute: SQL statements", "")
+IDLE_QUESTIONS = Figure("an idle worker in a minute: questions to the node", "")
+LARGE_PROCESSOR = Figure("10,000 accounts: processor time of the worker", "s", floor=20)
+LARGE_MEMORY = Figure("10,000 accounts: memory of the worker", "MiB", floor=150)
+NEWCOMER = Figure("a newcomer beside 48,000 blocks of another user: later", "s", floor=5)
+STATUS = Figure("status: processor time, as a multiple of FastAPI's", "", floor=1.3)
+SUBMISSION = Figure("submission: processor time, as a multiple of FastAPI's", "", floor=1.3)
+
+
+class CheckedOut(Service):
+    """The service as another checkout has it."""
+
+    def __init__(
+        self, project: Path, running: ExitStack, folder: Path, chains_toml: str, variables: dict[str, str]
+    ) -> None:
+        self.project = project
+        super().__init__(running, folder, chains_toml, balances.SIGNER_KEY, free_port(), **variables)
+
+
+class Checkout:
+    """The service of one checkout: its web server, one worker, its chain and its database."""
+
+    def __init__(self, running: ExitStack, project: Path) -> None:
+        self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1))
+        for _ in range(28):  # anvil answers only when all are mined
+            self.chain.mine(100)
+        self.node = running.enter_context(DistantNode(self.chain.url, _AWAY_SECONDS))
+        self.postgres = running.enter_context(Postgres())
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
+        variables = _UNLIMITED | {"DATABASE_URL": self.postgres.url()}
+        self.chain.rpc("anvil_setBalance", Account.from_key(balances.SIGNER_KEY).address, hex(10**24))
+        self.service = CheckedOut(project, running, folder, _CHAIN % self.node.url, variables)
+        self.service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        self.service.manage("shell", "--no-imports", "-c", _SEED)
+        self.service.start_web()
+        self.service.start_worker()
+        self.service.wait_until(self.service.is_healthy)
+        self.key = self.a_key()
+        self._first_block = 10
+        self._accounts = random.Random(1)
+        self.seconds_to_done(1)
+
+    def a_key(self) -> str:
+        account = Account.create()
+        return client.take_api_key(self.service.base_url, account.address, account.key.to_0x_hex(), CHAIN_ID)
+
+    @property
+    def worker(self) -> int:
+        return self.service.process("worker").pid
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        os.kill(self.worker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.worker, signal.SIGCONT)
+
+    def submit(self, blocks: list[int], accounts: int = 1, key: str = "") -> str:
+        """Submit one batch with new accounts at these blocks, and return its id. Waits where the database is locked."""
+        names = {f"0x{self._accounts.randrange(2**160):040x}": {"props": ["BALANCE"]} for _ in range(accounts)}
+        data = {str(CHAIN_ID): {f"block:{number}": {"accounts": names} for number in blocks}}
+        body = {"destinationChainId": str(CHAIN_ID), "fee": str(_FEE), "data": data}
+        return client.submit(self.service.base_url, key or self.key, body)
+
+    def new_blocks(self, count: int) -> list[int]:
+        """Return blocks that no batch has named before."""
+        self._first_block += count
+        return list(range(self._first_block - count, self._first_block))
+
+    def wait(self, batches: list[str], seconds: float = _PATIENCE_SECONDS, key: str = "") -> None:
+        """Wait until the batches are DONE. Raises `ClientError` where one is rejected, or that takes longer."""
+        deadline = time.monotonic() + seconds
+        for batch in batches:
+            while client.status(self.service.base_url, key or self.key, batch) != "DONE":
+                if time.monotonic() > deadline:
+                    raise client.ClientError(f"batch {batch} is not DONE after {seconds} s")
+                time.sleep(0.05)
+
+    def seconds_to_done(self, accounts: int = 1, key: str = "", seconds: float = _PATIENCE_SECONDS) -> float:
+        began = time.monotonic()
+        self.wait([self.submit([self.chain.head()], accounts, key)], seconds, key)
+        return time.monotonic() - began
+
+    def seconds_of(self, batches: list[list[int]], accounts: int) -> float:
+        """Return the seconds from when the worker begins until batches at these blocks are DONE."""
+        with self.frozen():
+            ids = [self.submit(blocks, accounts) for blocks in batches]
+            began = time.monotonic()
+        self.wait(ids)
+        return time.monotonic() - began
+
+    def settle(self) -> None:
+        """Let what was mined become final, so that nothing of before is counted."""
+        self.chain.mine(100)
+        time.sleep(5)
+
+
+def one_account(checkout: Checkout) -> dict[Figure, float]:
+    exchanges, processor = [], []
+    for _ in range(5):
+        checkout.settle()
+        checkout.node.forget()
+        before = processor_seconds(checkout.worker)
+        checkout.seconds_to_done()
+        exchanges.append(len(checkout.node.exchanges))
+        processor.append(1000 * (processor_seconds(checkout.worker) - before))
+    checkout.settle()
+    with logging_statements(checkout.postgres):
+        before_statements = statements_in(checkout.postgres)
+        checkout.seconds_to_done()
+        statements = statements_in(checkout.postgres) - before_statements
+    return {
+        EXCHANGES: statistics.median(exchanges),
+        PROCESSOR: statistics.median(processor),
+        STATEMENTS: statements,
+    }
+
+
+def hundred_batches(checkout: Checkout) -> dict[Figure, float]:
+    checkout.settle()
+    return {HUNDRED: checkout.seconds_of([[block] for block in checkout.new_blocks(100)], 1)}
+
+
+def throughput(checkout: Checkout) -> dict[Figure, float]:
+    checkout.settle()
+    return {THROUGHPUT: 200 / checkout.seconds_of([[block] for block in checkout.new_blocks(200)], 5)}
+
+
+def idle(checkout: Checkout) -> dict[Figure, float]:
+    checkout.settle()
+    time.sleep(10)
+    checkout.node.forget()
+    with logging_statements(checkout.postgres):
+        before, statements = processor_seconds(checkout.worker), statements_in(checkout.postgres)
+        time.sleep(_IDLE_SECONDS)
+        in_a_minute = 60 / _IDLE_SECONDS
+        return {
+            IDLE_PROCESSOR: (processor_seconds(checkout.worker) - before) * in_a_minute,
+            IDLE_STATEMENTS: (statements_in(checkout.postgres) - statements) * in_a_minute,
+            IDLE_QUESTIONS: checkout.node.methods().total() * in_a_minute,
+        }
+
+
+def ten_thousand_accounts(checkout: Checkout) -> dict[Figure, float]:
+    """By a worker that has done nothing else, so that its memory is what this takes."""
+    checkout.service.process("worker").stop()
+    checkout.service.start_worker()
+    checkout.seconds_to_done()
+    before = processor_seconds(checkout.worker)
+    checkout.seconds_to_done(10_000)
+    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{checkout.worker}/status").read_text())
+    return {LARGE_PROCESSOR: processor_seconds(checkout.worker) - before, LARGE_MEMORY: int(peak) / 1024}
+
+
+def newcomer(checkout: Checkout) -> dict[Figure, float]:
+    key = checkout.a_key()
+    alone = statistics.median(checkout.seconds_to_done(key=key) for _ in range(3))
+    for place in range(_BATCHES):
+        checkout.submit(list(range(1 + place * _APART, 1 + place * _APART + _BLOCKS)))
+    beside = [checkout.seconds_to_done(key=key, seconds=_STARVED_SECONDS) for _ in range(4)]
+    return {NEWCOMER: max(beside) - alone}
+
+
+# What changes the database most comes last.
+GATES = [one_account, hundred_batches, throughput, idle, ten_thousand_accounts, newcomer]
+
+
+def requests_of_web(before: Path | None, only: str) -> dict[Figure, dict[str, float]]:
+    """Return the processor time of requests, as a multiple of that of a peer in FastAPI."""
+    found: dict[Figure, dict[str, float]] = {}
+    for figure, what in ((STATUS, "status"), (SUBMISSION, "submission of one account")):
+        if only in figure.name:
+            measured = requests_beside_a_peer(before, only=what)[what]
+            peer = statistics.median(measured.pop("peer"))
+            found[figure] = {name: statistics.median(values) / peer for name, values in measured.items()}
+    return found
+
+
+def show(figure: Figure, now: float, before: float | None) -> bool:
+    """Print a figure, and return whether it is within its floor."""
+    is_kept = figure.is_kept_by(now)
+    beside = f"{before:10,.1f} {now / before if before else float('nan'):7.2f}" if before is not None else ""
+    floor = "" if figure.floor is None else f"{figure.floor:8,.1f}"
+    print(f"{figure.name:58}{now:10,.1f} {figure.unit:4}{floor:>8} {beside}{'' if is_kept else '  BEYOND ITS FLOOR'}")
+    sys.stdout.flush()
+    return is_kept
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--before", type=Path, help="the folder of another checkout")
+    parser.add_argument("--only", default="", help="gates whose name contains this, or figures of the web server")
+    options = parser.parse_args()
+    before = options.before.resolve() if options.before else None
+    print(f"{'':58}{'now':>10} {'':4}{'floor':>8} {'before':>10} {'ratio':>7}")
+    is_kept = True
+    with ExitStack() as running:
+        gates: list[Callable[[Checkout], dict[Figure, float]]] = [one for one in GATES if options.only in one.__name__]
+        checkouts = {"now": PROJECT} | ({"before": before} if before else {})
+        services = {name: Checkout(running, project) for name, project in checkouts.items()} if gates else {}
+        for gate in gates:
+            figures = {}
+            for name, one in services.items():
+                with ExitStack() as others:
+                    for other in services.values():
+                        if other is not one:
+                            others.enter_context(other.frozen())
+                    figures[name] = gate(one)
+            for figure, now in figures["now"].items():
+                is_kept &= show(figure, now, figures.get("before", {}).get(figure))
+    for figure, values in requests_of_web(before, options.only).items():
+        is_kept &= show(figure, values["service"], values.get("before"))
+    return 0 if is_kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
