@@ -17,6 +17,7 @@ from database import leases
 from proving import sources
 from proving.connections import OpenConnection
 from proving.models import ParentFact, SignedTransaction, Transaction, TransactionState
+from proving.paths import origins
 from proving.paths.planning import MAX_RIDERS, Plan
 from proving.registry import deployments, packing
 from proving.registry.contract import Call
@@ -65,7 +66,8 @@ def begin(connection: OpenConnection, plan: Plan) -> Plan | Preparation | NotYet
     """
     if plan.start is None:
         return plan
-    start = sources.of(connection.config).begin(connection, plan.start.number)
+    begin = origins.begin if plan.jump else sources.of(connection.config).begin
+    start = begin(connection, plan.start.number)
     return replace(plan, start=start) if isinstance(start, Start) else start
 
 

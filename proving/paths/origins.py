@@ -9,22 +9,27 @@ from dataclasses import dataclass
 
 from chains.beacon.jumps import BeaconChain, CannotProve
 from chains.header import Header
-from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK
+from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, encode_parent_hash
 from proving import heads, jump_branches, sources
 from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
 from proving.models import FactsRegistry
 from proving.registry import deployments
-from proving.sources import Start
+from proving.sources import NotYet, Preparation, Start
 
 # The part of a period, in which the newest one counts as not over yet: the slots before its first block may be empty.
 _MARGIN = 64
+# Of having the registry keep a hash by the header after it, as measured.
+_KEPT_GAS = Likely(45_000, 60_000)
+# No block hash source vouches for it; a hash that the registry keeps is accepted whatever the number.
+_NO_BLOCK = 2**256 - 1
 
 
 @dataclass(frozen=True)
 class Origin:
     header: Header
     is_trusted: bool
-    """False if the block hash source can have it trusted, by a call that is to be made first."""
+    """False if it is only trusted after the calls of `begin`."""
 
 
 def may_jump(connection: OpenConnection, target: Header) -> bool:
@@ -55,8 +60,8 @@ def find(connection: OpenConnection, target: Header) -> Origin | None:
     """
     rpc, noted = connection.source_rpc, connection.registry.jump_origin
     source = sources.of(connection.config)
-    # A reorganisation would waste what builds on a younger one.
-    fresh = source.reach(connection, heads.recent(rpc.chain, rpc).final, ())
+    # A reorganisation would waste what builds on a younger one. On its own chain, the header after it is final too.
+    fresh = source.reach(connection, heads.recent(rpc.chain, rpc).final - is_own(connection), ())
     to_pay_for = [fresh.number] if isinstance(fresh, Start) else []
     usable = _usable(connection, list(dict.fromkeys([*([] if noted is None else [noted]), *to_pay_for])), target)
     if trusted := _trusted(connection, usable):
@@ -68,8 +73,26 @@ def find(connection: OpenConnection, target: Header) -> Origin | None:
         if trusted := _trusted(connection, older):
             return trusted
         usable, to_pay_for = [*usable, *older], [*to_pay_for, low.number]
-    begin = next((header for header in usable if header.number in to_pay_for), None)
-    return None if begin is None else Origin(begin, is_trusted=False)
+    found = next((header for header in usable if header.number in to_pay_for), None)
+    return None if found is None else Origin(found, is_trusted=False)
+
+
+def is_own(connection: OpenConnection) -> bool:
+    """Return whether a chain vouches for its own blocks, which it does only for a while."""
+    return connection.config.source_id == connection.config.destination_id
+
+
+def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotYet:
+    """Return the block, which `find` named, with the calls that make it trusted from then on. Raises as `find`."""
+    if not is_own(connection):
+        return sources.of(connection.config).begin(connection, number)
+    after = connection.source_rpc.known_header(number + 1)
+    return Start(number, ((connection.registry.contract.address, encode_parent_hash([after.encode()])),))
+
+
+def gas(connection: OpenConnection) -> Likely:
+    """Return the gas of these calls."""
+    return _KEPT_GAS if is_own(connection) else sources.of(connection.config).gas(connection.config)
 
 
 def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool:
@@ -91,15 +114,11 @@ def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> l
 def _trusted(connection: OpenConnection, headers: list[Header]) -> Origin | None:
     if not headers:
         return None
-    asked = [(header.number, header.hash) for header in headers]
+    asked = [(_NO_BLOCK if is_own(connection) else header.number, header.hash) for header in headers]
     # What is pending may fail, and with it what was sent behind it.
     vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked, at="latest")
-    head = connection.destination_rpc.head().number
-    source = sources.of(connection.config)
-    for header, is_vouched_for in zip(headers, vouched, strict=True):
-        if is_vouched_for and source.vouches_for_long(connection.config, header.number, head):
-            return Origin(header, is_trusted=True)
-    return None
+    trusted = (header for header, is_vouched_for in zip(headers, vouched, strict=True) if is_vouched_for)
+    return next((Origin(header, is_trusted=True) for header in trusted), None)
 
 
 def _remembers(beacon_chain: BeaconChain, origin: Header, target: Header) -> bool:

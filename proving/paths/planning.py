@@ -251,8 +251,8 @@ class _Routing:
     def _add_jump(self, plan: Plan) -> None:
         last = self._last_jumps.get(plan.jump)
         if plan.start and (last is None or last.origin != plan.origin):
-            of_start = sources.of(self._connection.config).gas(self._connection.config)
-            self._route = replace(self._route, start_gas=self._route.start_gas + of_start)
+            start_gas = self._route.start_gas + origins.gas(self._connection)
+            self._route = replace(self._route, start_gas=start_gas)
         # Its header comes to be known, and its hash doesn't: nothing is walked from there.
         self._jumps[plan.target] = plan.jump
         self._last_jumps[plan.jump] = plan

@@ -687,7 +687,11 @@ def path_of_batch(
 
     `hints` are those of `planning.survey`.
     """
-    return _path(context, target, wanted.by_others(context.block, batch), hints)
+    found = _path(context, target, wanted.by_others(context.block, batch), hints)
+    if isinstance(found, PathFound) and found.jump and origins.is_own(context.connection):
+        # It is vouched for long enough: nobody is to pay for other batches, or to wait for what is sent first.
+        return replace(found, plan=replace(found.plan, start=None))
+    return found
 
 
 def _path(
