@@ -71,14 +71,6 @@ def needs_origin(source: Chain, target: Header) -> bool:
     return target.timestamp >= chain.time_of(chain.capella)
 
 
-def anchored(source: Chain, headers: Sequence[Header]) -> list[Header]:
-    """Return those headers, in order, whose anchor is stored: a jump from these needs no node that serves states."""
-    roots = {header: hex_data(root) for header in headers if (root := header.beacon_root)}
-    rows = BeaconAnchor.objects.filter(chain_id=source.id, root__in=set(roots.values()))
-    known = set(rows.values_list("root", flat=True))
-    return [header for header in headers if roots.get(header) in known]
-
-
 def branch_to(
     source: Chain, origin: Header | None, target: Header, *, extend_lease: Callable[[], None]
 ) -> BlockBranch | NotYet:

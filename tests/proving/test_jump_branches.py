@@ -963,18 +963,3 @@ def test_a_chain_without_a_beacon_chain_has_no_jumps(chain, db, settings, tmp_pa
         "Development chain (31337) has no known beacon chain, by which old blocks are proven."
     )
     assert not jump_branches.needs_origin(source, target(50))
-
-
-def test_headers_whose_anchor_is_stored(world, node, configured):
-    states = beacon_chains.node_of(world, [70, 89])
-    with BeaconApi(states) as api:
-        configured(beacon_urls=[api.url])
-        source = get_chains().chain(CHAIN_ID)
-        before = Header.decode(headers.encode(headers.SHANGHAI))
-        starts = [before, *(origin(world.root(slot)) for slot in (70, 80, 89))]
-        assert jump_branches.anchored(source, starts) == []
-        assert holds(world, 50, ask(world, 50, anchor=70), anchor=70)
-        assert holds(world, 50, ask(world, 50))
-        assert jump_branches.anchored(source, starts) == [starts[1], starts[3]]
-    # Without the node, the stored ones still lead to what is stored.
-    assert holds(world, 50, ask(world, 50, anchor=70), anchor=70)
