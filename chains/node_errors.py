@@ -66,6 +66,14 @@ class RpcRefused(ChainError):
         super().__init__(f"The node refused ({code}).")
 
 
+class OtherAccounts(RpcRefused):
+    """The chain's accounts have another form than Ethereum's, as a proof shows: the registry can't read them."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(0, "")
+        self.args = (sentence,)
+
+
 class Reverted(RpcRefused):
     """Execution reverted. `data` is the revert data as bytes, empty where the node gave none."""
 
@@ -93,7 +101,7 @@ class AlreadyKnown(RpcRefused):
 
 
 # These are true of the chain, whichever node says it. Any other refusal may be that of one node only.
-FINAL = (Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, AlreadyKnown)
+FINAL = (OtherAccounts, Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, AlreadyKnown)
 
 
 # --- Recognising them -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from chains import together
 from chains.chains_file import Chain
+from chains.exchange_metrics import NODE_EXCHANGES
 from chains.node_errors import (
     FINAL,
     ChainError,
@@ -131,7 +132,7 @@ class NodePool:
     def many(
         self,
         batched: Sequence[Request],
-        read: Callable[[int, Any], Answer | Further[Answer]],
+        read: Callable[[int, Any], Answer | Further[Answer] | RpcRefused],
         *,
         blocks: Sequence[int] | None = None,
     ) -> list[Answer | RpcRefused | NodeUnavailable]:
@@ -223,7 +224,7 @@ class NodePool:
                 before = further.get(index)
                 reader = before.read if before else partial(question.read, index)
                 method = batched[index][0]
-                answer = _read(node, asked[index][0], reader, result)
+                answer = self._read(node, asked[index][0], reader, result)
                 if isinstance(answer, Further):
                     following[index] = answer
                 elif before and isinstance(answer, RpcRefused):
@@ -238,6 +239,18 @@ class NodePool:
                         self._note_form(node, method, is_plainer=asked[index] == plainer[index])
                     yield index, answer
             asked, further = {index: one.request for index, one in following.items()} | again, following
+
+    def _read(
+        self, node: _Node, method: str, read: Reader[Answer], result: Any
+    ) -> Answer | Further[Answer] | RpcRefused | NodeUnavailable:
+        if isinstance(result, RpcRefused | NodeUnavailable):
+            return result
+        try:
+            return read(result)
+        except ValueError as error:
+            # Besides the exchange, which was answered.
+            NODE_EXCHANGES.labels(str(self._chain.id), node.host, InvalidReply.kind).inc()
+            return InvalidReply(f"{node.host} answered {method} with {error}")
 
     def tell_all(self, request: Request) -> None:
         """Send the request to every node that doesn't rest, whatever each makes of it. Does nothing with one node."""
@@ -375,14 +388,3 @@ def _plainer(request: Request, block: int | None) -> Request:
     if method in {"eth_call", "eth_estimateGas"} and params[1] == "pending":
         return method, [params[0], "latest"]
     return request
-
-
-def _read(
-    node: _Node, method: str, read: Reader[Answer], result: Any
-) -> Answer | Further[Answer] | RpcRefused | NodeUnavailable:
-    if isinstance(result, RpcRefused | NodeUnavailable):
-        return result
-    try:
-        return read(result)
-    except ValueError as error:
-        return InvalidReply(f"{node.host} answered {method} with {error}")

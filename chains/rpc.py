@@ -25,6 +25,7 @@ from chains.node_errors import (
     InvalidReply,
     NodeUnavailable,
     NonceTooLow,
+    OtherAccounts,
     ReplacementUnderpriced,
     Reverted,
     RpcRefused,
@@ -32,6 +33,7 @@ from chains.node_errors import (
 )
 from chains.node_pool import NodePool
 from chains.request_batches import Endpoint, Further, Request
+from chains.trie import Account, InvalidProof, OtherAccountForm, verify_account, verify_slot
 
 __all__ = [
     "AccountProof",
@@ -88,6 +90,7 @@ class ProofRequest:
 
     block_number: int
     block_hash: bytes
+    state_root: bytes
     address: str
     slots: Sequence[int] = ()
 
@@ -95,14 +98,16 @@ class ProofRequest:
 @dataclass(frozen=True)
 class SlotProof:
     slot: int
+    value: int
     nodes: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
 class AccountProof:
-    """Trie nodes, root first, without embedded ones. Not verified: that needs the state root (`chains.trie`)."""
+    """Verified values with the trie nodes that prove them, root first, without embedded ones."""
 
     address: str
+    account: Account
     nodes: tuple[bytes, ...]
     slots: tuple[SlotProof, ...]
 
@@ -222,7 +227,8 @@ class RpcClient:
     def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | RpcRefused | NodeUnavailable]:
         """Return `eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
 
-        Asked by block hash (EIP-1898), and by number where a node refuses that. Not verified here.
+        Asked by block hash (EIP-1898), and by number where a node refuses that. A proof that does not verify is no
+        answer, so the next node is asked.
         """
         batched = [
             ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(one.block_hash)])
@@ -454,14 +460,25 @@ def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
     return Further(("debug_getRawHeader", [hex(number)]), read, lacking)
 
 
-def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof:
+def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
     result = read_object(result)
     storage = [read_object(proof) for proof in read_list(result.get("storageProof"))]
     if [read_quantity(proof.get("key")) for proof in storage] != list(wanted.slots):
         raise ValueError("storage proofs for other slots than were asked for")
-    slots = zip(wanted.slots, storage, strict=True)
-    proven = tuple(SlotProof(slot, _read_nodes(proof.get("proof"))) for slot, proof in slots)
-    return AccountProof(wanted.address, _read_nodes(result.get("accountProof")), proven)
+    nodes, slots = _read_nodes(result.get("accountProof")), []
+    try:
+        account = verify_account(wanted.state_root, wanted.address, nodes)
+        for slot, proof in zip(wanted.slots, storage, strict=True):
+            slot_nodes = _read_nodes(proof.get("proof"))
+            slots.append(SlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
+    except OtherAccountForm as other:
+        return OtherAccounts(str(other))
+    except InvalidProof as invalid:
+        raise ValueError(
+            f"a proof of {wanted.address} at block {wanted.block_number} that does not verify: "
+            f"{str(invalid).removesuffix('.')}"
+        ) from None
+    return AccountProof(wanted.address, account, nodes, tuple(slots))
 
 
 def _read_nodes(nodes: Any) -> tuple[bytes, ...]:

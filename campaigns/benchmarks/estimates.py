@@ -14,6 +14,7 @@ from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, reco
 from chains.header import Header
 from chains.packed import AccountToProve
 from chains.rpc import AccountProof, ProofRequest, SlotProof
+from chains.trie import verify_account, verify_slot
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import proof_gas, trie_samples
 from proving.gas_model.proof_gas import Likely, Missing, Route
@@ -71,18 +72,18 @@ def estimated(case: Case) -> Likely:
         address = to_checksum_address(account.address)
         wanted += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
         wanted += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
-    tries = trie_samples.read(header, _served(case, trie_samples.wanted(header, wanted, wanted)))
+    tries = trie_samples.read(list(_served(case, trie_samples.wanted(header, wanted, wanted))))
     missing = [Missing(case.number, wanted, is_known=bool(case.before), header=header)]
     return proof_gas.estimate(missing, tries, Route()).gas
 
 
-def _served(case: Case, requests: Sequence[ProofRequest]) -> list[AccountProof]:
+def _served(case: Case, requests: Sequence[ProofRequest]) -> Iterator[AccountProof]:
     accounts: dict[str, AccountToProve] = {to_checksum_address(account.address): account for account in case.accounts}
-    return [
-        AccountProof(
-            one.address,
-            tuple(accounts[one.address].nodes),
-            tuple(SlotProof(slot, tuple(accounts[one.address].slots[slot])) for slot in one.slots),
+    for one in requests:
+        nodes, slots = accounts[one.address].nodes, accounts[one.address].slots
+        account = verify_account(one.state_root, one.address, nodes)
+        proven = (
+            SlotProof(slot, verify_slot(account.storage_root, slot, slots[slot]), tuple(slots[slot]))
+            for slot in one.slots
         )
-        for one in requests
-    ]
+        yield AccountProof(one.address, account, tuple(nodes), tuple(proven))

@@ -18,7 +18,6 @@ from chains.header import Header
 from chains.rollups import DataCost
 from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Raised
-from chains.trie import InvalidProof
 from database.chunks import by_size, chunks
 from proving import facts, heads, timestamps
 from proving.budget.reservations import Reservation
@@ -297,21 +296,18 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
             "slots at old blocks take an archive node. Fields of the header take none.",
             retryable=True,
         )
-    return _told_by(header, answers)
+    return _told_by(answers)
 
 
 def sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
     """Return what the state trie is like by the account that a path leads through, if no other account is asked for."""
-    wanted = ProofRequest(header.number, header.hash, history.CONTRACT)
-    return _told_by(header, inquiry.connection.source_rpc.proofs([wanted]))
+    wanted = ProofRequest(header.number, header.hash, header.state_root, history.CONTRACT)
+    return _told_by(inquiry.connection.source_rpc.proofs([wanted]))
 
 
-def _told_by(header: Header, answers: Sequence[AccountProof | ChainError]) -> Tries:
+def _told_by(answers: Sequence[AccountProof | ChainError]) -> Tries:
     proofs = [answer for answer in answers if isinstance(answer, AccountProof)]
-    try:
-        return trie_samples.read(header, proofs) if proofs else Tries()
-    except InvalidProof:
-        return Tries()
+    return trie_samples.read(proofs) if proofs else Tries()
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from chains.header import Header
 from chains.rpc import AccountProof, ProofRequest
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, Account, verify_account, verify_slot
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, Account
 from chains.trie_path import TriePath, path_of
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import trie_shapes
@@ -28,30 +28,29 @@ def wanted(header: Header, here: Iterable[Fact], everywhere: Iterable[Fact]) -> 
     others = sorted({fact.address for fact in here if isinstance(fact, AccountFact)}.difference(contracts))
     chosen = [*_spread(others, _ACCOUNTS), *contracts]
     return [
-        ProofRequest(header.number, header.hash, address, _spread(slots.get(address, ()), _SLOTS)) for address in chosen
+        ProofRequest(header.number, header.hash, header.state_root, address, _spread(slots.get(address, ()), _SLOTS))
+        for address in chosen
     ]
 
 
-def read(header: Header, proofs: Sequence[AccountProof]) -> Tries:
-    """Return what the proofs tell about the tries. Raises `InvalidProof`."""
+def read(proofs: Sequence[AccountProof]) -> Tries:
+    """Return what the proofs tell about the tries."""
     ways: list[TriePath] = []
     leaves: list[int] = []
     storages: dict[str, Storage] = {}
     for proof in proofs:
-        account = verify_account(header.state_root, proof.address, proof.nodes)
         ways.append(path_of(bytes.fromhex(proof.address[2:]), proof.nodes))
-        if account.exists:
-            leaves.append(_leaf_size(account))
+        if proof.account.exists:
+            leaves.append(_leaf_size(proof.account))
         if proof.slots:
-            storages[proof.address] = _storage(account, proof)
+            storages[proof.address] = _storage(proof)
     if not leaves:
         return Tries(trie_shapes.of_paths(ways), storages=storages)
     return Tries(trie_shapes.of_paths(ways), sum(leaves) / len(leaves), storages)
 
 
-def _storage(account: Account, proof: AccountProof) -> Storage:
-    sizes = [_size(verify_slot(account.storage_root, slot.slot, slot.nodes)) for slot in proof.slots]
-    present = [size for size in sizes if size]
+def _storage(proof: AccountProof) -> Storage:
+    present = [_size(slot.value) for slot in proof.slots if slot.value]
     shape = trie_shapes.of_paths([path_of(slot.slot.to_bytes(32), slot.nodes) for slot in proof.slots])
     return Storage(shape, sum(present) / len(present)) if present else Storage(shape)
 

@@ -11,7 +11,6 @@ from chains import history
 from chains.chains_file import Connection
 from chains.header import Header
 from chains.rpc import AccountProof, ChainError, Fees, ProofRequest, RpcClient
-from chains.trie import InvalidProof, verify_account
 from config.configured_chains import get_chains, get_rpc
 from proving import sources
 from proving.admission import feasibility
@@ -38,15 +37,11 @@ def sampled(rpc: RpcClient, head: Header) -> Mapping[str, Mapping[str, str]] | N
 
     A destination that does not answer is left out. None: no proof of an account was had. Raises `ChainError`.
     """
-    wanted = [ProofRequest(head.number, head.hash, address) for address in _SAMPLED]
-    answers = [one for one in rpc.proofs(wanted) if isinstance(one, AccountProof)]
-    try:
-        there = [one for one in answers if verify_account(head.state_root, one.address, one.nodes).exists]
-        tries = trie_samples.read(head, there) if there else None
-    except InvalidProof:
+    wanted = [ProofRequest(head.number, head.hash, head.state_root, address) for address in _SAMPLED]
+    there = [one for one in rpc.proofs(wanted) if isinstance(one, AccountProof) and one.account.exists]
+    if not there:
         return None
-    if tries is None:
-        return None
+    tries = trie_samples.read(there)
     found = {}
     for connection in get_chains().connections:
         if connection.source_id == rpc.chain.id:

@@ -11,7 +11,6 @@ from chains import history
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, ChainError, InvalidReply, NodeUnavailable, ProofRequest
-from chains.trie import InvalidProof, verify_account, verify_slot
 from config.configured_chains import get_chains
 from database import leases
 from proving import sources
@@ -94,7 +93,11 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
     passed = _riders(connection, [header.number for header in headers], others)
     requests = [
         ProofRequest(
-            at.number, at.hash, history.CONTRACT, [connection.history_slot(one) for one in (to.number, *riders)]
+            at.number,
+            at.hash,
+            at.state_root,
+            history.CONTRACT,
+            [connection.history_slot(one) for one in (to.number, *riders)],
         )
         for (at, to), riders in zip(itertools.pairwise(headers), passed, strict=True)
     ]
@@ -104,7 +107,7 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
         if isinstance(answer, ChainError):
             raise answer
         header, following = headers[place], headers[place + 1]
-        account = _history_to_prove(connection, header, following, answer)
+        account = _history_to_prove(connection, following, answer)
         block = header.number if place == 0 and plan.start is None else header.encode()
         data = connection.registry.contract.prove(
             block, header.state_root, [account], history_window=connection.source_rpc.chain.history_window
@@ -136,23 +139,15 @@ def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
     return [header.number for header, known in zip(headers, vouched, strict=True) if not known]
 
 
-def _history_to_prove(
-    connection: OpenConnection, header: Header, following: Header, answer: AccountProof
-) -> AccountToProve:
-    """Verify the proof of the history contract at one block: it must know the hash of `following`."""
-    try:
-        account = verify_account(header.state_root, answer.address, answer.nodes)
-        values = {slot.slot: verify_slot(account.storage_root, slot.slot, slot.nodes) for slot in answer.slots}
-    except InvalidProof as invalid:
-        raise InvalidReply(
-            f"A node sent a proof of the history contract at block {header.number} that does not verify: {invalid}"
-        ) from None
+def _history_to_prove(connection: OpenConnection, following: Header, answer: AccountProof) -> AccountToProve:
+    """Return what the history contract holds at one block: it must know the hash of `following`."""
+    values = {slot.slot: slot.value for slot in answer.slots}
     if values[connection.history_slot(following.number)] != int.from_bytes(following.hash):
         raise InvalidReply(
             f"Answers about block {following.number} contradict each other: its header has another hash than the "
             "history."
         )
-    hashes = {slot.slot: slot.nodes for slot in answer.slots if values[slot.slot]}
+    hashes = {slot.slot: slot.nodes for slot in answer.slots if slot.value}
     return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history=hashes)
 
 

@@ -1,6 +1,6 @@
-"""INITIAL_STATE: fetches account proofs at a source block and verifies them against its state root. It writes nothing.
+"""INITIAL_STATE: fetches account proofs at a source block, verified against its state root. It writes nothing.
 
-Once they are stored no archive node is needed. A proof that doesn't verify is a node that lies or lags, never a fact.
+Once they are stored no archive node is needed.
 """
 
 import logging
@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from chains import together
 from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
-from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
-from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_slot
+from chains.rpc import NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from database.chunks import by_size, chunks
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query, StepKind, open_queries
@@ -62,7 +61,7 @@ def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
         failed: set[str] = set()
         pieces = list(_pieces(wanted, source.slots_at_once))
         for place, piece in enumerate(pieces or [[]], 1):
-            proofs, faults = _verified_proofs(block, source, piece) if piece else ([], {})
+            proofs, faults = _proofs(block, source, piece) if piece else ([], {})
             failed |= faults.keys()
             of_queries = {query.pk: fault for one, fault in faults.items() for query in by_address[one]}
             # With the last of them.
@@ -127,13 +126,14 @@ def _pieces(wanted: Iterable[_Wanted], most_slots: int) -> Iterator[list[_Wanted
     return by_size(asked, lambda one: len(one.slots), _SLOTS_PER_FETCH)
 
 
-def _verified_proofs(
-    block: Block, source: RpcClient, wanted: Sequence[_Wanted]
-) -> tuple[list[Proven], dict[str, Exception]]:
-    """Ask for proofs. Return those that verify, and what is wrong with the others, by address."""
-    block_hash = bytes.fromhex(block.hash[2:])
+def _proofs(block: Block, source: RpcClient, wanted: Sequence[_Wanted]) -> tuple[list[Proven], dict[str, Exception]]:
+    """Ask for proofs. Return them, and why others were not had, by address."""
+    block_hash, state_root = bytes.fromhex(block.hash[2:]), bytes.fromhex(block.state_root[2:])
     answers = source.proofs(
-        [ProofRequest(block.number, block_hash, one.address, [int(slot, 16) for slot in one.slots]) for one in wanted]
+        [
+            ProofRequest(block.number, block_hash, state_root, one.address, [int(slot, 16) for slot in one.slots])
+            for one in wanted
+        ]
     )
     # An account of many slots is asked for several times.
     proofs: dict[str, Proven] = {}
@@ -146,22 +146,14 @@ def _verified_proofs(
             logger.info("no proof of %s at %s: %s", one.address, block, answer.for_operators)
             failed[one.address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
             continue
-        try:
-            proven = _verified(block, answer)
-            before = proofs.get(one.address)
-            proofs[one.address] = replace(proven, slots=[*before.slots, *proven.slots]) if before else proven
-        except OtherAccountForm as other:
-            failed[one.address] = ProofRefused(str(other))
-        except InvalidProof as invalid:
-            failed[one.address] = InvalidReply(
-                f"A node sent a proof of {one.address} at block {block.number} that does not verify: {invalid}"
-            )
+        proven = _rows(block, answer)
+        before = proofs.get(one.address)
+        proofs[one.address] = replace(proven, slots=[*before.slots, *proven.slots]) if before else proven
     return list(proofs.values()), failed
 
 
-def _verified(block: Block, answer: FetchedProof) -> Proven:
-    """Verify a proof of an account and its slots. Raises `InvalidProof`."""
-    account = verify_account(bytes.fromhex(block.state_root[2:]), answer.address, answer.nodes)
+def _rows(block: Block, answer: FetchedProof) -> Proven:
+    account = answer.account
     row = AccountProof(
         block=block,
         address=answer.address,
@@ -172,12 +164,7 @@ def _verified(block: Block, answer: FetchedProof) -> Proven:
         code_hash=hex_data(account.code_hash),
     )
     slots = [
-        SlotProof(
-            slot=f"0x{proof.slot:064x}",
-            nodes=_hex(proof.nodes),
-            value=verify_slot(account.storage_root, proof.slot, proof.nodes),
-        )
-        for proof in answer.slots
+        SlotProof(slot=f"0x{proof.slot:064x}", nodes=_hex(proof.nodes), value=proof.value) for proof in answer.slots
     ]
     return Proven(row, slots)
 

@@ -14,8 +14,7 @@ from chains.chains_file import Connection
 from chains.header import Header
 from chains.outbox import send_root
 from chains.packed import AccountToProve
-from chains.rpc import ChainError, InvalidReply, ProofRequest, RpcClient, RpcRefused
-from chains.trie import InvalidProof, verify_account, verify_slot
+from chains.rpc import ChainError, ProofRequest, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from proving.connections import OpenConnection, open_unless_paused
 from proving.gas_model.proof_gas import Likely
@@ -134,26 +133,18 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
     None where no node serves that block's state.
     """
     header, slot = parent.source_rpc.known_header(number), _slot(confirmed)
-    (answer,) = parent.source_rpc.proofs([ProofRequest(number, header.hash, outbox, [slot])])
+    (answer,) = parent.source_rpc.proofs([ProofRequest(number, header.hash, header.state_root, outbox, [slot])])
     if isinstance(answer, RpcRefused) and not answer.may_pass:
         return None
     if isinstance(answer, ChainError):
         raise answer
-    nodes = {one.slot: one.nodes for one in answer.slots}
-    try:
-        account = verify_account(header.state_root, outbox, answer.nodes)
-        value = verify_slot(account.storage_root, slot, nodes[slot])
-    except InvalidProof as invalid:
-        raise InvalidReply(
-            f"A node sent a proof of the Outbox at block {number} of chain {parent.config.source_id} that does not "
-            f"verify: {invalid}"
-        ) from None
-    if value != int.from_bytes(confirmed.hash):
+    (proof,) = answer.slots
+    if proof.value != int.from_bytes(confirmed.hash):
         return NotYet(
             f"The Outbox held another hash at block {number} of chain {parent.config.source_id}: waiting for the next "
             "block that the rollup confirms."
         )
-    asked = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: nodes[slot]})
+    asked = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
     contract = parent.registry.contract
     return contract.address, contract.prove(header.encode(), header.state_root, [asked])
 

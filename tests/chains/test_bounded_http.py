@@ -13,6 +13,7 @@ import pytest
 
 from chains import request_batches
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient
+from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import PROJECT
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
 from tests.chains.lying_node import Raw, is_chain_id, lying_node, recording, result
@@ -92,6 +93,9 @@ def test_a_node_may_pack_its_answers(client_of):
         assert client_of(url).call("echo") == "x" * 100_000
 
 
+WANTED = ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, "0x" + "11" * 20, [1, 2])
+
+
 def prove(client: RpcClient, wanted: ProofRequest) -> None:
     (answer,) = client.proofs([wanted])
     assert isinstance(answer, NodeUnavailable)
@@ -104,7 +108,7 @@ def prove(client: RpcClient, wanted: ProofRequest) -> None:
         (lambda client: client.balance("0x" + "11" * 20), 16 * 1024),
         (lambda client: client.eth_call("0x" + "11" * 20, b""), 1024 * 1024),
         (lambda client: client.header(1), 4 * 1024 * 1024),
-        (lambda client: prove(client, ProofRequest(1, b"\1" * 32, "0x" + "11" * 20, [1, 2])), 4 * 80 * 1024),
+        (lambda client: prove(client, WANTED), 4 * 80 * 1024),
     ],
     ids=["balance", "call", "header", "proof"],
 )

@@ -17,6 +17,7 @@ from chains.encoding import hex_data
 from chains.node_errors import AlreadyKnown, FeeTooLow, read_refusal
 from chains.node_pool import FAIL_FAST_SECONDS
 from chains.rpc import (
+    AccountProof,
     ChainError,
     InsufficientFunds,
     InvalidReply,
@@ -30,7 +31,7 @@ from chains.rpc import (
     RpcRefused,
     WrongChain,
 )
-from chains.trie import verify_account
+from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, between, error, is_chain_id, lying_node, recording, result
 from tests.headers import with_hash
@@ -271,28 +272,30 @@ def test_the_priority_fee_is_what_nodes_suggest_or_what_blocks_paid_and_never_be
 
 
 def test_proofs_come_in_order_and_in_bounded_batches(devchain, client_of):
+    devchain.mine()
     client = client_of(devchain.url)
     head = client.head()
     addresses = [f"0x{number:040x}" for number in range(1, request_batches.BATCH_SIZE + 20)]
-    proofs = client.proofs([ProofRequest(head.number, head.hash, address, [1, 2]) for address in addresses])
-    assert [proof.address for proof in proofs if not isinstance(proof, RpcRefused)] == addresses
-    assert all(not isinstance(proof, RpcRefused) and proof.nodes for proof in proofs)
+    proofs = client.proofs(
+        [ProofRequest(head.number, head.hash, head.state_root, address, [1, 2]) for address in addresses]
+    )
+    assert [proof.address for proof in proofs if isinstance(proof, AccountProof)] == addresses
 
 
 def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):
     devchain.mine(2)
     client = client_of(devchain.url)
     blocks = [client.header(1), client.head()]
+    wanted = [ProofRequest(block.number, block.hash, block.state_root, ALICE, [1]) for block in blocks]
     asked: list[Any] = []
     with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
-        proofs = client_of(url).proofs([ProofRequest(block.number, block.hash, ALICE, [1]) for block in blocks])
-    for block, proof in zip(blocks, proofs, strict=True):
-        verify_account(block.state_root, ALICE, proof.nodes)
+        proofs = client_of(url).proofs(wanted)
+    assert all(isinstance(proof, AccountProof) for proof in proofs)
     assert len(asked) == 2, "one batch, after the chain id"
 
 
 def test_proofs_of_an_unknown_block_are_refused(devchain, client_of):
-    (refused,) = client_of(devchain.url).proofs([ProofRequest(10**6, b"\1" * 32, ALICE)])
+    (refused,) = client_of(devchain.url).proofs([ProofRequest(10**6, b"\1" * 32, EMPTY_TRIE_ROOT, ALICE)])
     assert isinstance(refused, RpcRefused)
     assert not refused.may_pass
 
@@ -317,12 +320,13 @@ def test_a_node_that_takes_no_block_hash_is_asked_by_number_and_then_no_more_by_
         return error(body, code, message) if isinstance(body["params"][2], dict) else ask(devchain.url, body)
 
     devchain.mine()
+    state_root = client_of(devchain.url).header(1).state_root
     with lying_node(answer) as url:
         client = client_of(url)
         for expected in (2, 1):
             asked.clear()
-            (proof,) = client.proofs([ProofRequest(1, b"\1" * 32, ALICE)])
-            assert not isinstance(proof, RpcRefused)
+            (proof,) = client.proofs([ProofRequest(1, b"\1" * 32, state_root, ALICE)])
+            assert isinstance(proof, AccountProof)
             assert asked == [{"blockHash": "0x" + "01" * 32}, "0x1"][-expected:]
 
 
@@ -332,7 +336,7 @@ def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_o
     with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
         client = client_of(url)
         for block_hash in (b"\1" * 32, b"\2" * 32):
-            (proof,) = client.proofs([ProofRequest(0, block_hash, ALICE)])
+            (proof,) = client.proofs([ProofRequest(0, block_hash, EMPTY_TRIE_ROOT, ALICE)])
             assert isinstance(proof, RpcRefused)
     blocks = [body["params"][2] for body in asked if not is_chain_id(body)]
     assert blocks == [{"blockHash": "0x" + "01" * 32}, {"blockHash": "0x" + "02" * 32}]
@@ -674,11 +678,12 @@ def test_what_one_node_refuses_another_may_serve(devchain, client_of):
     def pruned(body):
         return honest(body) if is_chain_id(body) else error(body, -32000, "missing trie node")
 
+    devchain.mine()
     with lying_node(pruned) as url:
         client = client_of(url, devchain.url)
         head = client.head()
-        (proof,) = client.proofs([ProofRequest(head.number, head.hash, ALICE)])
-        assert not isinstance(proof, RpcRefused)
+        (proof,) = client.proofs([ProofRequest(head.number, head.hash, head.state_root, ALICE)])
+        assert isinstance(proof, AccountProof)
         with pytest.raises(RpcRefused) as caught:
             client_of(url).head()
         assert caught.value.message == "missing trie node"
@@ -852,7 +857,7 @@ def test_an_odd_number_is_nonsense(devchain, client_of, method, value, ask, faul
 )
 def test_a_proof_of_something_else_is_nonsense(client_of, proof):
     with lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, proof)) as liar:
-        (answer,) = client_of(liar).proofs([ProofRequest(1, b"\1" * 32, ALICE, [1])])
+        (answer,) = client_of(liar).proofs([ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, ALICE, [1])])
     assert isinstance(answer, InvalidReply)
 
 

@@ -13,6 +13,7 @@ from chains.node_pool import FAIL_FAST_SECONDS
 from chains.request_batches import BATCH_SIZE
 from chains.rpc import AccountProof, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Outcome, Raised
+from chains.trie import EMPTY_TRIE_ROOT
 from tests.chains.lying_node import Raw, error, is_chain_id, lying_node, result
 
 TIMEOUT = 0.3
@@ -280,7 +281,7 @@ def test_proofs_of_many_slots_are_asked_for_in_smaller_batches(nodes):
     node = Echoing()
     rpc = nodes(node)
     address, slots = "0x" + "11" * 20, list(range(60))
-    wanted = [ProofRequest(n, n.to_bytes(32, "big"), address, slots) for n in range(64)]
+    wanted = [ProofRequest(n, n.to_bytes(32, "big"), EMPTY_TRIE_ROOT, address, slots) for n in range(64)]
     together.run([partial(rpc.proofs, [one]) for one in wanted])
     assert node.sizes[0] == BATCH_SIZE // 4, "each counts as one, and one more for twenty slots"
 
@@ -327,7 +328,7 @@ def test_one_task_has_the_answers_beside_a_bad_one(nodes, poisonous):
     proof: dict[str, Any] = {"accountProof": [], "storageProof": []}
     bad = poisonous.spoils[3]
     poisonous.spoils = {f"0x{3:040x}": bad} | {f"0x{n:040x}": lambda one: result(one, proof) for n in (1, 2, 4)}
-    wanted = [ProofRequest(1, b"\1" * 32, f"0x{n:040x}") for n in (1, 2, 3, 4)]
+    wanted = [ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, f"0x{n:040x}") for n in (1, 2, 3, 4)]
     answers = nodes(poisonous).proofs(wanted)
     assert [isinstance(answer, AccountProof) for answer in answers] == [True, True, False, True]
     assert isinstance(answers[2], NodeUnavailable)
@@ -364,7 +365,7 @@ def test_fewer_slots_are_asked_for_after_a_time_out(nodes):
     rpc = nodes(node)
 
     def ask_for(slots: int) -> int:
-        wanted = ProofRequest(1, b"\1" * 32, f"0x{1:040x}", range(slots))
+        wanted = ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, f"0x{1:040x}", range(slots))
         node.spoils[wanted.address] = lambda one: result(
             one, {"accountProof": [], "storageProof": [{"key": hex(n), "proof": []} for n in range(slots)]}
         )

@@ -10,6 +10,7 @@ from chains import together
 from chains.request_batches import Further
 from chains.rpc import NodeUnavailable, ProofRequest, RpcClient
 from chains.together import Raised
+from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, lying_node
 
@@ -131,7 +132,7 @@ def test_a_dead_node_is_asked_a_second_time_at_most(node):
 
 def test_refusals_are_the_refused_ones(node):
     _, rpc = node
-    absent = ProofRequest(99, b"\1" * 32, ALICE)
+    absent = ProofRequest(99, b"\1" * 32, EMPTY_TRIE_ROOT, ALICE)
     first, second, _ = together.together(
         lambda: rpc.proofs([absent]), lambda: rpc.proofs([absent]), lambda: rpc.nonce(BOB)
     )

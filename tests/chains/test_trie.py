@@ -328,24 +328,17 @@ def test_proofs_of_a_real_node_verify(devchain, client_of):
     absent_slots = [3, 2**256 - 1]
     contract, user, nobody = client.proofs(
         [
-            ProofRequest(head.number, head.hash, ADDRESS, [*values, *absent_slots]),
-            ProofRequest(head.number, head.hash, ACCOUNTS[0][0], [5]),
-            ProofRequest(head.number, head.hash, "0x" + "ab" * 20, [5]),
+            ProofRequest(head.number, head.hash, head.state_root, address, slots)
+            for address, slots in (
+                (ADDRESS, [*values, *absent_slots]),
+                (ACCOUNTS[0][0], [5]),
+                ("0x" + "ab" * 20, [5]),
+            )
         ]
     )
-
-    account = verify_account(head.state_root, ADDRESS, contract.nodes)
-    assert account.code_hash == keccak(unhex(code))
-    assert {proof.slot: verify_slot(account.storage_root, proof.slot, proof.nodes) for proof in contract.slots} == {
-        **values,
-        **dict.fromkeys(absent_slots, 0),
-    }
-
-    account = verify_account(head.state_root, ACCOUNTS[0][0], user.nodes)
-    assert account.balance == client.balance(ACCOUNTS[0][0], head.number)
-    assert account.code_hash == EMPTY_CODE_HASH
-    assert verify_slot(account.storage_root, 5, user.slots[0].nodes) == 0
-
-    account = verify_account(head.state_root, "0x" + "ab" * 20, nobody.nodes)
-    assert account == trie.NO_ACCOUNT
-    assert verify_slot(account.storage_root, 5, nobody.slots[0].nodes) == 0
+    assert contract.account.code_hash == keccak(unhex(code))
+    assert {proof.slot: proof.value for proof in contract.slots} == {**values, **dict.fromkeys(absent_slots, 0)}
+    assert user.account.balance == client.balance(ACCOUNTS[0][0], head.number)
+    assert user.account.code_hash == EMPTY_CODE_HASH
+    assert nobody.account == trie.NO_ACCOUNT
+    assert user.slots[0].value == nobody.slots[0].value == 0

@@ -4,7 +4,6 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from prometheus_client import REGISTRY
 
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_chains, get_rpc
@@ -263,22 +263,53 @@ def test_it_rests_when_everything_is_final(service, key):
     assert (Batch.objects.get(pk=batch.pk).status, waiting()) == (BatchStatus.DONE, [])
 
 
-def test_one_account_that_no_node_proves_holds_up_no_other(service, key, monkeypatch):
+def test_one_account_that_no_node_proves_holds_up_no_other(service, key, settings):
     block = service.head()
     bad, good = submit(key, request(ALICE, block=block)), submit(key, request(BOB, block=block))
-    honest = RpcClient.proofs
 
-    def lie_about_alice(*arguments):
-        answers: list[Any] = honest(*arguments)
-        return [replace(answer, nodes=answer.nodes[:-1]) if answer.address == ALICE else answer for answer in answers]
+    def lie_about_alice(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getProof" and question["params"][0].lower() == ALICE.lower():
+            del reply["result"]["accountProof"][-1]
+        return [reply]
 
-    monkeypatch.setattr(RpcClient, "proofs", lie_about_alice)
-    assert work_until_done(good).status == BatchStatus.DONE
-    bad.refresh_from_db()
-    assert bad.status == BatchStatus.ACCEPTED
-    assert "does not verify" in waiting()[0]
-    monkeypatch.undo()
+    with between(service.url, lie_about_alice) as url:
+        reconfigure(settings, service.url, url)
+        assert work_until_done(good).status == BatchStatus.DONE
+        bad.refresh_from_db()
+        assert bad.status == BatchStatus.ACCEPTED
+        assert "does not verify" in waiting()[0]
+    reconfigure(settings, url, service.url)
     assert work_until_done(bad).status == BatchStatus.DONE
+
+
+def cut_account(proof: dict[str, Any]) -> None:
+    del proof["accountProof"][-1]
+
+
+def change_slots(proof: dict[str, Any]) -> None:
+    for slot in proof["storageProof"]:
+        slot["proof"] = ["0x" + "00" * 40]
+
+
+@pytest.mark.parametrize("lie", [cut_account, change_slots])
+def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, key, settings, lie):
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getProof":
+            lie(reply["result"])
+        return [reply]
+
+    with between(service.url, change) as bad:
+        reconfigure(settings, f'"{service.url}"', f'"{bad}"')
+        batch = submit(key, of_slots(ALICE, service.head(), 1))
+        for _ in range(6):
+            work()
+        assert Transaction.objects.exclude(to="").count() == 0
+        assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {ALICE} " in waiting()[0]
+        # A process that starts asks the first one first.
+        reconfigure(settings, f'"{bad}"', f'"{bad}", "{service.url}"')
+        assert work_until_done(batch).status == BatchStatus.DONE
+    of_bad = {"chain": "31337", "node": bad.removeprefix("http://"), "outcome": "invalid_reply"}
+    assert (REGISTRY.get_sample_value("batchquery_node_exchanges_total", of_bad) or 0) >= 2
 
 
 EVIL = "0x" + "00" * 19 + "66"

@@ -20,7 +20,7 @@ from chains.attestation import Domain, attester_set_message, ordered_attesters, 
 from chains.chains_file import Attester
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import AccountProof, Log, RpcClient, RpcRefused
+from chains.rpc import Log, RpcClient, RpcRefused
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
@@ -38,6 +38,7 @@ from proving.transactions import sending, stop_switch
 from proving.transactions.intents import UnderWay
 from proving.transactions.transaction_monitor import monitor
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from tests.chains.lying_node import between
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.l1_block import L1Block
@@ -47,7 +48,7 @@ from tests.proving.kills import Killed, exchanges
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import ALICE, CHARLIE, expire_leases, submit, waiting, work, work_until_done
+from tests.service import ALICE, CHARLIE, expire_leases, reconfigure, submit, waiting, work, work_until_done
 
 
 @pytest.fixture(scope="module")
@@ -990,9 +991,9 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
 
 
 def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything_is_sent(
-    chain, elsewhere, key, monkeypatch
+    chain, elsewhere, key, settings, monkeypatch
 ):
-    parent, logs, proofs = elsewhere.outbox.chain, RpcClient.logs, RpcClient.proofs
+    parent, logs = elsewhere.outbox.chain, RpcClient.logs
     parent.mine(3)
     early = L1Block(chain).tell_of(parent)
     record(chain, "OpStackBlockHashSource", source=parent.chain_id)
@@ -1001,22 +1002,28 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
     def backdated(*asked: Any) -> list[Log]:
         return [replace(log, block_number=early) for log in logs(*asked)]
 
-    def cut_short(*asked: Any) -> list[Any]:
-        found = [one for one in proofs(*asked) if isinstance(one, AccountProof)]
-        return [replace(one, slots=tuple(replace(slot, nodes=slot.nodes[:-1]) for slot in one.slots)) for one in found]
+    def cut_short(question: Any, reply: Any) -> list[Any]:
+        for slot in reply["result"]["storageProof"] if question["method"] == "eth_getProof" else ():
+            del slot["proof"][-1]
+        return [reply]
 
     monkeypatch.setattr(RpcClient, "logs", backdated)
-    submit(key, of_chains(there=[40]))
+    batch = submit(key, of_chains(there=[40]))
     assert told(chain) == (
         f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block that "
         "the rollup confirms."
     )
-    monkeypatch.setattr(RpcClient, "proofs", cut_short)
     monkeypatch.setattr(RpcClient, "logs", logs)
     L1Block(chain).tell_of(parent)
     record(chain, "OpStackBlockHashSource", source=parent.chain_id)
-    assert "proof of the Outbox at block " in (sentence := told(chain))
-    assert " that does not verify: " in sentence
+    with between(parent.url, cut_short) as url:
+        reconfigure(settings, f'"{parent.url}"', f'"{url}"')
+        assert f"answered eth_getProof with a proof of {elsewhere.outbox.address} at block " in (
+            sentence := told(chain)
+        )
+        assert " that does not verify: " in sentence
+        reconfigure(settings, f'"{url}"', f'"{url}", "{parent.url}"')
+        assert work_until_done(batch, chain).status == BatchStatus.DONE
 
 
 def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_used_until_it_is_too(
