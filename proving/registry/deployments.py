@@ -170,8 +170,9 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
 def _why_history_refused(row: FactsRegistry, rpc: RpcClient) -> str:
     """Say why the registry must not be used that believes this beacon history; empty if it may.
 
-    `end` may be another: a fork that was not known when it was deployed makes no proof of blocks before it wrong, and
-    blocks after it are refused by themselves (docs/concepts/soundness.md, "The next fork").
+    Its `end` may be later: a fork that was not known when it was deployed makes no proof of blocks before it wrong, and
+    blocks after it are refused by themselves (docs/concepts/soundness.md, "The next fork"). With an earlier one, jumps
+    that are made by this version's `end` would revert.
     """
     chain = get_chains().chain(row.source_chain_id)
     if chain.beacon_chain is None:
@@ -183,7 +184,7 @@ def _why_history_refused(row: FactsRegistry, rpc: RpcClient) -> str:
     (end,) = rpc.eth_calls([call("BeaconHistory", row.beacon_history, "end")])
     immutables = chain.beacon_chain.immutables
     if isinstance(end, bytes) and len(end) == 32:
-        immutables = {**immutables, "end": int.from_bytes(end)}
+        immutables = {**immutables, "end": max(immutables["end"], int.from_bytes(end))}
     if rpc.code(row.beacon_history) == load_artifact("BeaconHistory").deployed(**immutables):
         return ""
     return _not_used(

@@ -139,12 +139,17 @@ def test_a_registry_is_refused_if_its_beacon_history_is_gone_or_can_not_be_compa
     assert "chains.toml has no [chains.beacon_chain] for chain 31337" in check()
 
 
-def test_a_registry_stays_usable_when_the_slot_of_the_next_fork_is_known(jumping, settings):
+def test_a_registry_stays_usable_when_the_slot_of_the_next_fork_is_known_and_not_when_it_is_later(jumping, settings):
     reconfigure(settings, "electra = 64", "electra = 64\nend = 20_000_000")
     assert check() == ""
     deploying.deploy(31337, 31337)
     assert FactsRegistry.objects.count() == 1
     assert answer(jumping, FactsRegistry.objects.get().beacon_history, "end()") == 2**64 - 1
+    FactsRegistry.objects.all().delete()
+    deploying.deploy(31337, 31337)
+    assert check() == ""
+    reconfigure(settings, "end = 20_000_000", "end = 20_000_001")
+    assert "with the values of chain 31337" in check()
 
 
 def test_a_registry_without_one_stays_usable_until_the_operator_replaces_it(chain, db, settings, tmp_path):
