@@ -5,7 +5,6 @@ It asks no chain.
 
 import logging
 import tomllib
-from contextlib import suppress
 from functools import cache
 
 from django.conf import settings
@@ -58,21 +57,23 @@ def get_health(request: HttpRequest) -> JsonResponse:
     Sentences name signers, what they hold, and nodes: only the operator, and who may read the metrics, gets them.
     """
     last_beat, notices = None, list[Problem]()
-    database = "ok"
     is_for_operator = may_read(request.META.get("REMOTE_ADDR", ""), request.headers, behind_proxy=True)
     try:
-        # The session is in the database, which a monitor asks for nothing else.
-        is_for_operator = is_for_operator or request.user.is_staff
-        problems, notices = report.findings()
-        last_beat = heartbeats.last_beat()
+        if lacking := schema_problem():
+            problems = [Problem("database_unavailable", lacking)]
+        else:
+            # The session is in the database, which a monitor asks for nothing else.
+            is_for_operator = is_for_operator or request.user.is_staff
+            problems, notices = report.findings()
+            last_beat = heartbeats.last_beat()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
-        database = "unavailable"
-        problems = [Problem("database_unavailable", _why_unavailable())]
+        why = "The database does not answer, so nothing is known of the worker."
+        problems = [Problem("database_unavailable", why)]
     codes = [problem.code for problem in problems]
     state = {
         "status": "degraded" if problems else "ok",
-        "database": database,
+        "database": "unavailable" if "database_unavailable" in codes else "ok",
         "worker": {
             "running": not {"no_worker", "database_unavailable"}.intersection(codes),
             "lastBeat": last_beat.isoformat() if last_beat else None,
@@ -83,13 +84,6 @@ def get_health(request: HttpRequest) -> JsonResponse:
         "notices": [notice.sentence for notice in notices if is_for_operator],
     }
     return JsonResponse(state, status=503 if problems else 200)
-
-
-def _why_unavailable() -> str:
-    with suppress(DatabaseError):
-        if problem := schema_problem():
-            return problem
-    return "The database does not answer, so nothing is known of the worker."
 
 
 @cache
