@@ -61,7 +61,7 @@ def running_nginx(folder: Path, behind: int) -> Iterator[int]:
     (folder / "service.conf").write_text(text)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     (folder / "nginx.conf").write_text(
-        f"daemon off; pid {folder}/pid; events {{ worker_connections {WORKER_CONNECTIONS}; }}\nhttp {{\n"
+        f"daemon off; pid {folder}/pid; events {{ worker_connections {WORKER_CONNECTIONS}; }}\nhttp {{\ngzip on;\n"
         + "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
         + f"include {folder}/service.conf;\n}}\n"
     )
@@ -148,6 +148,12 @@ def test_a_client_that_reads_only_after_it_has_sent_all_is_told_that_its_body_is
 def test_nobody_reads_the_metrics_through_nginx(nginx, path):
     answer, _ = ask(nginx, b"GET %s HTTP/1.1\r\n%s\r\n" % (path, HOST))
     assert answer.status == 404
+
+
+def test_nginx_compresses_no_page(nginx):
+    """The service alone knows which ones are shown to one person."""
+    answer, _ = ask(nginx, b"GET /metrics HTTP/1.1\r\nAccept-Encoding: gzip\r\n%s\r\n" % HOST)
+    assert (answer.headers["Content-Type"], answer.headers["Content-Encoding"]) == ("text/html", None)
 
 
 # --- Clients that trickle ---------------------------------------------------------------------------------------------
