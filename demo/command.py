@@ -67,6 +67,8 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
             is_right, processes = demo(running, options)
             if options.once:
                 return 0 if is_right else 1
+            # What it names ends.
+            running.callback((options.state / "env").unlink, missing_ok=True)
             print("\nServing until Ctrl-C.", flush=True)
             while True:
                 for process in processes:

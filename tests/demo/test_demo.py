@@ -14,7 +14,7 @@ from batch_query_client.command_line.output import amount
 from demo import balances
 from demo.installation import STOP_SECONDS
 from devnet.devchain import PROJECT
-from tests.demo.commands import demo, processes_with, run
+from tests.demo.commands import demo, processes_with, run, variables
 from tools import ports
 
 
@@ -68,12 +68,14 @@ def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
         said += line
     (url,) = re.findall(r"Explorer +(\S+)", said)
     assert "DONE" in requests.get(url, timeout=10).text
+    assert variables(tmp_path / "demo")["BASE_URL"] in url
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     # Each of its processes is given a while to end by itself, one after another, before it is killed.
     rest, _ = process.communicate(timeout=3 * STOP_SECONDS)
     assert process.returncode == 0, rest
     assert "Traceback" not in rest
     assert not processes_with(str(tmp_path))
+    assert not (tmp_path / "demo" / "env").exists()
 
 
 @pytest.mark.campaign(one_in=2)

@@ -159,13 +159,16 @@ def test_a_page_that_needs_cast_says_where_to_get_it():
     assert not [page for page in pages_with_cast if "https://getfoundry.sh" not in (PROJECT / page).read_text()]
 
 
-def test_keys_that_examples_make_are_ignored_by_git():
+def test_what_examples_make_is_ignored_by_git():
     named = r"(?:make_keystore(?: --ask)?|--keystore|--password-file|keystore_file =|password_file =|>) ([\w./\"]+)"
     code = "\n".join(block.code for block in BLOCKS if block.language in {"sh", "toml"})
     made = {path.strip('"') for path in re.findall(named, code) if re.search("secrets|key|password", path)}
     assert {"secrets/key.json", "secrets/signer.json", "secrets/signer.password"} <= made
     assert not [path for path in made if not path.startswith("secrets/")]
-    assert {"/secrets", "/deploy/secrets", "/.testnet"} <= set((PROJECT / ".gitignore").read_text().splitlines())
+    ignored = set((PROJECT / ".gitignore").read_text().splitlines())
+    assert {"/secrets", "/deploy/secrets", "/.testnet"} <= ignored
+    left = {f"/{name}" for name in re.findall(r"(?:\s2?>|--output|-o) ([\w.-]+)(?=\s)", code)}
+    assert {"/receiver.log", "/batch-query-service.d.ts"} <= left <= ignored
 
 
 def test_every_json_block_is_json():
