@@ -133,7 +133,7 @@ def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpRespons
 
 def _download(text: str, name: str) -> HttpResponse:
     return HttpResponse(
-        text + "\n",
+        text,
         content_type="application/json",
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )

@@ -66,6 +66,7 @@ def download(service: DevChain, address: str):
     work_until_done(batch, service)
     response = Client().get(f"{path(batch)}/1/bundle.json")
     assert response.headers["Content-Disposition"] == f'attachment; filename="proof-{batch.pk}-1.json"'
+    assert response.content.endswith(b"}\n")
     return response.json()
 
 
