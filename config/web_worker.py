@@ -1,7 +1,7 @@
 """Serve gunicorn's sockets by waitress as it is: gunicorn supervises the processes, waitress reads and writes.
 
 One loop of a process reads and writes all connections, and threads get only complete requests. So a slow client holds a
-connection, and never a thread. docs/developing/decisions/001-web-server.md has what was measured.
+connection, and never a thread. docs/developing/why.md has what was measured.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Queries of Django's ORM that are made into SQL once: making a statement takes longer than running it.
 
-`make bench` measures both ways (campaigns/benchmarks/test_compiled_queries.py).
+`make bench-parts` measures both ways (campaigns/benchmarks/test_compiled_queries.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""Measurements of the service. `make bench` prints them; they are no tests and pass as long as they run."""
+"""Measurements of the service. `make bench-parts` prints most; they are no tests and pass as long as they run."""
