@@ -11,17 +11,20 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Call
 
     `head` must be later than the timestamp. Times rise with numbers, and on most chains nearly evenly: guessing by the
     slope between what is known finds it in a few headers; every other guess halves what is left, for chains whose
-    blocks don't come evenly, and until a header below the time is known. `extend_lease` is called between steps. Raises
-    `NodeUnavailable`.
+    blocks don't come evenly. `extend_lease` is called between steps. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
     # Not every chain's first header can be read, and any time before it will do until the search ends there.
     low, low_time, high = 0, 0, head
-    halve = True
+    halve, reach = False, 1 / rpc.chain.block_seconds
     while high.number - low > 1:
         extend_lease()
         middle = (low + high.number) // 2
-        if not halve:
+        if low == 0:
+            # Nodes may serve recent headers only: until one below the time is known, steps down from above double.
+            middle = max(middle, high.number - 1 - int(reach * (high.timestamp - timestamp)))
+            reach *= 2
+        elif not halve:
             share = (timestamp - low_time) / (high.timestamp - low_time)
             middle = low + round(share * (high.number - low))
         guess = rpc.known_header(min(max(middle, low + 1), high.number - 1))
@@ -33,5 +36,5 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Call
             low, low_time = guess.number, guess.timestamp
         else:
             high = guess
-        halve = low == 0 or (high.number - low) * 2 > before
+        halve = (high.number - low) * 2 > before
     return None if low == 0 and rpc.known_header(0).timestamp > timestamp else low
