@@ -296,7 +296,10 @@ class Share(models.Model):
 
 
 def goes_to_replaced_registry() -> models.Exists:
-    """Select shares of what was sent to a registry that was replaced: all is proven again, and no batch pays twice."""
+    """Select shares of what was sent to a replaced registry.
+
+    All is proven again, and no batch and no limit of a user pays twice.
+    """
     to = models.OuterRef("transaction__to")
     replaced = FactsRegistry.objects.filter(
         models.Q(address=to) | models.Q(multicall=to),

@@ -15,10 +15,10 @@ from accounts import user_limits
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving.budget import reservations
-from proving.budget.reservations import recent, sum_reserved_gas, sum_reserved_wei, sum_wei
+from proving.budget.reservations import sum_reserved_gas, sum_reserved_wei, sum_wei
 from proving.gas_model import remaining_work
 from proving.gas_model.remaining_work import RemainingWork
-from proving.models import Share, Transaction
+from proving.models import Transaction
 from queries.models import Batch, Query
 
 
@@ -105,9 +105,7 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
         if (most := limits[user]) is None:
             continue
         gas = sum(portions[pk] for pk in batches)
-        others = Share.objects.filter(
-            recent("transaction__"), batch__user=user, batch__destination_chain_id=chain.id
-        ).exclude(transaction=tx)
+        others = reservations.in_a_day(user, [chain.id]).exclude(transaction=tx)
         left = most - sum_reserved_wei(others) - _data_fee(tx, gas)
         yield Limit(frozenset(batches), "the daily limit of its user", gas, left, _unfinished(batches))
 
@@ -128,9 +126,7 @@ def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tu
         budgets[user] = user_limits.own_or(own, settings.DAILY_GAS_BUDGET)
         by_user[user] += portions[batch]
     for user, gas in by_user.items():
-        others = Share.objects.filter(
-            recent("transaction__"), batch__user=user, batch__destination_chain_id__in=costly
-        ).exclude(transaction=tx)
+        others = reservations.in_a_day(user, costly).exclude(transaction=tx)
         left = budgets[user] - sum_reserved_gas(others)
         if gas > left:
             sentence = (

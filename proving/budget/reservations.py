@@ -5,7 +5,7 @@ a node may lie about what it has cost.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -31,7 +31,7 @@ class Reservation:
         return Reservation(self.gas + other.gas, self.wei + other.wei)
 
 
-def to_user(user_id: int, destinations: list[int]) -> Reservation:
+def to_user(user_id: int, destinations: Collection[int]) -> Reservation:
     """Add up what the user's batches cause on these destinations.
 
     That is their cost of the last 24 hours, rejected ones included, and what the open ones are still
@@ -40,14 +40,14 @@ def to_user(user_id: int, destinations: list[int]) -> Reservation:
     batches = Batch.objects.filter(user=user_id, destination_chain_id__in=destinations)
     # Nothing is sent here for a self-funded batch.
     open_ones = batches.filter(status__in=OPEN_STATUSES, sender=Sender.OPERATOR).exclude(estimated_gas=None)
-    in_a_day = Share.objects.filter(recent("transaction__"), batch__in=batches).annotate(of_open=Value(value=False))
-    of_open_ones = Share.objects.filter(batch__in=open_ones).annotate(of_open=Value(value=True))
+    of_day = in_a_day(user_id, destinations).annotate(of_open=Value(value=False))
+    of_open_ones = _shares().filter(batch__in=open_ones).annotate(of_open=Value(value=True))
     columns = ("batch", "gas", "wei", "of_open")
     gas, wei = 0, 0
     caused: dict[str, list[tuple[int, int]]] = defaultdict(list)
     # By one statement, and before the estimates: what is sent or mined meanwhile must not be missing from both. Not by
     # an OR, for which PostgreSQL reads everybody's.
-    both = in_a_day.values_list(*columns).union(of_open_ones.values_list(*columns), all=True)
+    both = of_day.values_list(*columns).union(of_open_ones.values_list(*columns), all=True)
     for batch, share_gas, share_wei, is_of_open in both:
         if is_of_open:
             caused[batch].append((share_gas, share_wei))
@@ -57,6 +57,11 @@ def to_user(user_id: int, destinations: list[int]) -> Reservation:
         gas += max(0, (estimated_gas or 0) - sum(of_share[0] for of_share in caused[batch]))
         wei += max(0, (estimated_wei or 0) - sum(of_share[1] for of_share in caused[batch]))
     return Reservation(gas, wei)
+
+
+def in_a_day(user_id: int, destinations: Collection[int]) -> QuerySet[Share]:
+    """Return the shares that count against the user's daily limits on these destinations."""
+    return _shares().filter(recent("transaction__"), batch__user=user_id, batch__destination_chain_id__in=destinations)
 
 
 def on_chain(chain_id: int) -> int:
@@ -152,7 +157,12 @@ def sum_reserved_gas(shares: QuerySet[Share]) -> int:
 
 def paid_by(batch: Batch) -> QuerySet[Share]:
     """Return the shares that count against the batch's fee."""
-    return Share.objects.filter(~goes_to_replaced_registry(), batch=batch)
+    return _shares().filter(batch=batch)
+
+
+def _shares() -> QuerySet[Share]:
+    """Return the shares that count against fees and limits of users: what went to replaced registries doesn't."""
+    return Share.objects.filter(~goes_to_replaced_registry())
 
 
 def caused_by(batch: Batch) -> int:

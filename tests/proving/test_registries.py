@@ -30,7 +30,7 @@ from queries.properties import AccountField
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import beat, path
 from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
-from tests.proving.money import go_on, mine_at
+from tests.proving.money import ETHER, go_on, limit, mine_at
 from tests.service import (
     ALICE,
     BOB,
@@ -385,6 +385,23 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_o
     for batch in batches:
         assert fresh(batch).status == BatchStatus.DONE, waiting()
         assert 0 < fresh(batch).spent <= batch.fee
+
+
+@pytest.mark.parametrize("bound", ["gas", "wei"])
+def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly, key, settings, bound):
+    costly.mine(10)
+    costly.rpc("evm_setAutomine", True)
+    mine_at(costly, 1)
+    done = work_until_done(submit(key, asking(balances(range(costly.head() - 3, costly.head())), fee="auto")), costly)
+    replace_code(costly)
+    call_command("deploy_registry", "31337", "31337", "--replace", stdout=io.StringIO())
+    mine_at(costly, 1)
+    if bound == "gas":
+        settings.DAILY_GAS_BUDGET = done.gas_used
+    else:
+        limit(settings, daily_limit=ETHER, daily_limit_per_user=done.spent)
+    batch = work_until_done(submit(key, asking(balances([costly.head()]), fee="auto")), costly)
+    assert batch.status == BatchStatus.DONE, batch.rejection_reason
 
 
 def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
