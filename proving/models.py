@@ -296,13 +296,13 @@ class Share(models.Model):
 
 
 def goes_to_replaced_registry() -> models.Exists:
-    """Select shares of what was sent to a replaced registry.
+    """Select shares of what was sent to a replaced registry or its block hash source.
 
     All is proven again, and no batch and no limit of a user pays twice.
     """
     to = models.OuterRef("transaction__to")
     replaced = FactsRegistry.objects.filter(
-        models.Q(address=to) | models.Q(multicall=to),
+        models.Q(address=to) | models.Q(multicall=to) | models.Q(block_hash_source=to),
         destination_chain_id=models.OuterRef("transaction__signer__chain_id"),
         replaced_at__isnull=False,
     )

@@ -265,6 +265,28 @@ def test_without_the_predeploy_an_op_stack_source_says_so(chain, there, settings
     assert waiting() == [f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"]
 
 
+def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_budget(
+    chain, there, settings, tmp_path, key
+):
+    L1Block(chain).tell_of(there)
+    connect(settings, tmp_path, chain, there.url)
+    text = settings.CHAINS_FILE.read_text()
+    costly = "test_network = false\nminimum_signer_balance = '0'"
+    settings.CHAINS_FILE.write_text(text.replace("test_network = true", costly, 1))
+    settings.ALLOWED_ADDRESSES = ["*"]
+    forget_chains()
+    body = of_chains(there=[there.head()]) | {"fee": "auto"}
+    old = FactsRegistry.objects.get(source_chain_id=THERE)
+    assert work_until_done(submit(key, body), chain).status == BatchStatus.DONE
+    assert Transaction.objects.filter(to=old.block_hash_source).exists()
+    chain.rpc("anvil_setCode", old.address, "0x00")
+    forget_chains()
+    call_command("deploy_registry", str(HERE), str(THERE), "--replace", stdout=io.StringIO())
+    settings.DAILY_GAS_BUDGET = int(estimate(Client(), key, body)["gas"]["bound"])
+    batch = work_until_done(submit(key, body), chain)
+    assert batch.status == BatchStatus.DONE, batch.rejection_reason
+
+
 def test_each_connection_has_a_registry_of_its_own(chain, there, attesters, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, attesters=attesters)
     addresses = set(FactsRegistry.objects.values_list("address", flat=True))
