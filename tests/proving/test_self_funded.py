@@ -31,7 +31,7 @@ from proving.worker.due import reject_overdue
 from queries import turns
 from queries.models import Batch, BatchStatus, Block, Query, Sender, StepKind
 from queries.properties import AccountField
-from tests.chains.lying_node import between
+from tests.chains.lying_node import between, error
 from tests.contracts.l1_block import L1Block
 from tests.factories import until
 from tests.inside.working import a_worker
@@ -315,6 +315,26 @@ def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
     send(service, [first], CHARLIE)
     work()
     assert fresh(batch).status == BatchStatus.DONE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key, settings, start_worker):
+    """Also where nodes serve no events, which tell of it otherwise."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [error(question, -32601, "no such method") if question["method"] == "eth_getLogs" else reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        batch = submit(key, itself(request(ALICE, block=service.head())))
+        work()
+        work()
+        (tx,) = get(batch).json()["transactions"]
+        start_worker()
+        sent = {name: tx[name] for name in ("to", "data", "gas")} | {"from": BOB}
+        assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
+        assert get(batch).json()["transactions"] == []
+        until(lambda: fresh(batch).status == BatchStatus.DONE, "what was sent is seen")
 
 
 def test_a_fact_that_a_reorg_takes_is_to_be_sent_again(service, key):
