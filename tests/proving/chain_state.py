@@ -1,21 +1,40 @@
 """What a chain itself says of what was done on it: the tests' independent witness."""
 
+from enum import IntEnum
 from typing import Any
 
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry
-from queries.properties import AccountField
 from tests.service import SIGNERS
 
 HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
+# The names that requests have for fields, by the numbers that contracts have compiled in.
+AccountField = IntEnum("AccountField", "NONCE BALANCE STORAGE_ROOT CODE_HASH", start=0)
+HeaderField = IntEnum(
+    "HeaderField",
+    "PARENT_HASH UNCLES_HASH COINBASE STATE_ROOT TRANSACTIONS_ROOT RECEIPTS_ROOT LOGS_BLOOM DIFFICULTY BLOCK_NUMBER "
+    "GAS_LIMIT GAS_USED TIMESTAMP EXTRA_DATA MIX_HASH NONCE BASE_FEE_PER_GAS WITHDRAWALS_ROOT BLOB_GAS_USED "
+    "EXCESS_BLOB_GAS PARENT_BEACON_BLOCK_ROOT REQUESTS_HASH",
+    start=0,
+)
 
 
-def field_on_chain(chain: DevChain, address: str, block: int, field: AccountField, *, source: int = 31337) -> int:
+def field_on_chain(chain: DevChain, address: str, block: int, field: int, *, source: int = 31337) -> int:
     """`accountField` as a contract would read it; the selector is the one that clients have compiled in."""
-    data = f"0x7177899b{int(address, 16):064x}{block:064x}{int(field):064x}"
+    return call(chain, "0x7177899b", int(address, 16), block, field, source=source)
+
+
+def header_on_chain(chain: DevChain, block: int, field: int, *, source: int = 31337) -> int:
+    """`headerField` in the same way."""
+    selector = "0x" + keccak(text="headerField(uint256,uint8)")[:4].hex()
+    return call(chain, selector, block, field, source=source)
+
+
+def call(chain: DevChain, selector: str, *words: int, source: int = 31337) -> int:
+    data = selector + "".join(f"{word:064x}" for word in words)
     return int(chain.rpc("eth_call", {"to": registry(source).address, "data": data}, "latest"), 16)
 
 

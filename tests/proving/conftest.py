@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from devnet.devchain import PROJECT, DevChain
-from proving.registry.deploying import deploy
 from tests.databases import same_database
-from tests.deployed import deploy_on
+from tests.deployed import deploy, deploy_on
+from tests.inside.killer import Killer as InsideKiller
 from tests.proving.kills import Killer
 from tests.proving.money import ETHER, serve
 from tests.proving.paths import connect
@@ -40,8 +41,14 @@ def without_history(db, settings, tmp_path) -> Iterator[DevChain]:
 
 
 @pytest.fixture
-def killer(monkeypatch) -> Killer:
-    return Killer(monkeypatch)
+def killer(monkeypatch) -> InsideKiller:
+    return InsideKiller(monkeypatch)
+
+
+@pytest.fixture
+def killing(settings) -> Iterator[Killer]:
+    with ExitStack() as stack:
+        yield Killer(settings, stack)
 
 
 @pytest.fixture

@@ -1,13 +1,19 @@
-"""A process that is killed at an exchange with a node."""
+"""A process that is killed at an exchange with a node, or after a commit: from then on it writes nothing."""
 
-import itertools
-from collections.abc import Iterator
-from typing import Any
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from typing import Any, NoReturn
 
-from chains.beacon.beacon_client import BeaconEndpoint
-from chains.request_batches import Endpoint
-from database.leases import Lease
+from django.db import connection
+
+from config.configured_chains import forget_chains
 from tests.campaign_shares import share
+from tests.chains.lying_node import ask, lying_node
+from tests.service import expire_leases, reconfigure
 
 
 class Killed(BaseException):
@@ -16,42 +22,73 @@ class Killed(BaseException):
 
 def exchanges(*about: object) -> Iterator[int]:
     """Yield the numbers of the exchanges at which this run kills, without end."""
-    return share(f"kills {about}", itertools.count(1), one_in=4)
+    return share(f"kills {about}", count(1), one_in=4)
 
 
 class Killer:
-    """Kills at the n-th exchange with a node, before or after it."""
+    """A proxy before the node that the chains file names, which kills this process at the n-th exchange."""
 
-    def __init__(self, monkeypatch) -> None:
-        self._countdown = 0
-        self._after = False
-        release = Lease.release
+    def __init__(self, settings: Any, stack: ExitStack) -> None:
+        self._settings = settings
+        self._stack = stack
+        self._between: set[str] = set()
+        self._counter, self._last, self._after = count(1), 0, False
+        self._dead = threading.Event()
+        self.killed = False
 
-        def deadly(exchange: Any) -> Any:
-            def deadly_exchange(endpoint, batched):
-                if self._countdown == 0:
-                    return exchange(endpoint, batched)
-                self._countdown -= 1
-                if self._countdown:
-                    return exchange(endpoint, batched)
-                if self._after:
-                    exchange(endpoint, batched)
-                self._dead = True
-                raise Killed
+    @contextmanager
+    def at(self, exchange: int, *, after: bool) -> Iterator[None]:
+        """Kill what runs within at its n-th exchange, before or after the node acts, and start another process.
 
-            return deadly_exchange
+        `killed` says whether there were so many.
+        """
+        self._go_between()
+        self._counter, self._last, self._after = count(1), exchange, after
+        with self.dying():
+            yield
+        self._last = 0
 
-        def release_of_the_living(lease, *arguments, **named):
-            if not self._dead:
-                release(lease, *arguments, **named)
+    @contextmanager
+    def dying(self) -> Iterator[None]:
+        """Let what runs within be killed."""
+        self.killed = False
+        before = signal.signal(signal.SIGUSR1, self.kill)
+        try:
+            with connection.execute_wrapper(self._execute):
+                yield
+        except Killed:
+            self.killed = True
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+            self._dead.clear()
+        expire_leases()
+        forget_chains()
 
-        self._dead = False
-        for kind in (Endpoint, BeaconEndpoint):
-            monkeypatch.setattr(kind, "exchange", deadly(kind.exchange))
-        monkeypatch.setattr(Lease, "release", release_of_the_living)
+    def kill(self, *_: object) -> NoReturn:
+        self._dead.set()
+        raise Killed
 
-    def arm(self, exchange: int, *, after: bool) -> None:
-        self._countdown, self._after, self._dead = exchange, after, False
+    def _execute(self, execute: Any, sql: str, *rest: Any) -> Any:
+        # What the database does by itself when a process is gone, Django asks for.
+        if self._dead.is_set() and not sql.startswith(("ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")):
+            raise Killed
+        return execute(sql, *rest)
 
-    def disarm(self) -> None:
-        self._countdown, self._dead = 0, False
+    def _go_between(self) -> None:
+        text = self._settings.CHAINS_FILE.read_text()
+        (urls,) = re.findall(r'^rpc_urls = \["(.*)"\]$', text, re.MULTILINE)
+        if urls not in self._between:
+            proxy = self._stack.enter_context(lying_node(self._before(urls)))
+            self._between.add(proxy)
+            reconfigure(self._settings, urls, proxy)
+
+    def _before(self, url: str) -> Callable[[Any], Any]:
+        def answer(body: Any) -> Any:
+            is_last = next(self._counter) == self._last
+            answered = ask(url, body) if self._after or not is_last else None
+            if is_last:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+                self._dead.wait(20)
+            return answered
+
+        return answer

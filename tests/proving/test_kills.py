@@ -1,7 +1,7 @@
 """Killed at any moment: nothing is lost, nothing is done twice.
 
 A kill is an exception that nothing here catches, at every single exchange with the node, once before the node was
-asked and once after it had acted but before we knew. Giving leases back, which a killed process can't, isn't done.
+asked and once after it had acted but before we knew. What is killed writes nothing more.
 A run takes each fourth exchange, and another run others.
 """
 
@@ -10,26 +10,17 @@ import itertools
 import pytest
 
 from proving.models import FactsRegistry, Signer, Transaction
-from proving.registry.deploying import deploy
 from queries.models import BatchStatus, Step, StepKind
-from tests.deployed import deploy_on
+from tests.deployed import deploy, deploy_on
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
-from tests.proving.kills import Killed, exchanges
-from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, request, submit, work, work_until_done
+from tests.proving.kills import exchanges
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work, work_until_done
 
-
-def until_killed_or_done(batch) -> bool:
-    """Work until the batch is done or the worker is killed. Return whether it was killed."""
-    try:
-        work_until_done(batch)
-    except Killed:
-        expire_leases()
-        return True
-    return False
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
-def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killer, after):
+def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
     batches = 0
     for exchange in exchanges("a batch", after):
@@ -42,16 +33,15 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killer, aft
         block = service.head()
         nonce = signer_nonce(service)
         batch = submit(key, request(ALICE, BOB, block=block))
-        killer.arm(exchange, after=after)
-        killed = until_killed_or_done(batch)
-        killer.disarm()
+        with killing.at(exchange, after=after):
+            work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
         work()  # what a killed worker may have left behind
         assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
         assert Step.objects.filter(query__batch=batch).count() == 2 * len(StepKind)
         batch.refresh_from_db()
         assert batch.gas_used > 0
-        if not killed:
+        if not killing.killed:
             break
     assert exchange > 7
     assert len(events(service, HEADER_ACCUMULATED)) == batches
@@ -60,7 +50,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killer, aft
     assert list(nonces) == list(range(len(nonces)))
 
 
-def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killer):
+def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killing):
     key = a_key()
     for batches, exchange in enumerate(exchanges("two signers"), 1):
         two_signers.mine(5)
@@ -73,14 +63,13 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
         body["data"]["31337"][f"block:{head - 1}"] = account
         batch = submit(key, body)
         # By turns before the node acts, and after it acted.
-        killer.arm(exchange, after=batches % 2 == 0)
-        killed = until_killed_or_done(batch)
-        killer.disarm()
+        with killing.at(exchange, after=batches % 2 == 0):
+            work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
         work()
         sent = signer_nonce(two_signers)
         assert sent == signer_nonce(two_signers, "pending") == nonce + 2, f"killed at exchange {exchange}"
-        if not killed:
+        if not killing.killed:
             break
     assert exchange > 15
     assert len(events(two_signers, ACCOUNT_PROVEN)) == 2 * batches
@@ -91,7 +80,7 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
     assert not Transaction.objects.filter(succeeded=False).exists()
 
 
-def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killer):
+def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killing):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy_on(chain)
     key = a_key()
@@ -101,34 +90,33 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
         nonce = signer_nonce(chain)
         batch = submit(key, request(ALICE, block=chain.head() - 25))
         # By turns before the node acts, and after it acted.
-        killer.arm(exchange, after=batches % 2 == 0)
-        killed = until_killed_or_done(batch)
-        killer.disarm()
+        with killing.at(exchange, after=batches % 2 == 0):
+            work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
         work()
         # One transaction of two hops, the header and the account.
         assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 1, f"killed at exchange {exchange}"
-        if not killed:
+        if not killing.killed:
             break
     assert exchange > 12
     headers = [log["topics"][1] for log in events(chain, HEADER_ACCUMULATED)]
     assert len(headers) == len(set(headers))
 
 
-def test_it_may_be_killed_again_and_again(service, killer):
+def test_it_may_be_killed_again_and_again(service, killing):
     """At every exchange of every try: each life gets one exchange further than the last."""
     nonce = signer_nonce(service)
     batch = submit(a_key(), request(ALICE, block=service.head()))
     lives = 0
     for exchange in itertools.count(1):
-        killer.arm(exchange, after=True)
-        if not until_killed_or_done(batch):
+        with killing.at(exchange, after=True):
+            work_until_done(batch)
+        if not killing.killed:
             break
         lives += 1
         batch.refresh_from_db()
         if batch.status == BatchStatus.DONE:
             break
-    killer.disarm()
     work()
     assert lives > 5
     assert signer_nonce(service) == nonce + 1
@@ -136,27 +124,21 @@ def test_it_may_be_killed_again_and_again(service, killer):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
-def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killer, after):
+def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, after):
     for exchange in exchanges("a deployment", after):
         FactsRegistry.objects.all().delete()
         nonce = signer_nonce(service)
-        killer.arm(exchange, after=after)
-        try:
-            deploy(31337, 31337)
-            killed = False
-        except Killed:
-            killed = True
-        killer.disarm()
-        expire_leases()
-        deploy(31337, 31337)
+        with killing.at(exchange, after=after):
+            deploy()
+        deploy()
         assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"
-        if not killed:
+        if not killing.killed:
             break
     assert exchange > 8
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
-def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killer, after):
+def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing, after):
     """None is lost of those that it replaces, and a batch that is open meanwhile goes on."""
     key = a_key()
     replaced = []
@@ -166,20 +148,14 @@ def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, kil
         replaced.append(registry().address)
         service.rpc("anvil_setCode", replaced[-1], "0x00")
         nonce = signer_nonce(service, "pending")
-        killer.arm(exchange, after=after)
-        try:
-            deploy(31337, 31337, replace=True)
-            killed = False
-        except Killed:
-            killed = True
-        killer.disarm()
-        expire_leases()
-        deploy(31337, 31337, replace=True)
+        with killing.at(exchange, after=after):
+            deploy(31337, 31337, "--replace")
+        deploy(31337, 31337, "--replace")
         assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"
         rows = FactsRegistry.objects.exclude(replaced_at=None).order_by("pk")
         assert list(rows.values_list("address", flat=True)) == replaced
         assert all(rows.values_list("replaced_because", flat=True))
         assert work_until_done(batch).status == BatchStatus.DONE
-        if not killed:
+        if not killing.killed:
             break
     assert exchange > 8

@@ -34,10 +34,11 @@ from queries.properties import AccountField
 from tests.chains.lying_node import between, error
 from tests.contracts.l1_block import L1Block
 from tests.factories import until
+from tests.inside.killer import Killer
 from tests.inside.working import a_worker
 from tests.proving import paths, sources
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, balance_at, events, field_on_chain, registry
-from tests.proving.kills import Killed, Killer, exchanges
+from tests.proving.kills import Killed, exchanges
 from tests.proving.money import ETHER, mine_at, pending
 from tests.proving.paths import WINDOW
 from tests.proving.self_funded import itself, nothing_spent
