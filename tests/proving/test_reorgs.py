@@ -1,20 +1,19 @@
 """A reorganised chain takes steps, and DONE, visibly back until the block is final."""
 
-import contextlib
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from django.utils import timezone
 
-from chains.header import Header
-from chains.rpc import RpcClient
 from proving.models import AccountProof, Transaction, TransactionState
-from proving.worker.due import reject_overdue
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
-from queries.properties import AccountField
-from tests.proving.chain_state import ACCOUNT_PROVEN, balance_at, events, field_on_chain
-from tests.service import ALICE, SIGNER, a_key, expire_leases, request, submit, waiting, work, work_until_done
+from tests.chains.lying_node import between, result
+from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
+from tests.service import ALICE, SIGNER, a_key, reconfigure, request, submit, waiting, work, work_until_done
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 @pytest.fixture
@@ -46,37 +45,37 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     assert Transaction.objects.exclude(to="").get().hash == first.versions.get().hash
 
 
-def test_a_node_that_lags_takes_nothing_back(service, done, monkeypatch):
-    heads = RpcClient.head, RpcClient.header
+def test_a_node_that_lags_takes_nothing_back(service, done, settings):
+    head = service.head()
 
-    def one_behind(client: RpcClient, block: Any) -> Header | None:
-        header = heads[1](client, service.head() - 1 if block == "latest" else block)
-        return header if block == "finalized" or (header and header.number < service.head()) else None
+    def one_behind(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getBlockByNumber" and reply["result"]["number"] == hex(head):
+            is_newest = question["params"][0] == "latest"
+            return [result(question, service.rpc("eth_getBlockByNumber", hex(head - 1), False) if is_newest else None)]
+        return [reply]
 
-    monkeypatch.setattr(RpcClient, "head", lambda client: one_behind(client, "latest"))
-    monkeypatch.setattr(RpcClient, "header", one_behind)
-    work()
+    with between(service.url, one_behind) as url:
+        reconfigure(settings, service.url, url)
+        work()
     done.refresh_from_db()
     assert done.status == BatchStatus.DONE
     assert "is behind block" in waiting()[0]
 
 
-def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, monkeypatch):
+@pytest.mark.django_db(transaction=True)
+def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, killing):
     batch = submit(a_key(), request(ALICE, block=service.head()))
 
-    def killed(*_, **__):
-        raise KeyboardInterrupt
+    def kill_once_it_is_done(execute, sql, *rest):
+        answer = execute(sql, *rest)
+        if sql.startswith("UPDATE") and Batch.objects.filter(status=BatchStatus.DONE).exists():
+            transaction.on_commit(killing.kill)
+        return answer
 
-    monkeypatch.setattr("proving.reconcile.block._release", killed)
-    for _ in range(6):
-        with contextlib.suppress(KeyboardInterrupt):
-            work()
-        expire_leases()
-        Block.objects.update(due_at=timezone.now())
-        batch.refresh_from_db()
-        if batch.status == BatchStatus.DONE:
-            break
-    monkeypatch.undo()
+    with killing.dying(), connection.execute_wrapper(kill_once_it_is_done):
+        work_until_done(batch)
+    assert killing.killed
+    batch.refresh_from_db()
     assert batch.status == BatchStatus.DONE
     service.rpc("anvil_reorg", 1, [])
     service.rpc("evm_setAutomine", False)
@@ -88,10 +87,11 @@ def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, monke
 def test_a_batch_that_was_done_gets_its_time_anew(service, done):
     Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
     service.rpc("anvil_reorg", 1, [])
-    work()
-    reject_overdue(timezone.now())
-    done.refresh_from_db()
-    assert done.status != BatchStatus.REJECTED
+    service.rpc("evm_setAutomine", False)
+    for _ in range(2):
+        work()
+        done.refresh_from_db()
+        assert done.status == BatchStatus.IN_PROGRESS
 
 
 def test_the_cost_is_taken_back_too(service, done):
