@@ -3,36 +3,23 @@
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from random import Random
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
-from chains.rpc import RpcClient, RpcRefused
-from config.configured_chains import forget_chains, get_chains, get_rpc
-from database import leases
-from proving import connections, heads
-from proving.admission.admit import admit
+from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
-from proving.reconcile import apply, rows
-from proving.reconcile.block import reconcile
-from proving.reconcile.context import Context
-from proving.reconcile.decide import Reject
-from proving.worker.due import due
-from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
-from queries.properties import AccountField
-from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import between, error, result
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
+    AccountField,
     balance_at,
     events,
     field_on_chain,
@@ -42,7 +29,6 @@ from tests.proving.chain_state import (
 from tests.service import (
     ALICE,
     BOB,
-    CHARLIE,
     SIGNER,
     a_key,
     reconfigure,
@@ -52,6 +38,8 @@ from tests.service import (
     work,
     work_until_done,
 )
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 NOBODY = "0x000000000000000000000000000000000000dEaD"
 ALL = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
@@ -122,47 +110,6 @@ def test_batches_on_one_block_share_one_transaction(service, key):
     assert field_on_chain(service, ALICE, block, AccountField.CODE_HASH) == EMPTY_CODE_HASH
 
 
-@pytest.mark.parametrize("is_header_known", [False, True], ids=["with the header", "below a known root"])
-def test_a_second_look_at_a_block_takes_no_more_statements_for_many_queries(service, key, monkeypatch, is_header_known):
-    monkeypatch.setattr(rows, "_QUERIES_PER_WRITE", 1)
-    blocks = {service.head() - 1: [ALICE], service.head(): [ALICE, BOB, CHARLIE, NOBODY]}
-    if is_header_known:
-        for number in blocks:
-            work_until_done(submit(key, request(SIGNER, block=number)))
-    service.rpc("evm_setAutomine", False)
-    taken = []
-    for number, accounts in blocks.items():
-        batch = submit(key, request(*accounts, block=number))
-        admit(batch.pk)
-        block = Block.objects.get(number=number)
-        reconcile(block.pk)
-        assert Transaction.objects.filter(queries__batch=batch).distinct().count() == 1
-        with CaptureQueriesContext(connection) as statements:
-            reconcile(block.pk)
-        taken.append(len(statements))
-    assert taken[0] == taken[1]
-
-
-@pytest.mark.sqlite_only(reason="statements for PostgreSQL hold their values, which are as many as they like")
-def test_thousands_of_queries_are_rejected_whatever_one_statement_may_name(service, key):
-    batch = submit(key, request(ALICE, block=service.head()))
-    admit(batch.pk)
-    block = Block.objects.get()
-    lease = leases.claim(Block.objects.all(), block.pk)
-    assert lease is not None
-    to_itself = connections.open_connection(31337, 31337)
-    destination = get_chains().chain(31337)
-    context = Context(lease, to_itself, destination, heads.read(destination, to_itself.destination_rpc))
-    before = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
-    try:
-        queries = range(batch.queries.get().pk + 1500)
-        apply.carry_out(context, [Reject(queries, RejectionCode.PROOF_UNAVAILABLE, "Pruned.")])
-    finally:
-        connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, before)
-    batch.refresh_from_db()
-    assert (batch.status, batch.rejection_reason) == (BatchStatus.REJECTED, "Pruned.")
-
-
 def test_the_gas_of_a_transaction_is_shared_among_its_batches(service, key):
     block = service.head()
     one = submit(key, request(ALICE, block=block))
@@ -220,20 +167,25 @@ def test_several_blocks_of_one_batch_are_proven_each(service, key):
         assert field_on_chain(service, address, number, AccountField.BALANCE) == balance_at(service, address, number)
 
 
-def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, monkeypatch):
+def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, settings):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
     work()
     work()
     assert batch.queries.get().step != StepKind.INITIAL_STATE
-    monkeypatch.setattr(RpcClient, "proofs", lambda *_: pytest.fail("a proof was fetched again"))
-    service.rpc("evm_setAutomine", True)
-    assert work_until_done(batch, service).status == BatchStatus.DONE
+
+    def without_states(question: Any, reply: Any) -> list[Any]:
+        assert question["method"] != "eth_getProof"
+        return [reply]
+
+    with between(service.url, without_states) as url:
+        reconfigure(settings, service.url, url)
+        service.rpc("evm_setAutomine", True)
+        assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
 def test_confirmations_are_waited_for(service, key, settings):
-    settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text().replace("confirmations = 1", "confirmations = 3"))
-    forget_chains()
+    reconfigure(settings, "confirmations = 1", "confirmations = 3")
     service.mine(2)  # as deep as the registry must now be
     batch = submit(key, request(ALICE, block=service.head()))
     for _ in range(3):
@@ -329,9 +281,7 @@ def of_slots(address: str, block: int, slots: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("slots", [0, 200])
 @pytest.mark.parametrize("way", NO_USABLE_ANSWER)
-def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, monkeypatch, way, slots):
-    monkeypatch.setattr("proving.reconcile.proofs.random", Random(1), raising=False)
-
+def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, way, slots):
     def change(question: Any, reply: Any) -> list[Any]:
         is_evil = question["method"] == "eth_getProof" and question["params"][0].lower() == EVIL
         return NO_USABLE_ANSWER[way](question, reply) if is_evil else [reply]
@@ -348,37 +298,30 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
     assert not steps.keys() - {evil.pk}
 
 
-def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(service, settings):
-    def change(question: Any, reply: Any) -> list[Any]:
-        if question["method"] == "eth_getProof" and len(question["params"][1]) > 100:
-            time.sleep(1)
-        return [reply]
+@contextmanager
+def without_proofs(chain: DevChain, settings: Any) -> Iterator[None]:
+    def refuse(question: Any, reply: Any) -> list[Any]:
+        return [error(question, -32000, "missing trie node") if question["method"] == "eth_getProof" else reply]
 
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
-        rpc = get_rpc(31337)
-        rpc._nodes = RpcClient(rpc.chain, timeout_seconds=0.4)._nodes
-        block = service.head()
-        heavy = submit(a_key(ALICE), of_slots(EVIL, block, 200))
-        light = submit(a_key(BOB), request(BOB, block=block))
-        assert work_until_done(light).status == BatchStatus.DONE
-        assert work_until_done(heavy).status == BatchStatus.DONE
+    with between(chain.url, refuse) as url:
+        reconfigure(settings, chain.url, url)
+        yield
+    reconfigure(settings, url, chain.url)
 
 
-def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, monkeypatch, caplog):
+def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, settings, caplog):
     caplog.set_level(logging.INFO)
     batch = submit(key, request(ALICE, block=service.head()))
-    refuse = RpcRefused(-32000, "missing trie node")
-    monkeypatch.setattr(RpcClient, "proofs", lambda *arguments: [refuse] * len(arguments[-1]))
-    for _ in range(8):
+    with without_proofs(service, settings):
+        for _ in range(8):
+            work()
+        batch.refresh_from_db()
+        assert batch.status == BatchStatus.ACCEPTED
+        assert "(-32000)" in waiting()[0]
+        assert "missing trie node" not in str(waiting()), "what a node says is for operators"
+        assert "the node said: “missing trie node”" in caplog.text
+        Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
         work()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.ACCEPTED
-    assert "(-32000)" in waiting()[0]
-    assert "missing trie node" not in str(waiting()), "what a node says is for operators"
-    assert "the node said: “missing trie node”" in caplog.text
-    Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
-    work()
     batch.refresh_from_db()
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,
@@ -387,19 +330,15 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, mo
     )
 
 
-def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, key, monkeypatch):
+def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, key, settings, monkeypatch):
     batch = submit(key, request(ALICE, block=service.head()))
-    refuse = RpcRefused(-32000, "missing trie node")
-    monkeypatch.setattr(RpcClient, "proofs", lambda *arguments: [refuse] * len(arguments[-1]))
-    Clock().read([])
-    for _ in range(3):
+    with without_proofs(service, settings):
+        for _ in range(3):
+            work()
+        assert Block.objects.get().refused_since
+        now = timezone.now()
+        monkeypatch.setattr(timezone, "now", lambda: now + timedelta(hours=25))
         work()
-    assert Block.objects.get().refused_since
-    now = timezone.now()
-    Block.objects.update(due_at=now)
-    monkeypatch.setattr(timezone, "now", lambda: now + timedelta(hours=25))
-    (task,) = [task for task in due() if task.kind == "block"]
-    task()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.ACCEPTED
 
