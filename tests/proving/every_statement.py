@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import pytest
+from django.core.management import CommandError
 from django.db import OperationalError, connection
 
 from devnet.devchain import DevChain
@@ -58,7 +59,7 @@ def prove_with_each(
             for _ in range(3):
                 try:
                     work_until_done(batch)
-                except (OperationalError, AssertionError):
+                except (OperationalError, CommandError, AssertionError):
                     # As a worker does.
                     connection.close()
         assert_steps_agree()

@@ -4,18 +4,20 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.management import CommandError
+from django.db import connection
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
 from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
-from tests.chains.lying_node import between, error, result
+from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
@@ -26,11 +28,13 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
+from tests.proving.proxy import Proxy
 from tests.service import (
     ALICE,
     BOB,
     SIGNER,
     a_key,
+    fresh,
     reconfigure,
     request,
     submit,
@@ -298,6 +302,21 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
     assert not steps.keys() - {evil.pk}
 
 
+def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(service, settings):
+    def give_up(body: Any) -> Any:
+        asked = body if isinstance(body, list) else [body]
+        is_slow = any(one["method"] == "eth_getProof" and len(one["params"][1]) > 100 for one in asked)
+        return Raw(status=504) if is_slow else ask(service.url, body)
+
+    with lying_node(give_up) as url:
+        reconfigure(settings, service.url, url)
+        block = service.head()
+        heavy = submit(a_key(ALICE), of_slots(EVIL, block, 200))
+        light = submit(a_key(BOB), request(BOB, block=block))
+        assert work_until_done(light).status == BatchStatus.DONE
+        assert work_until_done(heavy).status == BatchStatus.DONE
+
+
 @contextmanager
 def without_proofs(chain: DevChain, settings: Any) -> Iterator[None]:
     def refuse(question: Any, reply: Any) -> list[Any]:
@@ -365,3 +384,55 @@ def test_an_open_transaction_is_shown_on_its_step(service, key):
     tx = Transaction.objects.exclude(to="").get()
     step = Step.objects.get(query__batch=batch, kind=StepKind.HEADER_ACCUMULATED)
     assert (step.status, step.transaction_hash) == (StepStatus.IN_PROGRESS, tx.versions.get().hash)
+
+
+def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(service, key, settings):
+    batch = submit(key, request(ALICE, block=service.head()))
+    with Proxy(service.url) as node:
+        reconfigure(settings, service.url, node.url)
+        node.down()
+        work()
+        assert fresh(batch).status == BatchStatus.RECEIVED
+        assert "can't be reached" in waiting()[0]
+        node.up()
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+        assert waiting() == []
+
+
+def test_a_node_that_goes_down_in_the_middle_is_waited_for_too(service, key, settings):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=service.head()))
+    with Proxy(service.url) as node:
+        reconfigure(settings, service.url, node.url)
+        work()
+        tx = Transaction.objects.exclude(to="").get()
+        node.down()
+        work()
+        step = batch.queries.get().steps.get(status="IN_PROGRESS")
+        assert "can't be reached" in step.last_error
+        assert step.attempts > 0
+        assert "can't be reached" in waiting()[0]
+        node.up()
+        service.rpc("evm_setAutomine", True)
+        assert work_until_done(batch, service).status == BatchStatus.DONE
+    assert Transaction.objects.exclude(to="").get() == tx
+
+
+def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service, key, caplog):
+    submit(key, request(BOB, block=service.head() - 1))
+    good = submit(key, request(ALICE, block=service.head()))
+
+    def fail_on_bob(execute, sql, params, *rest):
+        if sql.startswith("INSERT") and BOB in params:
+            raise ZeroDivisionError("a defect")
+        return execute(sql, params, *rest)
+
+    with connection.execute_wrapper(fail_on_bob):
+        for _ in range(4):
+            with suppress(CommandError):
+                work()
+    assert fresh(good).status == BatchStatus.DONE
+    assert ["error of this service" in sentence for sentence in waiting()] == [True]
+    assert "a defect" in caplog.text
+    assert Block.objects.filter(waiting_for__gt="", due_at__gt=timezone.now()).exists()

@@ -11,22 +11,17 @@ from pathlib import Path
 import pytest
 from eth_abi.abi import decode
 
-from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction, WorkerHeartbeat
-from proving.reconcile import observe
-from proving.registry.deploying import deploy
-from proving.worker import heartbeats
-from queries.models import Batch, BatchStatus
+from queries.models import Batch
 from tests.campaign_shares import share
+from tests.deployed import deploy
 from tests.factories import is_done, until
-from tests.inside.working import a_worker
 from tests.metrics import value
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
-from tests.proving.proxy import Proxy
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 # Of packed calldata: how a header begins, and the operation that its parent follows.
@@ -44,7 +39,7 @@ def chain() -> Iterator[DevChain]:
 @pytest.fixture
 def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deploy(31337, 31337)
+    deploy()
     return chain
 
 
@@ -58,9 +53,9 @@ def last_log(tmp_path: Path) -> str:
 
 
 def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_worker):
-    assert not heartbeats.is_running()
+    assert not WorkerHeartbeat.objects.exists()
     start_worker()
-    until(heartbeats.is_running, "the first heartbeat")
+    until(WorkerHeartbeat.objects.exists, "the first heartbeat")
     batch = submit(a_key(), request(ALICE, block=service.head()))
     until(lambda: is_done(batch), "DONE")
 
@@ -110,7 +105,7 @@ def without_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
     with DevChain(block_seconds=0.5, hardfork="cancun") as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        deploy(31337, 31337)
+        deploy()
         chain.mine(700)
         yield chain
 
@@ -138,9 +133,9 @@ def test_a_walk_killed_again_and_again_goes_on_and_pays_for_no_header_twice(with
         process.wait()
         lives += 1
         assert lives < 40, log_of(tmp_path)
-    walks = [bytes(tx.data) for tx in Transaction.objects.exclude(extends=None)]
-    walked = [header for walk in walks for header in headers_in(walk)]
-    assert len(walks) >= 2
+    sent = [headers_in(bytes(tx.data)) for tx in Transaction.objects.exclude(to="")]
+    walked = [header for headers in sent for header in headers]
+    assert len(sent) > 2
     assert len(walked) == len(set(walked)) >= 680 - 256
     assert lives > 1
 
@@ -148,7 +143,7 @@ def test_a_walk_killed_again_and_again_goes_on_and_pays_for_no_header_twice(with
 @pytest.mark.parametrize("signers", [1, 2])
 def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional_db, start_worker, signers):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=signers)
-    deploy(31337, 31337)
+    deploy()
     service = chain
     head = service.head()
     key = a_key()
@@ -169,74 +164,12 @@ def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_in_order_when_asked_to(service, start_worker, ending, tmp_path):
     process = start_worker()
-    until(heartbeats.is_running, "the first heartbeat")
+    until(WorkerHeartbeat.objects.exists, "the first heartbeat")
     submit(a_key(), request(ALICE, block=service.head()))
     process.send_signal(ending)
     assert process.wait(timeout=20) == 0
     assert not WorkerHeartbeat.objects.exists()
     assert "Traceback" not in log_of(tmp_path)
-
-
-def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(chain, settings, tmp_path, transactional_db):
-    with Proxy(chain.url) as node:
-        settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
-        forget_chains()
-        deploy(31337, 31337)
-        batch = submit(a_key(), request(ALICE, block=chain.head()))
-        node.down()
-        with a_worker():
-            until(lambda: any("can't be reached" in sentence for sentence in waiting()), "the reason")
-            assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
-            node.up()
-            until(lambda: is_done(batch), "DONE")
-            until(lambda: waiting() == [], "nothing to wait for")
-
-
-def test_a_node_that_goes_down_in_the_middle_is_waited_for_too(chain, settings, tmp_path, transactional_db):
-    with Proxy(chain.url) as node:
-        settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
-        forget_chains()
-        deploy(31337, 31337)
-        chain.rpc("evm_setIntervalMining", 0)  # no more blocks
-        chain.rpc("evm_setAutomine", False)
-        batch = submit(a_key(), request(ALICE, block=chain.head()))
-        with a_worker():
-            until(lambda: Transaction.objects.exclude(to="").exists(), "a transaction")
-            node.down()
-            step = batch.queries.get().steps.filter(status="IN_PROGRESS", last_error__contains="can't be reached")
-            until(step.exists, "the reason")
-            assert step.get().attempts > 0
-            until(lambda: any("can't be reached" in sentence for sentence in waiting()), "the reason on the page")
-            node.up()
-            chain.rpc("evm_setAutomine", True)
-            chain.mine()
-            until(lambda: is_done(batch), "DONE")
-        assert Transaction.objects.exclude(to="").count() == 1
-
-
-def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(
-    chain, settings, tmp_path, transactional_db, monkeypatch, caplog
-):
-    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deploy(31337, 31337)
-    key = a_key()
-    poison = submit(key, request(ALICE, block=chain.head() - 1))
-    good = submit(key, request(ALICE, block=chain.head()))
-    poisoned_block = poison.queries.get().block_id
-    observed = observe.registry
-
-    def fail_on_poison(context):
-        if context.block.pk == poisoned_block:
-            raise ZeroDivisionError("a defect")
-        return observed(context)
-
-    monkeypatch.setattr(observe, "registry", fail_on_poison)
-    with a_worker():
-        until(lambda: is_done(good), "DONE")
-        until(lambda: any("error of this service" in sentence for sentence in waiting()), "the reason")
-    assert "a defect" in caplog.text
-    failures = caplog.text.count("a defect")
-    assert 1 <= failures < 30  # pushed ahead further each time, not in a loop
 
 
 def test_a_worker_sends_nothing_to_a_registry_with_other_code_and_goes_on_when_it_is_replaced(service, start_worker):
@@ -248,7 +181,7 @@ def test_a_worker_sends_nothing_to_a_registry_with_other_code_and_goes_on_when_i
     until(lambda: REMEDY in Batch.objects.get(pk=batch.pk).waiting_for, "the batch's wait")
     until(lambda: bool(registry().refused), "the refusal")
     assert signer_nonce(service, "pending") == nonce
-    new = deploy(31337, 31337, replace=True)
+    new = deploy(31337, 31337, "--replace")
     until(lambda: is_done(batch), "DONE")
     assert registry().address == new.address
     assert len(events(service, ACCOUNT_PROVEN)) == 1
