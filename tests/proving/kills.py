@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, NoReturn
 
-from django.db import connection
+from django.db import connection, transaction
 
 from config.configured_chains import forget_chains
 from tests.campaign_shares import share
@@ -63,6 +63,19 @@ class Killer:
             self._dead.clear()
         expire_leases()
         forget_chains()
+
+    @contextmanager
+    def once(self, holds: Callable[[], bool]) -> Iterator[None]:
+        """Kill what runs within after the commit by which this holds."""
+
+        def execute(execute: Any, sql: str, *rest: Any) -> Any:
+            answer = execute(sql, *rest)
+            if sql.startswith("UPDATE") and holds():
+                transaction.on_commit(self.kill)
+            return answer
+
+        with self.dying(), connection.execute_wrapper(execute):
+            yield
 
     def kill(self, *_: object) -> NoReturn:
         self._dead.set()

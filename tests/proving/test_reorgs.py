@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
 from django.utils import timezone
 
 from proving.models import AccountProof, Transaction, TransactionState
@@ -65,14 +64,7 @@ def test_a_node_that_lags_takes_nothing_back(service, done, settings):
 @pytest.mark.django_db(transaction=True)
 def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, killing):
     batch = submit(a_key(), request(ALICE, block=service.head()))
-
-    def kill_once_it_is_done(execute, sql, *rest):
-        answer = execute(sql, *rest)
-        if sql.startswith("UPDATE") and Batch.objects.filter(status=BatchStatus.DONE).exists():
-            transaction.on_commit(killing.kill)
-        return answer
-
-    with killing.dying(), connection.execute_wrapper(kill_once_it_is_done):
+    with killing.once(Batch.objects.filter(status=BatchStatus.DONE).exists):
         work_until_done(batch)
     assert killing.killed
     batch.refresh_from_db()

@@ -1,0 +1,5 @@
+"""Fixtures of tests that knew the outside and the inside once."""
+
+from tests.proving.conftest import costly
+
+__all__ = ["costly"]
