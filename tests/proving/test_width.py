@@ -5,16 +5,13 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from config.configured_chains import get_rpc
 from devnet.devchain import DevChain
-from proving import facts, timestamps
 from proving.models import Transaction
-from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
-from queries.properties import AccountField, HeaderField
+from tests import headers
 from tests.chains.lying_node import between, error
-from tests.inside.working import accept_all
-from tests.proving.chain_state import field_on_chain, registry, signer_nonce
+from tests.deployed import deploy
+from tests.proving.chain_state import AccountField, HeaderField, call, field_on_chain, header_on_chain, signer_nonce
 from tests.service import (
     ALICE,
     BOB,
@@ -29,20 +26,13 @@ from tests.service import (
     work_until_done,
 )
 
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+
 NOBODY = "0x000000000000000000000000000000000000dEaD"
-
-
-def call(chain, selector: str, *words: int) -> int:
-    data = selector + "".join(f"{word:064x}" for word in words)
-    return int(chain.rpc("eth_call", {"to": registry().address, "data": data}, "latest"), 16)
 
 
 def slot_on_chain(chain, account: str, block: int, slot: int) -> int:
     return call(chain, "0x7e445a26", int(account, 16), block, slot)
-
-
-def header_on_chain(chain, block: int, field: HeaderField) -> int:
-    return call(chain, "0x" + keccak(text="headerField(uint256,uint8)")[:4].hex(), block, int(field))
 
 
 def block_at(chain, timestamp: int) -> int:
@@ -119,24 +109,20 @@ def test_slots_that_are_proven_cost_nothing_again(service, key, contract):
 
 def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(service, key):
     block = service.head()
-    batch = work_until_done(submit(key, at_block(block, header=HeaderField.names)))
+    batch = work_until_done(submit(key, at_block(block, header=list(HeaderField.__members__))))
     assert batch.status == BatchStatus.DONE
     kinds = list(Step.objects.filter(query__batch=batch).order_by("pk").values_list("kind", flat=True))
     assert kinds == [StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED]
-    header = get_rpc(31337).header(block)
-    assert header is not None
-    words = facts.header_words(header)
-    assert set(words) == set(HeaderField)
-    for field, word in words.items():
-        assert header_on_chain(service, block, field) == int.from_bytes(word)
-    assert header_on_chain(service, block, HeaderField.TIMESTAMP) == header.timestamp
-    assert header_on_chain(service, block, HeaderField.LOGS_BLOOM) == int.from_bytes(keccak(b"\0" * 256))
+    told = service.rpc("eth_getBlockByNumber", hex(block), False)
+    for field, name in zip(HeaderField, headers.PRAGUE, strict=True):
+        word = keccak(hexstr=told[name]).hex() if name in {"logsBloom", "extraData"} else told[name]
+        assert header_on_chain(service, block, field) == int(word, 16), name
 
 
 def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(tmp_path, db, settings):
     with DevChain(hardfork="cancun") as old:
         settings.CHAINS_FILE = chains_toml(tmp_path, old.url)
-        deploy(31337, 31337)
+        deploy()
         old.mine(3)
         key, block = a_key(), old.head()
         bad = submit(key, at_block(block, header=["TIMESTAMP", "REQUESTS_HASH"]))
@@ -182,10 +168,13 @@ def uneven(service) -> list[int]:
     for pause in (1, 100, 3, 3, 5000, 12, 12, 12, 700, 1, 60):
         service.rpc("evm_increaseTime", pause)
         service.mine()
-    return [
-        int(service.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
-        for number in range(service.head() + 1)
-    ]
+    return times(service)
+
+
+def times(chain: DevChain) -> list[int]:
+    """Return the times of its blocks by number."""
+    blocks = (chain.rpc("eth_getBlockByNumber", hex(number), False) for number in range(chain.head() + 1))
+    return [int(block["timestamp"], 16) for block in blocks]
 
 
 def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand_headers(service, key, settings):
@@ -254,7 +243,7 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
     time = int(service.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16) + 5
     timed = submit(key, at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
     plain = submit(key, request(BOB, block=number))
-    accept_all()
+    work()
     assert {query.block_id for query in Query.objects.all()} == {plain.queries.get().block_id}
     # The two newest blocks are replaced: the one above gets a time that isn't after `time`.
     service.rpc("anvil_rollback", 2)
@@ -264,7 +253,8 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
     service.rpc("evm_setAutomine", True)
     for batch in (plain, timed):
         assert work_until_done(batch, service, rounds=30).status == BatchStatus.DONE
-    found = timestamps.block_at(get_rpc(31337), time, get_rpc(31337).head(), extend_lease=lambda: None)
+    found = max(number for number, made_at in enumerate(times(service)) if made_at <= time)
+    assert found != number
     assert block_at(service, time) == found
     assert timed.queries.values_list("block__number", flat=True).get() == found
 
