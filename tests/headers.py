@@ -5,8 +5,6 @@ from typing import Any
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.header import _ETHEREUM
-
 Fields = dict[str, bytes | int]
 
 # What all of them begin with.
@@ -100,5 +98,9 @@ def as_json(fields: Fields, **changes: bytes | int) -> dict[str, Any]:
 
 def with_hash(block: dict[str, Any]) -> dict[str, Any]:
     """The block, as Ethereum's nodes tell it, with the hash that its fields make."""
-    values = [form.from_rpc(block[form.rpc_name]) for form in _ETHEREUM if form.rpc_name in block]
+    told = {name: block[name] for name in AMSTERDAM if name in block}
+    values = [
+        bytes.fromhex(value[2:]) if isinstance(AMSTERDAM[name], bytes) else int(value, 16)
+        for name, value in told.items()
+    ]
     return block | {"hash": f"0x{keccak(rlp.encode(values)).hex()}"}

@@ -6,7 +6,6 @@ development chain (`tests/proving/test_estimates.py` holds both, `make bench-est
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from eth_utils.address import to_checksum_address
 
@@ -19,29 +18,11 @@ from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import proof_gas, trie_samples
 from proving.gas_model.proof_gas import Likely, Missing, Route
 from queries.properties import AccountField
+from tests.proving.estimated_batches import Result
 
 _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
 # If an attacker has searched for keys: 2**44 hashes.
 _CHOSEN_DEEP = (16,) * 9 + (2,)
-
-
-@dataclass(frozen=True)
-class Result:
-    """In gas."""
-
-    case: str
-    expected: int
-    bound: int
-    spent: int
-
-    @property
-    def above(self) -> float:
-        """By which part of what was spent it is less than what was expected."""
-        return self.expected / self.spent - 1
-
-    def __str__(self) -> str:
-        most = f"{self.bound / self.spent - 1:>+7.1%}"
-        return f"{self.case:<58} {self.expected:>11,} {self.spent:>11,} {self.above:>+7.1%} {self.bound:>11,} {most}"
 
 
 HEAD = f"{'case':<58} {'expected':>11} {'spent':>11} {'':>7} {'at most':>11}"

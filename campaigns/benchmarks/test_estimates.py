@@ -10,10 +10,9 @@ from collections.abc import Iterable
 import pytest
 
 from campaigns.benchmarks import estimates
-from campaigns.benchmarks.estimates import Result
 from campaigns.benchmarks.gas import Lab
 from tests.inside.working import work_once
-from tests.proving.estimated_batches import cases_of, measured
+from tests.proving.estimated_batches import Result, cases_of, measured
 from tests.service import a_key, asking
 
 

@@ -15,7 +15,6 @@ from eth_utils.abi import (
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains.encoding import hex_data
 from contracts import Artifact, load_artifact
 from devnet.devchain import ACCOUNTS, DevChain
 
@@ -65,7 +64,7 @@ class Deployed:
         return values[0] if len(values) == 1 else values or None
 
     def call_raw(self, data: bytes, block: str = "latest") -> bytes:
-        transaction = {"from": SENDER, "to": self.address, "data": hex_data(data), "gas": CALL_GAS}
+        transaction = {"from": SENDER, "to": self.address, "data": "0x" + data.hex(), "gas": CALL_GAS}
         return bytes.fromhex(self._rpc("eth_call", transaction, block)[2:])
 
     def send(self, function: str, *arguments: Any) -> Any:
@@ -77,13 +76,13 @@ class Deployed:
     def send_raw(self, data: bytes) -> Any:
         """Send any calldata as `send` does."""
         self.call_raw(data, block="pending")
-        return self._mined({"to": self.address, "data": hex_data(data)})
+        return self._mined({"to": self.address, "data": "0x" + data.hex()})
 
     def logged(self, receipt: Any) -> list[tuple[Any, ...]]:
         """Name and values of each event, indexed ones first, in order."""
         found: list[tuple[Any, ...]] = []
         for log, event in itertools.product(receipt["logs"], self._events):
-            if log["topics"][0] == hex_data(event_abi_to_log_topic(event)):
+            if log["topics"][0] == "0x" + event_abi_to_log_topic(event).hex():
                 indexed = [parameter["type"] for parameter in event["inputs"] if parameter.get("indexed")]
                 others = [parameter["type"] for parameter in event["inputs"] if not parameter.get("indexed")]
                 topics = b"".join(bytes.fromhex(topic[2:]) for topic in log["topics"][1:])

@@ -3,16 +3,21 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.utils import timezone
 
+from accounts.models import ApiKey
 from chains import together
 from chains.together import Raised
+from proving.admission.admit import admit
 from proving.health import chain_checks
 from proving.models import Signer
 from proving.worker.due import due
 from proving.worker.worker import Worker
-from queries.models import Batch, Block
+from queries.models import Batch, BatchStatus, Block
+from tests.proving.money import set_fee
+from tests.service import fresh, submit
 
 
 def work_side_by_side(kind: str) -> None:
@@ -41,6 +46,16 @@ def accept_all() -> None:
     """A worker accepts or rejects what is due, and proves nothing."""
     for task in [task for task in due() if task.kind == "batch"]:
         task()
+
+
+def admitted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
+    """Submit a batch that is accepted, and nothing else is done for it. Then it has this fee."""
+    batch = submit(key, body)
+    admit(batch.pk)
+    assert fresh(batch).status == BatchStatus.ACCEPTED, batch.rejection_reason
+    if fee is not None:
+        set_fee(batch, fee)
+    return batch
 
 
 @contextmanager

@@ -1,21 +1,25 @@
 """A service that spends real money: what gas costs, and what batches have sent."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from django.core.management import call_command
+from django.test import Client
+
 from accounts.models import ApiKey
-from config.configured_chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.admission.admit import admit
-from proving.models import Transaction, TransactionState
-from queries import progress
-from queries.models import Batch, BatchStatus
-from queries.rejection_codes import RejectionCode
+from proving.models import ChainWatch, Transaction, TransactionState
+from queries.models import OPEN_STATUSES, Batch
 from tests.deployed import deploy_on
+from tests.proving.estimated_batches import estimate
 from tests.proving.transactions import age
-from tests.service import ALICE, CHARLIE, chains_toml, fresh, request, submit, work
+from tests.service import ALICE, CHARLIE, chains_toml, fresh, header, request, submit, work
 
 GWEI = 10**9
 ETHER = 10**18
@@ -27,7 +31,6 @@ COSTLY = "test_network = false\nminimum_signer_balance = '0'"
 def serve(settings, folder: Path, chain: DevChain, url: str = "") -> None:
     settings.CHAINS_FILE = chains_toml(folder, url or chain.url, chain_id=chain.chain_id, chain=COSTLY)
     settings.ALLOWED_ADDRESSES = ["*"]
-    forget_chains()
     deploy_on(chain)
     # What the operator has paid for the registry is no matter of these tests.
     Transaction.objects.all().delete()
@@ -50,8 +53,7 @@ def without_limits(settings) -> None:
 
 def price_of(chain: DevChain) -> int:
     """In wei: of a unit of gas, the tip included."""
-    fees = get_rpc(chain.chain_id).fees()
-    return fees.base_fee + fees.priority_fee
+    return int(chain.rpc("eth_gasPrice"), 16)
 
 
 def mine_at(chain: DevChain, gwei: float) -> None:
@@ -70,13 +72,25 @@ def go_on(chain: DevChain, gwei: float, rounds: int, *, aged: bool = False) -> N
 
 
 def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
-    """Submit a batch that is accepted. Then it has this fee: gas has become dearer, or cheaper, since."""
+    """Submit a batch that is accepted, and nothing is sent for it yet. Then it has this fee: gas has become dearer, or
+    cheaper, since.
+    """
     batch = submit(key, body)
-    admit(batch.pk)
-    assert fresh(batch).status == BatchStatus.ACCEPTED, batch.rejection_reason
+    with stopped():
+        work()
+    assert fresh(batch).status in OPEN_STATUSES, batch.rejection_reason
+    assert batch.accepted_at, batch.waiting_for
     if fee is not None:
         set_fee(batch, fee)
     return batch
+
+
+@contextmanager
+def stopped() -> Iterator[None]:
+    """The operator has stopped signing and sending meanwhile."""
+    call_command("stop_signing", stdout=StringIO())
+    yield
+    call_command("resume_signing", stdout=StringIO())
 
 
 def set_fee(batch: Batch, fee: int) -> None:
@@ -96,9 +110,11 @@ def in_mempool(chain: DevChain, key: ApiKey) -> tuple[Batch, Transaction]:
     return batch, pending(batch)
 
 
-def rejected_late(batch: Batch) -> None:
-    """Reject the batch as when its deadline passes, or a second source chain is refused after the first was paid."""
-    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Late.", retryable=True)
+def cancel(batch: Batch) -> None:
+    """Cancel the batch as its user, by the API: what was sent for it has lost its purpose."""
+    headers = header(batch.user.api_keys.all()[0])
+    assert Client().post(f"/batch-queries/{batch.pk}/cancel", headers=headers).status_code == 200
+    batch.refresh_from_db()
 
 
 def pending(batch: Batch) -> Transaction:
@@ -108,6 +124,24 @@ def pending(batch: Batch) -> Transaction:
     return Transaction.objects.filter(queries__batch=batch, state=TransactionState.PENDING).distinct().get()
 
 
+def spent_today() -> int | None:
+    """In wei: what counts against the daily limit of chain 31337, as a worker sees it in one more turn."""
+    work()
+    return ChainWatch.objects.get(chain_id=31337).spent_in_day
+
+
 def scattered_slots(count: int) -> dict[str, Any]:
     """Return one account with `count` slots that have little of their proofs in common."""
     return {CHARLIE: {"props": ["BALANCE"], "slots": [hex(slot * 7919 * 2**40) for slot in range(count)]}}
+
+
+def counts_of_day(settings, key: ApiKey, chain: DevChain, wei: int) -> bool:
+    """Whether so much counts of the user's day on chain 31337: with a wei less of a limit, a batch is refused."""
+    body = request(CHARLIE, block=chain.head(), fee=ETHER)
+    codes = []
+    for lacks in (0, 1):
+        limit(settings, daily_limit_per_user=100 * ETHER)
+        needed = int(estimate(Client(), key, body)["wei"]["bound"])
+        limit(settings, daily_limit_per_user=wei + needed - lacks)
+        codes.append([one["code"] for one in estimate(Client(), key, body)["rejections"]])
+    return codes == [[], ["budget_exceeded" if wei else "too_large_for_budget"]]

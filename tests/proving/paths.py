@@ -5,20 +5,19 @@ from pathlib import Path
 
 import requests
 
-from campaigns.benchmarks import gas as bench
-from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
-from proving.registry.deploying import deploy
+from tests.deployed import deploy
 from tests.service import chains_toml, reconfigure
 
 WINDOW = 10
+# The contract of EIP-2935, and how many hashes it holds.
+_HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
 
 
 def connect(chain: DevChain, settings, folder: Path, more: str = "", of_chain: str = "") -> None:
     connection = f"window = {WINDOW}\n{more}"
     settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=connection, chain=of_chain)
-    forget_chains()
 
 
 def extending() -> list[Transaction]:
@@ -42,13 +41,13 @@ def old_block(chain: DevChain, settings, depth: int = 120) -> int:
 def fill_history(chain: DevChain) -> None:
     """Fill the history contract's storage, a ring, as on a chain that has been there for long."""
     words = random.Random(17)
-    for slots in (range(first, min(first + 500, bench.WINDOW)) for first in range(2_000, bench.WINDOW, 500)):
+    for slots in (range(first, min(first + 500, _HASHES)) for first in range(2_000, _HASHES, 500)):
         body = [
             {
                 "jsonrpc": "2.0",
                 "id": slot,
                 "method": "anvil_setStorageAt",
-                "params": [bench.HISTORY, f"0x{slot:064x}", f"0x{words.randrange(1, 2**256):064x}"],
+                "params": [_HISTORY, f"0x{slot:064x}", f"0x{words.randrange(1, 2**256):064x}"],
             }
             for slot in slots
         ]

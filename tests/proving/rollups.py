@@ -2,8 +2,6 @@
 
 from eth_utils.address import to_checksum_address
 
-from chains.encoding import hex_data
-from chains.rollups import GAS_PRICE_ORACLE
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
@@ -11,6 +9,7 @@ OP_STACK = ("--network", "optimism")
 """By which anvil takes the data fee from the sender. Its receipts don't tell."""
 
 _GWEI = 10**9
+GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 _L1_BLOCK = "0x4200000000000000000000000000000000000015"
 # Wei: L1's base fee of 10 gwei, the scalar of a half, 16 units for a byte.
 FEE_OF_A_BYTE = 80 * _GWEI
@@ -19,7 +18,7 @@ FEE_OF_A_BYTE = 80 * _GWEI
 def oracle_at(chain: DevChain, address: str) -> Deployed:
     """A `FeeOracleStandIn` at an address."""
     oracle = Deployed(chain, "test/FeeOracleStandIn")
-    chain.rpc("anvil_setCode", address, hex_data(oracle.code))
+    chain.rpc("anvil_setCode", address, "0x" + oracle.code.hex())
     oracle.address = to_checksum_address(address)
     return oracle
 

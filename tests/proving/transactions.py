@@ -1,7 +1,11 @@
 """What happens to transactions: time passes, and another signs with the same key."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
+from django.db import connection
 from django.utils import timezone
 from eth_account import Account
 
@@ -26,3 +30,25 @@ def roll_back(chain: DevChain, snapshot: str) -> None:
     chain.rpc("anvil_dropAllTransactions")
     chain.rpc("evm_setNextBlockTimestamp", hex(int(timezone.now().timestamp()) + 100))
     chain.mine(3)
+
+
+@contextmanager
+def between_statements(is_time: Callable[[str], object], act: Callable[[], object]) -> Iterator[None]:
+    """Act once, as another process may: between two database transactions, from when a statement says that it is time.
+
+    Without it the test fails.
+    """
+    depth = len(connection.savepoint_ids)
+    acted, is_late = False, False
+
+    def execute(execute: Any, sql: str, *more: Any) -> Any:
+        nonlocal acted, is_late
+        is_late = is_late or bool(is_time(sql))
+        if is_late and not acted and len(connection.savepoint_ids) == depth:
+            acted = True
+            act()
+        return execute(sql, *more)
+
+    with connection.execute_wrapper(execute):
+        yield
+    assert acted

@@ -4,20 +4,22 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
-from django.utils import timezone
 
-from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE, data_cost
-from chains.rpc import _read_receipt
-from config.configured_chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import Signer, Transaction, TransactionState
-from proving.transactions.transaction_monitor import monitor
+from proving.models import Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.proving.money import ETHER, GWEI, accepted, in_mempool, limit, pending, serve, set_fee
 from tests.proving.receipts import balance, telling_receipts
-from tests.proving.rollups import FEE_OF_A_BYTE, oracle_at
+from tests.proving.rollups import FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
 from tests.proving.transactions import age, roll_back
 from tests.service import ALICE, BOB, SIGNER, fresh, request, submit, waiting, work, work_until_done
+
+pytestmark = pytest.mark.outside
+
+# Of Arbitrum: precompiled contracts, and what its nodes answer by themselves.
+ARB_GAS_INFO = "0x000000000000000000000000000000000000006C"
+NODE_INTERFACE = "0x00000000000000000000000000000000000000C8"
 
 
 def set_data_fee(chain: DevChain, of_a_byte: int, of_gas: int = 0, *, is_before_fjord: bool = False) -> None:
@@ -62,12 +64,6 @@ def test_what_an_op_stack_chain_takes_for_data_is_spent_too(op_stack, key, setti
     assert tx.data_fee > tx.gas_used * tx.gas_price // 10  # No small matter.
 
 
-def test_what_is_too_long_for_one_transaction_takes_the_fees_of_several(op_stack, key, settings, tmp_path):
-    serve(settings, tmp_path, op_stack)
-    set_data_fee(op_stack, FEE_OF_A_BYTE, 7)
-    assert data_cost(get_rpc(31337), 250_000, 1000).wei == 3 * (2 * FEE_OF_A_BYTE * (250_000 // 3 + 200) + 7 * 1000)
-
-
 def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, settings, tmp_path):
     serve(settings, tmp_path, chain)
     elsewhere = accepted(key, request(ALICE, block=chain.head() - 1, fee=ETHER))
@@ -92,36 +88,15 @@ def test_what_a_reorg_takes_back_counts_with_the_margin_again(op_stack, key, set
         expected = tx.data_fee
         snapshot = op_stack.rpc("evm_snapshot")
         op_stack.mine()
-        for signer in Signer.objects.all():
-            monitor(signer.pk)
+        work()
         tx.refresh_from_db()
         assert tx.state != TransactionState.PENDING
         assert tx.data_fee < expected
         roll_back(op_stack, snapshot)
-        Signer.objects.update(due_at=timezone.now())
-        for signer in Signer.objects.all():
-            monitor(signer.pk)
+        work()
     tx.refresh_from_db()
     assert tx.state == TransactionState.PENDING
     assert tx.data_fee >= expected
-
-
-# As Optimism's node tells them since Ecotone, since Isthmus, and Arbitrum's.
-RECEIPTS = {
-    "l1Fee": ({"l1Fee": "0x24a1e7f3", "l1GasUsed": "0x640", "l1FeeScalar": None}, 0x24A1E7F3, False),
-    "operator": ({"l1Fee": "0x8", "operatorFeeScalar": "0x0", "operatorFeeConstant": "0x5"}, 8, True),
-    "no operator": ({"l1Fee": "0x8", "operatorFeeScalar": "0x0", "operatorFeeConstant": "0x0"}, 8, False),
-    "arbitrum": ({"gasUsedForL1": "0x1f4", "l1BlockNumber": "0x1", "timeboosted": False}, None, False),
-    "ethereum": ({}, None, False),
-}
-
-
-@pytest.mark.parametrize(("more", "data_fee", "has_operator_fee"), RECEIPTS.values(), ids=RECEIPTS.keys())
-def test_receipts_of_rollups_are_read(chain, more, data_fee, has_operator_fee):
-    sent = chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": BOB, "value": "0x1"})
-    reader = _read_receipt(sent | more)
-    assert (reader.data_fee, reader.has_operator_fee) == (data_fee, has_operator_fee)
-    assert reader.gas_used == int(sent["gasUsed"], 16)
 
 
 # --- What is too dear -------------------------------------------------------------------------------------------------

@@ -1,73 +1,38 @@
 """Limits in money: what a signer may spend in a day, and what a user may cause."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
-from typing import Any
-
 import pytest
 from django.core.management import CommandError, call_command
-from django.db.models import Model
-from django.db.models.signals import post_init
-from django.utils import timezone
 
 from accounts.models import User
-from config.configured_chains import get_chains
-from proving.budget import reservations
-from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
-from proving.transactions import transaction_monitor
-from queries.clock import Clock
-from queries.models import BatchStatus, ServiceClock
+from proving.models import Share, Signer, Transaction, TransactionState
+from queries.models import BatchStatus
+from tests.proving.estimated_batches import estimate
 from tests.proving.money import (
     COSTLY,
     ETHER,
     accepted,
+    cancel,
     go_on,
     in_mempool,
     limit,
     mine_at,
     paying_up_to,
     pending,
-    rejected_late,
+    spent_today,
+    stopped,
 )
 from tests.proving.transactions import age
-from tests.service import ALICE, BOB, a_key, chains_toml, fresh, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, fresh, request, submit, waiting, work, work_until_done
+
+pytestmark = pytest.mark.outside
 
 
-def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly):
-    chain = get_chains().chain(31337)
-    assert (chain.daily_limit_wei, chain.daily_limit_per_user_wei) == (ETHER // 2, ETHER // 10)
-
-
-def test_a_signature_reads_no_version_of_what_was_signed_in_the_day_before(costly, key):
-    """The signer is locked meanwhile, and each replacement is another version."""
-    costly.rpc("evm_setAutomine", True)
-    values = {
-        "signer": Signer.objects.create(chain_id=31337, address=BOB),
-        "data": b"",
-        "gas_limit": 1,
-        "state": TransactionState.FINAL,
-    }
-    versions = {"raw": b"", "max_fee_per_gas": 1, "max_priority_fee_per_gas": 1}
-    for nonce in range(40):
-        tx = Transaction.objects.create(nonce=nonce, **values)
-        SignedTransaction.objects.create(transaction=tx, hash=str(nonce), **versions)
-    read: list[SignedTransaction] = []
-    with post_init_of(SignedTransaction, read):
-        work_until_done(submit(key, request(BOB, block=costly.head(), fee=ETHER)), costly)
-    assert 0 < len(read) < 30
-
-
-@contextmanager
-def post_init_of(model: type[Model], seen: list[Any]) -> Iterator[None]:
-    """Note each row of the model that is read or made."""
-
-    def note(instance: Model, **_: object) -> None:
-        seen.append(instance)
-
-    post_init.connect(note, sender=model)
-    yield
-    post_init.disconnect(note, sender=model)
+def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly, client, key):
+    mine_at(costly, 10_000)
+    told = estimate(client, key, request(ALICE, block=costly.head()) | {"fee": "auto"})
+    said = " ".join(one["error"] for one in told["rejections"])
+    assert "a user's batches may cost, on chain 31337, 0.100000 ETH in 24 hours" in said
+    assert "all batches together may cost, on chain 31337, 0.500000 ETH in 24 hours" in said
 
 
 # --- The signer's -----------------------------------------------------------------------------------------------------
@@ -97,6 +62,16 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     assert Signer.objects.get().notice == ""
 
 
+def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
+    _, tx = in_mempool(costly, key)
+    costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
+    submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
+    work()
+    work()
+    assert Transaction.objects.count() == 1
+    assert "that it may have to pay" in Signer.objects.get().notice
+
+
 def test_the_operators_own_transactions_count_for_the_days_limit(chain, key, settings, tmp_path):
     settings.ALLOWED_ADDRESSES = ["*"]
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, chain=f"{COSTLY}\ndaily_limit = '0.000001'")
@@ -110,16 +85,16 @@ def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
     batch, tx = paying_up_to(3, key, ALICE, block=costly.head())
     most = tx.cost * 105 // 100
     limit(settings, daily_limit=most)
-    rejected_late(batch)
+    cancel(batch)
     mine_at(costly, 150)
     go_on(costly, 150, rounds=4, aged=True)
     assert tx.newest.is_cancellation
-    assert reservations.on_chain(31337) <= most
+    assert (spent_today() or 0) <= most
     mine_at(costly, 1)
     go_on(costly, 1, rounds=4, aged=True)
     tx.refresh_from_db()
     assert tx.state != TransactionState.PENDING
-    assert reservations.on_chain(31337) <= most
+    assert (spent_today() or 0) <= most
 
 
 def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(costly, key, settings):
@@ -132,7 +107,7 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     limit(settings, daily_limit=most * 14 // 10, daily_limit_per_user=most * 14 // 10)
     assert work_until_done(first, costly).status == BatchStatus.DONE
     tx.refresh_from_db()
-    assert tx.cost < most == reservations.on_chain(31337)
+    assert tx.cost < most == spent_today()
     (share,) = Share.objects.filter(transaction=tx)
     assert (share.wei, share.reserved_wei, share.reserved_gas) == (tx.cost, most, tx.gas_limit)
     mine_at(costly, 1)
@@ -143,22 +118,10 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     assert "The operator's limit" in waiting()[0]
     costly.mine(70)
     mine_at(costly, 1)
-    transaction_monitor.monitor(tx.signer_id)
-    assert reservations.on_chain(31337) == tx.cost
+    with stopped():
+        work()
+        assert spent_today() == tx.cost
     assert work_until_done(second, costly, rounds=20).status == BatchStatus.DONE
-
-
-def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly, key, monkeypatch):
-    Clock().read([])
-    batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
-    now = timezone.now
-    with monkeypatch.context() as patch:
-        patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
-        pending(batch)
-    Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
-    assert reservations.on_chain(31337) == Transaction.objects.get().reserved > 1
-    ServiceClock.objects.update(at=now() + timedelta(days=2))
-    assert reservations.on_chain(31337) == 0
 
 
 # --- Raising fees -----------------------------------------------------------------------------------------------------

@@ -8,24 +8,21 @@ import pytest
 from eth_account import Account
 
 from accounts.models import ApiKey
-from chains.encoding import hex_data
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share
-from queries import progress
 from queries.models import Batch, BatchStatus
-from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, error, lying_node, result
 from tests.proving.money import (
     ACCOUNT_GAS,
     ETHER,
     GWEI,
     accepted,
+    cancel,
     go_on,
     in_mempool,
     mine_at,
     paying_up_to,
     pending,
-    rejected_late,
     scattered_slots,
     set_fee,
     without_limits,
@@ -46,6 +43,8 @@ from tests.service import (
     work,
     work_until_done,
 )
+
+pytestmark = pytest.mark.outside
 
 # --- What a replacement offers ----------------------------------------------------------------------------------------
 
@@ -156,7 +155,7 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
         reconfigure(settings, costly.url, url)
         batch, tx = in_mempool(costly, key)
         costly.rpc("anvil_dropAllTransactions")
-        rejected_late(batch)
+        cancel(batch)
         work()
         assert tx.newest.is_cancellation
         assert tx.newest.gas >= 25_000
@@ -198,19 +197,15 @@ def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], 
     ]
 
 
-def by_their_user(batch: Batch) -> None:
-    assert progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_USER, reason="Cancelled.")
-
-
 def for_their_fee(batch: Batch) -> None:
     set_fee(batch, 1)
 
 
-@pytest.mark.parametrize("cancel", [by_their_user, for_their_fee])
-def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, cancel):
+@pytest.mark.parametrize("give_up", [cancel, for_their_fee])
+def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, give_up):
     """The storage that the first one would have written costs the second one more."""
     first, second = (pending(batch()) for batch in two_of_the_same_accounts(costly, key))
-    cancel(first.queries.all()[0].batch)
+    give_up(first.queries.all()[0].batch)
     mine_at(costly, 20)
     for _ in range(4):
         age()
@@ -235,7 +230,8 @@ def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key
     def send(to: str, data: bytes, gas: int, tip: int) -> None:
         fees = {"maxFeePerGas": 2 * tip * GWEI, "maxPriorityFeePerGas": tip * GWEI}
         fields = {"type": 2, "chainId": 31337, "nonce": nonce, "to": to, "value": 0, "data": data, "gas": gas, **fees}
-        costly.rpc("eth_sendRawTransaction", hex_data(Account.from_key(stranger_key).sign_transaction(fields)[0]))
+        signed = Account.from_key(stranger_key).sign_transaction(fields)
+        costly.rpc("eth_sendRawTransaction", signed.raw_transaction.to_0x_hex())
 
     mine_at(costly, 1)
     send(to, data, gas, tip=10)

@@ -1,12 +1,14 @@
 """What each batch pays of a transaction that serves several."""
 
+import pytest
+
 from proving.models import Share, Transaction, TransactionState
-from proving.transactions.transaction_monitor import monitor
-from queries import progress
-from queries.models import Batch, BatchStatus
-from tests.proving.money import ETHER, accepted, in_mempool, pending, set_fee
+from queries.models import BatchStatus
+from tests.proving.money import ETHER, in_mempool
 from tests.proving.transactions import roll_back, send_from_elsewhere
 from tests.service import ALICE, BOB, CHARLIE, a_key, asking, fresh, request, submit, work, work_until_done
+
+pytestmark = pytest.mark.outside
 
 
 def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key):
@@ -45,25 +47,6 @@ def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
     assert fresh(victim).gas_used < (victim.estimated_gas or 0) < 100_000 < fresh(thief).gas_used
 
 
-def test_a_second_source_chain_makes_no_batch_pay_more_of_what_was_signed(costly, key):
-    """Nearly all was proven, so it counts little. What is admitted later changes no share of what is signed."""
-    block = costly.head()
-    accounts = {ALICE: {"props": ["BALANCE"], "slots": ["0x1", "0x2"]}}
-    two = accepted(key, asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER))
-    accepted(a_key(BOB), request(CHARLIE, block=block, fee=ETHER))
-    # As if a part of it had been proven before.
-    Batch.objects.filter(pk=two.pk).update(estimated_gas=20_000)
-    tx = pending(two)
-    share = Share.objects.get(batch=two)
-    set_fee(two, share.wei)
-    progress.admit(fresh(two), 5, estimated_gas=1_000_000, estimated_wei=1)
-    costly.mine(3)
-    work()
-    tx.refresh_from_db()
-    assert tx.state != TransactionState.PENDING
-    assert Share.objects.get(batch=two, transaction=tx).gas <= share.gas
-
-
 def test_what_was_displaced_costs_nobody_anything(costly, key):
     batch, tx = in_mempool(costly, key)
     assert Share.objects.filter(batch=batch).exists()
@@ -81,10 +64,10 @@ def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key
     most = tx.cost
     snapshot = costly.rpc("evm_snapshot")
     costly.mine()
-    monitor(tx.signer_id)
+    work()
     assert Share.objects.get(batch=batch).wei < most
     roll_back(costly, snapshot)
-    monitor(tx.signer_id)
+    work()
     tx.refresh_from_db()
     assert tx.state == TransactionState.PENDING
     assert (Share.objects.get(batch=batch).gas, Share.objects.get(batch=batch).wei) == (tx.gas_limit, most)

@@ -1,16 +1,25 @@
 """The stop switch: nothing is signed or broadcast while it is on."""
 
+from io import StringIO
+from typing import Any
+
 import pytest
 from django.core.management import CommandError, call_command
 
 from proving.models import SignedTransaction, Signer, Transaction
-from proving.transactions import funds, sending, signing, stop_switch
 from queries.models import BatchStatus
-from tests.proving.money import ETHER, in_mempool, rejected_late
-from tests.proving.transactions import age
-from tests.service import ALICE, request, submit, waiting, work, work_until_done
+from tests.chains.lying_node import ask, lying_node, recording
+from tests.proving.money import ETHER, cancel, in_mempool, stopped
+from tests.proving.transactions import age, between_statements
+from tests.service import ALICE, reconfigure, request, submit, waiting, work, work_until_done
+
+pytestmark = pytest.mark.outside
 
 NOTHING_PENDING = {"pending": "0x0", "queued": "0x0"}
+
+
+def stop() -> None:
+    call_command("stop_signing", "31337", stdout=StringIO())
 
 
 def test_a_stop_takes_effect_before_the_next_signature(costly, key):
@@ -26,37 +35,26 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     assert Signer.objects.get().notice == ""
 
 
-def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, monkeypatch):
-    affordable = funds.affordable
-
-    def stopped_just_now(*arguments):
-        can_pay = affordable(*arguments)
-        stop_switch.stop(31337)
-        return can_pay
-
-    monkeypatch.setattr(funds, "affordable", stopped_just_now)
-    submit(key, request(ALICE, block=costly.head(), fee=ETHER))
-    for _ in range(3):
+def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, settings):
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda body: ask(costly.url, body))) as url:
+        reconfigure(settings, costly.url, url)
+        submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+        with between_statements(lambda _: "eth_estimateGas" in str(asked), stop):
+            work()
         work()
     assert not Transaction.objects.exists()
     assert waiting() == ["The operator has stopped sending on chain 31337."]
 
 
-def test_a_stop_between_signature_and_broadcast_is_seen(costly, key, monkeypatch):
-    broadcast = signing.broadcast
-
-    def stopped_just_now(*arguments):
-        stop_switch.stop(31337)
-        broadcast(*arguments)
-
-    monkeypatch.setattr(sending, "broadcast", stopped_just_now)
+def test_a_stop_between_signature_and_broadcast_is_seen(costly, key):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
-    work()
+    with between_statements(lambda sql: sql.startswith('INSERT INTO "proving_signedtransaction"'), stop):
+        work()
     work()
     assert SignedTransaction.objects.get().broadcast_at is None
     assert costly.rpc("txpool_status") == NOTHING_PENDING
-    monkeypatch.setattr(sending, "broadcast", broadcast)
-    stop_switch.resume(31337)
+    call_command("resume_signing", stdout=StringIO())
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
@@ -64,15 +62,14 @@ def test_a_stop_between_signature_and_broadcast_is_seen(costly, key, monkeypatch
 def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
     batch, tx = in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
-    stop_switch.stop(31337)
-    age()
-    SignedTransaction.objects.update(broadcast_at=None)
-    work()
-    rejected_late(batch)  # Else replaced by an empty one.
-    work()
-    assert tx.versions.count() == 1
-    assert costly.rpc("txpool_status") == NOTHING_PENDING
-    stop_switch.resume(31337)
+    with stopped():
+        age()
+        SignedTransaction.objects.update(broadcast_at=None)
+        work()
+        cancel(batch)  # Else replaced by an empty one.
+        work()
+        assert tx.versions.count() == 1
+        assert costly.rpc("txpool_status") == NOTHING_PENDING
     work()
     assert tx.versions.count() == 2
 

@@ -15,12 +15,13 @@ from proving.models import Share, Signer, Transaction, TransactionState
 from proving.reconcile.block import reconcile
 from proving.transactions.transaction_monitor import monitor
 from queries import progress, submission
-from queries.models import Batch, BatchStatus, Block, PathUnit, Query
+from queries.models import Batch, Block, PathUnit, Query
 from tests.contracts import tries
-from tests.proving.money import ETHER, accepted, mine_at, price_of, set_fee
+from tests.inside.working import admitted
+from tests.proving.money import ETHER, mine_at, price_of, set_fee
 from tests.proving.paths import extending, fill_history, old_block
 from tests.proving.transactions import age
-from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, request, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, request, work
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def two_old_blocks(costly, key, settings) -> tuple[Batch, Block]:
     """A batch that asks for them, and the first, whose path is next."""
     block = old_block(costly, settings, depth=100)
     mine_at(costly, 1)
-    batch = accepted(key, asking(balances([block, block - 1]), fee=ETHER))
+    batch = admitted(key, asking(balances([block, block - 1]), fee=ETHER))
     return batch, Block.objects.get(number=block)
 
 
@@ -77,7 +78,7 @@ def test_a_path_is_not_raised_above_what_the_other_paths_leave(costly, two_old_b
 def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_paths(costly, key):
     mine_at(costly, 1)
     head = costly.head()
-    batch = accepted(key, asking(balances([head, head - 1]), fee=ETHER))
+    batch = admitted(key, asking(balances([head, head - 1]), fee=ETHER))
     block = Block.objects.get(number=head)
     reconcile(block.pk)
     tx = Transaction.objects.get()
@@ -91,21 +92,13 @@ def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_pat
     assert tx.versions.count() == 2
 
 
-def test_a_path_counts_once(costly, key, settings):
-    """The gas of the path's transaction is a part of what was planned for the path."""
-    block = old_block(costly, settings, depth=100)
-    costly.rpc("evm_setAutomine", True)
-    batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=2 * 250_000 * price_of(costly) * 105 // 100)
-    assert work_until_done(batch, costly).status == BatchStatus.DONE
-
-
 # --- Those who ride along ---------------------------------------------------------------------------------------------
 
 
 def test_of_a_path_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(costly, key):
     head = costly.head()
-    far = accepted(key, request(ALICE, block=head, fee=ETHER))
-    near = [accepted(a_key(BOB, f"key {place}"), request(BOB, block=head - 1, fee=ETHER)) for place in range(2)]
+    far = admitted(key, request(ALICE, block=head, fee=ETHER))
+    near = [admitted(a_key(BOB, f"key {place}"), request(BOB, block=head - 1, fee=ETHER)) for place in range(2)]
     signer = Signer.objects.create(chain_id=31337, address=ALICE)
 
     def weights(nonce: int, gas_limit: int) -> dict[str, int]:
@@ -123,8 +116,8 @@ def test_of_a_path_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(co
 def test_who_rides_along_pays_no_path_when_a_reorg_moves_the_other_to_another_block(costly, key, settings):
     block = old_block(costly, settings, depth=60)
     mine_at(costly, 1)
-    far = accepted(key, request(CHARLIE, block=block, fee=ETHER))
-    near = accepted(a_key(BOB), request(BOB, block=block + 3, fee=ETHER))
+    far = admitted(key, request(CHARLIE, block=block, fee=ETHER))
+    near = admitted(a_key(BOB), request(BOB, block=block + 3, fee=ETHER))
     reconcile(Block.objects.get(number=block).pk)
     (path,) = extending()
     before = Share.objects.get(batch=near).wei
@@ -143,8 +136,8 @@ def test_who_goes_to_an_old_block_does_not_pay_for_those_who_ride_along(costly, 
     fill_history(costly)
     block = old_block(costly, settings, depth=60)
     mine_at(costly, 1)
-    victim = accepted(a_key(BOB), request(BOB, block=block, fee=ETHER))
-    accepted(key, asking(balances(range(block + 1, block + 36)), fee=ETHER))
+    victim = admitted(a_key(BOB), request(BOB, block=block, fee=ETHER))
+    admitted(key, asking(balances(range(block + 1, block + 36)), fee=ETHER))
     reconcile(Block.objects.get(number=block).pk)
     path = Transaction.objects.get()
     assert path.queries.count() > 20

@@ -7,15 +7,15 @@ import pytest
 from config.configured_chains import get_chains
 from proving.budget import cost_allocation, limits
 from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS, RemainingWork, gas_of, unproven
-from proving.models import Signer, Transaction
+from proving.models import Transaction
 from proving.reconcile.block import reconcile
 from proving.transactions import stop_switch
 from queries.models import Batch, Block, PathUnit
+from tests.inside.working import admitted
 from tests.proving.money import (
     ACCOUNT_GAS,
     ETHER,
     GWEI,
-    accepted,
     in_mempool,
     mine_at,
     price_of,
@@ -23,7 +23,7 @@ from tests.proving.money import (
     set_fee,
     without_limits,
 )
-from tests.service import ALICE, BOB, CHARLIE, SIGNER, asking, balances, fresh, request, submit, waiting, work
+from tests.service import ALICE, BOB, CHARLIE, asking, balances, fresh, request, submit, waiting, work
 
 # --- Transactions and queries -----------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ from tests.service import ALICE, BOB, CHARLIE, SIGNER, asking, balances, fresh, 
 def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, monkeypatch):
     monkeypatch.setattr("proving.budget.limits.remaining_work.unproven", lambda *_, **__: RemainingWork())
     # Nothing at first, then enough for two of three.
-    batch = accepted(key, request(ALICE, BOB, CHARLIE, block=one_by_one, fee=ETHER), fee=0)
+    batch = admitted(key, request(ALICE, BOB, CHARLIE, block=one_by_one, fee=ETHER), fee=0)
     work()
     work()
     (needed,) = re.findall(r"3 queries are left undone: .* gwei, they take about (\d+) gas, ", waiting()[0])
@@ -46,7 +46,7 @@ def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, m
 
 def test_what_is_under_way_is_not_reserved_for_again(costly, key, monkeypatch):
     monkeypatch.setattr("proving.registry.packing.MAX_BYTES", 1000)
-    batch = accepted(key, request(ALICE, BOB, CHARLIE, block=costly.head(), fee=ETHER))
+    batch = admitted(key, request(ALICE, BOB, CHARLIE, block=costly.head(), fee=ETHER))
     whole = unproven(batch, with_paths=False)
     assert 0 <= (batch.estimated_gas or 0) - whole.gas < 3
     work()
@@ -62,7 +62,7 @@ def test_what_is_left_of_a_query_that_was_begun_is_reserved_for(costly, key, set
     mine_at(costly, 1)
     head = costly.head()
     blocks = {f"block:{head - place}": {"accounts": scattered_slots(1000)} for place in range(2)}
-    batch = accepted(key, asking(blocks, fee=100 * ETHER))
+    batch = admitted(key, asking(blocks, fee=100 * ETHER))
     first, second = Block.objects.filter(number__in=(head, head - 1)).order_by("number")
     reconcile(first.pk)
     assert Transaction.objects.count() == 1
@@ -88,23 +88,13 @@ def test_what_is_still_to_do_is_reserved_for_with_its_data(costly, key, rest, is
     assert by_fee.left == ETHER - 1000 * by_fee.gas
 
 
-def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
-    _, tx = in_mempool(costly, key)
-    costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
-    submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
-    work()
-    work()
-    assert Transaction.objects.count() == 1
-    assert "that it may have to pay" in Signer.objects.get().notice
-
-
 # --- What is not admitted yet -----------------------------------------------------------------------------------------
 
 
 def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
     """A second source chain that can't be asked now: its part of the fee isn't burnt on the first."""
     mine_at(costly, 1)
-    batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
+    batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
     query = batch.queries.get()
     for position in range(1, 9):
         query.pk, query.position, query.source_chain_id, query.is_admitted = None, position, 5, False
@@ -139,13 +129,13 @@ def test_a_header_that_is_known_is_not_reserved_for(costly, key, one_by_one):
     stop_switch.stop(31337)
     for _ in range(3):
         work()
-    elsewhere = accepted(key, request(ALICE, block=one_by_one - 1, fee=ETHER))
+    elsewhere = admitted(key, request(ALICE, block=one_by_one - 1, fee=ETHER))
     assert unproven(batch, with_paths=True).gas < unproven(elsewhere, with_paths=True).gas - 40_000
 
 
 def test_paths_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
     head = costly.head()
-    batch = accepted(key, asking(balances(range(head - 2, head + 1)), fee=ETHER))
+    batch = admitted(key, asking(balances(range(head - 2, head + 1)), fee=ETHER))
     for place, (unit, left) in enumerate([(PathUnit.HOPS, 3), (PathUnit.HOPS, 5), (PathUnit.HEADERS, 40)]):
         Block.objects.filter(number=head - place).update(path_unit=unit, path_left=left)
     assert unproven(batch, with_paths=True).path_gas == max(5 * HOP_GAS, 40 * WALKED_HEADER_GAS)

@@ -1,0 +1,96 @@
+"""A batch that can't be paid for holds up no other, wherever the two meet."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from eth_utils.crypto import keccak
+
+from config.configured_chains import forget_chains, get_rpc
+from devnet.devchain import DevChain
+from proving.models import Share, Transaction
+from proving.reconcile.block import reconcile
+from proving.transactions.intents import NotPaid
+from queries.models import BatchStatus, Block
+from tests.contracts.l1_block import L1Block
+from tests.inside.working import admitted
+from tests.proving import sources
+from tests.proving.money import ETHER, cancel
+from tests.proving.paths import extending, old_block
+from tests.service import (
+    ALICE,
+    BOB,
+    SIGNER,
+    a_key,
+    fresh,
+    reconfigure,
+    request,
+    submit,
+    work,
+    work_until_done,
+)
+
+
+def test_who_cannot_pay_holds_up_no_transaction_before_its_own(costly, key, one_by_one):
+    first, second = sorted((ALICE, BOB), key=lambda address: keccak(bytes.fromhex(address[2:])))
+    rich = admitted(key, request(first, block=one_by_one, fee=ETHER))
+    admitted(a_key(BOB), request(second, block=one_by_one, fee=ETHER), fee=1)
+    work()
+    assert {tx.queries.get().batch_id for tx in Transaction.objects.all()} == {rich.pk}
+    assert sorted(Share.objects.values_list("batch", flat=True)) == [rich.pk]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key, monkeypatch, is_there):
+    """Its deadline rejects it, most often while it waits for cheaper gas. One that was deleted isn't even named."""
+    batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
+    asked = []
+
+    def too_dear(*_: Any, **__: Any) -> NotPaid:
+        asked.append(1)
+        assert len(asked) < 3
+        cancel(batch)
+        return NotPaid("Too dear.", frozenset({batch.pk} if is_there else ()))
+
+    monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
+    reconcile(Block.objects.get(queries__batch=batch).pk)
+    assert asked == [1]
+
+
+def test_who_cannot_pay_has_one_turn_with_paths_however_many_blocks_wait(costly, key, settings):
+    low = old_block(costly, settings, depth=400)
+    costly.rpc("evm_setAutomine", True)
+    between = submit(a_key(BOB), request(BOB, block=low + 200, fee=ETHER))
+    assert work_until_done(between, costly).status == BatchStatus.DONE
+    sent = len(extending())
+    costly.mine(4)
+    work()
+    work()
+    for place in range(10):
+        admitted(key, request(ALICE, block=low - place, fee=ETHER), fee=1)
+    # As while another user's path is under way.
+    later = timezone.now() + timedelta(minutes=10)
+    Block.objects.filter(number__lte=low).update(due_at=later, waits_for_path=True)
+    admitted(a_key(BOB, "another"), request(BOB, block=low + 7, fee=ETHER))
+    block = Block.objects.get(number=low + 7)
+    for _ in range(2):
+        reconcile(block.pk)
+    assert len(extending()) == sent + 1
+
+
+def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, key, settings, tmp_path):
+    with DevChain(chain_id=sources.THERE) as there:
+        sources.grow(there, 30)
+        chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
+        settings.ALLOWED_ADDRESSES = ["*"]
+        l1 = L1Block(chain)
+        sources.connect(settings, tmp_path, chain, there.url)
+        reconfigure(settings, "test_network = true", "test_network = false\nminimum_signer_balance = '0'")
+        block, head = there.head() - 5, get_rpc(sources.THERE).head()
+        l1.tell(head.number, head.hash)
+        poor = admitted(key, sources.of_chains(there=[block], address=ALICE) | {"fee": str(ETHER)}, fee=1)
+        rich = submit(a_key(BOB), sources.of_chains(there=[block]) | {"fee": str(ETHER)})
+        assert work_until_done(rich, chain, rounds=20).status == BatchStatus.DONE
+        assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
+    forget_chains()
