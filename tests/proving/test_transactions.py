@@ -8,20 +8,13 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from config.configured_chains import forget_chains, get_chains
-from database import leases
 from devnet.devchain import DevChain
-from proving.health import report
-from proving.models import SignedTransaction, Signer, Transaction, TransactionState
-from proving.transactions import sending, transaction_monitor
-from proving.transactions.intents import Intent, Order, Sent, UnderWay
-from queries import progress
+from proving.models import SignedTransaction, Signer, Transaction, TransactionState, WorkerHeartbeat
 from queries.models import BatchStatus
-from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, between, error, lying_node, result
-from tests.explorer.batches import beat
 from tests.proving.chain_state import signer_nonce
-from tests.proving.transactions import age, send_from_elsewhere
+from tests.proving.money import cancel, stopped
+from tests.proving.transactions import age, between_statements, send_from_elsewhere
 from tests.service import (
     ALICE,
     BOB,
@@ -36,6 +29,8 @@ from tests.service import (
     work,
     work_until_done,
 )
+
+pytestmark = pytest.mark.outside
 
 
 @pytest.fixture
@@ -59,21 +54,29 @@ def sent_hashes(chain: DevChain) -> set[str]:
     return {tx["hash"] for by_nonce in pending.values() for tx in by_nonce.values()}
 
 
-def test_it_is_stored_before_it_is_broadcast(mempool, batch, monkeypatch):
-    def job_run(rpc, raw, *, to_all):
-        assert SignedTransaction.objects.filter(raw=raw, broadcast_at=None).exists()
-        assert not to_all
-        raise KeyboardInterrupt  # killed right here
+def test_it_is_stored_before_it_is_broadcast(mempool, batch, settings):
+    sent: list[bytes] = []
 
-    monkeypatch.setattr("chains.rpc.RpcClient.send_raw", job_run)
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    monkeypatch.undo()
+    def keep(body: Any) -> Any:
+        if isinstance(body, dict) and body["method"] == "eth_sendRawTransaction":
+            sent.append(bytes.fromhex(body["params"][0][2:]))
+            return error(body, -32000, "internal error")
+        return ask(mempool.url, body)
+
+    def kill() -> None:
+        raise KeyboardInterrupt
+
+    with lying_node(keep) as url:
+        reconfigure(settings, mempool.url, url)
+        with pytest.raises(KeyboardInterrupt), between_statements(lambda _: sent, kill):
+            work()
+        reconfigure(settings, url, mempool.url)
     expire_leases()
     assert not sent_hashes(mempool)
-    stored = the_transaction().versions.get().hash
+    stored = the_transaction().versions.get()
+    assert (bytes(stored.raw), stored.broadcast_at) == (sent[0], None)
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
-    assert the_transaction().hash == stored
+    assert the_transaction().hash == stored.hash
 
 
 @pytest.mark.parametrize("says", ["its hash", "already known"])
@@ -137,12 +140,8 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
     work()
     work()
     highest = the_transaction().versions.get().max_fee_per_gas
-    settings.CHAINS_FILE.write_text(
-        settings.CHAINS_FILE.read_text().replace(
-            "block_seconds = 1", f"block_seconds = 1\nmax_fee_per_gas_gwei = {highest * 1.2 / 10**9}"
-        )
-    )
-    forget_chains()
+    cap = f"block_seconds = 1\nmax_fee_per_gas_gwei = {highest * 1.2 / 10**9}"
+    reconfigure(settings, "block_seconds = 1", cap)
     for _ in range(5):
         age()
         work()
@@ -214,21 +213,27 @@ def test_what_is_mined_is_not_waited_for_and_its_page_says_that_it_is_being_conf
     work()
     assert the_transaction().state == TransactionState.MINED
     assert waiting() == []
-    beat()
+    now = timezone.now()
+    WorkerHeartbeat.objects.create(worker="one", started_at=now, beat_at=now)
     page = Client().get(f"/explorer/query/{batch.pk}").text
     assert "It is being proven. The transaction is being confirmed on Development chain (31337)." in page
     assert "note wait" not in page
     work_until_done(batch, mempool)
 
 
-def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, monkeypatch, caplog):
+def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, caplog):
     work_until_done(batch)
     work()
     tx = the_transaction()
     assert tx.state == TransactionState.CONFIRMED
-    monkeypatch.setattr("chains.rpc.RpcClient.receipts", lambda _, hashes: [None] * len(hashes))
-    service.mine(5)
-    work()
+
+    def lag(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": None} if question["method"] == "eth_getTransactionReceipt" else reply]
+
+    with between(service.url, lag) as url:
+        reconfigure(settings, service.url, url)
+        service.mine(5)
+        work()
     tx.refresh_from_db()
     assert tx.state == TransactionState.CONFIRMED
     assert "reorganised" not in caplog.text
@@ -238,7 +243,7 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, monkeypatc
 def test_an_empty_transaction_has_proven_nothing(mempool, batch):
     work()
     work()
-    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Too late.", retryable=True)
+    cancel(batch)
     work()
     mempool.mine()
     work()
@@ -246,16 +251,12 @@ def test_an_empty_transaction_has_proven_nothing(mempool, batch):
 
 
 def test_gas_above_the_cap_is_waited_for(service, batch, settings):
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(
-        text.replace("block_seconds = 1", "block_seconds = 1\nmax_fee_per_gas_gwei = 0.001")
-    )
-    forget_chains()
+    cap = "max_fee_per_gas_gwei = 0.001"
+    reconfigure(settings, "block_seconds = 1", f"block_seconds = 1\n{cap}")
     work()
     work()
     assert waiting() == ["Gas on chain 31337 costs more than the cap of 0.001 gwei."]
-    settings.CHAINS_FILE.write_text(text)
-    forget_chains()
+    reconfigure(settings, cap, "")
     assert work_until_done(batch).status == BatchStatus.DONE
 
 
@@ -276,7 +277,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     work()
     work()
     nonce = the_transaction().nonce
-    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Too late.", retryable=True)
+    cancel(batch)
     work()
     empty = the_transaction().versions.get(is_cancellation=True)
     assert sent_hashes(mempool) == {empty.hash}
@@ -333,7 +334,7 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, 
         reconfigure(settings, mempool.url, url)
         for _ in range(8):
             work()
-            problems |= set(report.stops())
+            problems |= doubts()
             mempool.mine()
         later = submit(a_key(BOB), request(BOB, block=mempool.head()))
         for one in (batch, later):
@@ -342,7 +343,7 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, 
         work()
     assert told or block == "pending"
     assert bool(problems) == (block == "latest" and more < 2**63)
-    assert not list(report.stops())
+    assert not doubts()
 
 
 def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):
@@ -364,10 +365,16 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
     assert later.queries.get().transactions.get().nonce == behind.nonce + 1
 
 
+def doubts() -> set[str]:
+    """What the operator is told of nonces."""
+    return {"nonce_gap", "node_doubtful"} & set(Client().get("/healthz").json()["codes"])
+
+
 def let_all_be_final(chain: DevChain) -> None:
     """So that nobody asks for nonces but who sends."""
     chain.mine(70)
-    transaction_monitor.monitor(Signer.objects.get().pk)
+    with stopped():
+        work()
     assert Signer.objects.get().due_at is None
 
 
@@ -426,35 +433,6 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, caplo
     work()
     batch.refresh_from_db()
     assert batch.gas_used > first.gas_used  # the failed try cost gas too
-
-
-def test_sending_waits_for_nobody_who_tends_what_was_sent(service):
-    lease = leases.claim(Signer.objects.all(), Signer.objects.get().pk)
-    assert lease is not None
-    sent = sending.submit_all(get_chains().chain(31337), Order([Intent(ALICE, b"")]))
-    assert isinstance(sent, Sent)
-    # The node may not have mined it yet.
-    assert sent.transactions[0].nonce == signer_nonce(service, "pending") - 1
-
-
-def test_who_lost_the_blocks_lease_sends_nothing_twice(mempool, batch):
-    work()
-    work()
-    same = Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))
-    assert sending.submit_all(get_chains().chain(31337), Order([same])) == UnderWay()
-    assert Transaction.objects.exclude(to="").count() == 1
-
-
-def test_all_of_several_transactions_are_stored_or_none(service):
-    before = Transaction.objects.count()
-
-    def fail(nonce: int) -> None:
-        raise RuntimeError("stop")
-
-    with pytest.raises(RuntimeError, match="stop"):
-        sending.submit_all(get_chains().chain(31337), Order([Intent(ALICE, b"")] * 2, fail))
-    assert Transaction.objects.count() == before
-    assert signer_nonce(service) == before
 
 
 def test_the_signers_key_is_in_no_log(mempool, batch, caplog):
