@@ -4,7 +4,8 @@ import gc
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -139,6 +140,17 @@ def forget_what_was_found_of_storage(monkeypatch) -> None:
     """No test is told what the check of another one's database found."""
     monkeypatch.setattr(storage, "_last_check", None)
     storage._refused.clear()
+
+
+@pytest.fixture
+def pass_time(monkeypatch) -> Callable[[float], None]:
+    """Lets seconds pass, as `time.monotonic` counts them."""
+    monotonic = time.monotonic
+
+    def pass_time(seconds: float) -> None:
+        monkeypatch.setattr(time, "monotonic", lambda: monotonic() + seconds)
+
+    return pass_time
 
 
 @pytest.fixture(autouse=True)

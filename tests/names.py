@@ -11,7 +11,6 @@ from ens.utils import dns_encode_name
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from chains.encoding import hex_data
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.http_server import serving
@@ -22,7 +21,7 @@ class Names:
         self.chain = chain
         self._registry = Deployed(chain, "test/EnsRegistryStandIn")
         self.universal = Deployed(chain, "test/UniversalResolverStandIn", self._registry.address)
-        chain.rpc("anvil_setCode", UNIVERSAL_RESOLVER_ADDR, hex_data(self.universal.code))
+        chain.rpc("anvil_setCode", UNIVERSAL_RESOLVER_ADDR, "0x" + self.universal.code.hex())
         self.universal.address = UNIVERSAL_RESOLVER_ADDR
 
     def set(self, name: str, address: str) -> Deployed:
@@ -72,7 +71,7 @@ def gateway(answer: Callable[[Asked], str | tuple[int, bytes]]) -> Iterator[str]
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             given = answer((self.command, self.path, self._body()))
-            data = hex_data(encode(["address"], [given])) if isinstance(given, str) else ""
+            data = "0x" + encode(["address"], [given]).hex() if isinstance(given, str) else ""
             status, content = (200, json.dumps({"data": data}).encode()) if isinstance(given, str) else given
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))

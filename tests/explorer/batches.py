@@ -1,9 +1,14 @@
-"""Batches taken through their states by the functions that proving uses, without a chain."""
+"""Batches taken through their states by writing the rows that proving writes, without a chain."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
+from io import StringIO
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
+from django.core.management import call_command
 from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
@@ -23,11 +28,20 @@ from proving.models import (
     TransactionState,
     WorkerHeartbeat,
 )
-from queries import progress, submission
-from queries.models import Batch, Block, PathUnit, StepKind
-from queries.properties import AccountField, HeaderField
+from queries.models import Batch, BatchStatus, Block, PathUnit, Step, StepKind, StepStatus, Webhook, WebhookDelivery
 from tests import headers
-from tests.service import ALICE, BOB, SIGNER, a_key, asking, request, submit, work_until_done
+from tests.service import (
+    ACCOUNT_FIELDS,
+    ALICE,
+    BOB,
+    HEADER_FIELDS,
+    SIGNER,
+    a_key,
+    asking,
+    request,
+    submit,
+    work_until_done,
+)
 
 HASH = "0x" + "ab" * 32
 TRANSACTION = "0x" + "7a" * 32
@@ -37,6 +51,7 @@ REGISTRY = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 BLOCK_HASH_SOURCE = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
 # Not a multiple of anything: a float would round it.
 BALANCE = 123_456_789_012_345_678_901_234_567
+REORGANISED = "Chain 31337 was reorganised."
 
 
 def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee: int = 0) -> Batch:
@@ -50,6 +65,16 @@ def batch_at(**blocks: Any) -> Batch:
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
     return submit(key, asking(data))
+
+
+def said_of(bundle: str | bytes) -> str:
+    """Return what `verify_bundle` says of a bundle. Raises `CommandError` where it doesn't hold."""
+    out = StringIO()
+    with NamedTemporaryFile() as file:
+        file.write(bundle.encode() if isinstance(bundle, str) else bundle)
+        file.flush()
+        call_command("verify_bundle", file.name, stdout=out)
+    return out.getvalue()
 
 
 def word(number: int) -> str:
@@ -136,7 +161,14 @@ def of_two_sources() -> Batch:
 
 def accept(batch: Batch, source: int = 31337) -> None:
     """Its queries about this source chain."""
-    progress.admit(batch, source, estimated_gas=511_000, estimated_wei=511_000)
+    batch.queries.filter(source_chain_id=source).update(is_admitted=True)
+    batch.estimated_gas, batch.estimated_wei = (
+        (batch.estimated_gas or 0) + 511_000,
+        (batch.estimated_wei or 0) + 511_000,
+    )
+    if batch.status == BatchStatus.RECEIVED:
+        batch.status, batch.accepted_at = BatchStatus.ACCEPTED, timezone.now()
+    batch.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei"])
     Block.objects.filter(queries__batch=batch, source_chain_id=source).update(due_at=timezone.now())
 
 
@@ -145,9 +177,61 @@ def plan_path(batch: Batch, length: int, *, left: int, unit: str = PathUnit.HOPS
     Block.objects.filter(queries__batch=batch).update(path_unit=unit, path_length=length, path_left=left)
 
 
-def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "") -> None:
+def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "", of: Collection[int] | None = None) -> None:
+    """Complete these steps of its queries that are at them, or of those in `of` (ids)."""
+    order, change = list(StepKind), {"transaction_hash": transaction_hash} if transaction_hash else {}
     for kind in kinds:
-        progress.complete(queries_of(batch), kind, transaction_hash=transaction_hash)
+        at = batch.queries.filter(step=kind, pk__in=queries_of(batch) if of is None else of)
+        # A header is proven with its accumulation.
+        ended = at.filter(address="") if kind == StepKind.HEADER_ACCUMULATED else at
+        last = [] if kind in order[:2] else list(ended.values_list("pk", flat=True))
+        begun = list(at.exclude(pk__in=last).values_list("pk", flat=True))
+        now, following = timezone.now(), order[(order.index(kind) + 1) % 4]
+        steps = Step.objects.filter(query__in=[*last, *begun], kind=kind)
+        steps.update(status=StepStatus.COMPLETED, completed_at=now, last_error="", **change)
+        Step.objects.bulk_create(Step(query_id=pk, kind=following, started_at=now) for pk in begun)
+        batch.queries.filter(pk__in=last).update(step=None)
+        batch.queries.filter(pk__in=begun).update(step=following)
+        if not batch.queries.filter(step__in=order[: order.index(kind) + 1]).exists():
+            tell(batch, "STEP", "IN_PROGRESS", step=kind)
+    now_done = {"status": BatchStatus.DONE, "finished_at": timezone.now()}
+    is_done = not batch.queries.filter(step__isnull=False).exists()
+    going_on = Batch.objects.filter(pk=batch.pk, status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS])
+    going_on.update(**now_done if is_done else {"status": BatchStatus.IN_PROGRESS})
+    if is_done:
+        tell(batch, "DONE", "DONE")
+
+
+def tell(batch: Batch, event: str, status: str, **more: str) -> None:
+    """Write the event for the batch's webhook, if it is told of such."""
+    for webhook in Webhook.objects.filter(batch=batch):
+        if event in webhook.events:
+            kind = {"STEP": "step_completed"}.get(event, event.lower())
+            now, data = timezone.now(), {"internalId": batch.pk, "queryStatus": status, **more}
+            body = json.dumps({"type": f"batch_query.{kind}", "timestamp": now.isoformat(), "data": data})
+            values = {"event": event, "body": body, "next_try_at": now, "gives_up_at": now + timedelta(days=1)}
+            WebhookDelivery.objects.create(webhook=webhook, user=batch.user, **values)
+            Webhook.objects.filter(pk=webhook.pk).update(due_at=now)
+
+
+def reopen(batch: Batch, kind: StepKind, *, of: Collection[int] | None = None) -> None:
+    """Take its queries, or those in `of` (ids), back to a step, as a reorg does."""
+    now, queries = timezone.now(), queries_of(batch) if of is None else of
+    back = {"went_back_at": now, "went_back_because": REORGANISED}
+    later = list(StepKind)[list(StepKind).index(kind) + 1 :]
+    Step.objects.filter(query__in=queries, kind__in=later).delete()
+    again = {"status": StepStatus.IN_PROGRESS, "started_at": now, "completed_at": None, "transaction_hash": ""}
+    Step.objects.filter(query__in=queries, kind=kind).update(**again, last_error=REORGANISED, **back)
+    batch.queries.filter(pk__in=queries).update(step=kind)
+    open_again = {"status": BatchStatus.IN_PROGRESS, "finished_at": None, "deadline_at": now + timedelta(hours=24)}
+    Batch.objects.filter(pk=batch.pk).update(**open_again, **back)
+
+
+def reject(batch: Batch, code: str = "deadline_exceeded", reason: str = "Too late.", *, retryable: bool = True) -> None:
+    """Reject it."""
+    why = {"rejection_code": code, "rejection_reason": reason, "rejection_retryable": retryable}
+    ended = {"status": BatchStatus.REJECTED, "finished_at": timezone.now(), "waiting_for": "", "due_at": None}
+    Batch.objects.filter(pk=batch.pk).update(**ended, **why)
 
 
 # Of block 12.
@@ -156,8 +240,8 @@ HEADER = headers.encode(headers.PRAGUE, miner=bytes.fromhex(ALICE[2:]))
 
 def find_block(batch: Batch, number: int = 12) -> None:
     """Find the block of queries that name a time, as admission does."""
-    blocks = submission.find_blocks(31337, {(31337, number)})
-    batch.queries.filter(block=None).update(block=blocks[31337, number])
+    block, _ = Block.objects.get_or_create(destination_chain_id=31337, source_chain_id=31337, number=number)
+    batch.queries.filter(block=None).update(block=block)
 
 
 def deployed(source: int = 31337) -> FactsRegistry:
@@ -203,7 +287,8 @@ def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | N
     SignedTransaction.objects.create(
         transaction=tx, hash=tx_hash, raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
     )
-    progress.note_transactions({tx_hash: queries_of(batch)})
+    open_steps = Step.objects.filter(query__in=queries_of(batch), status=StepStatus.IN_PROGRESS)
+    open_steps.exclude(kind=StepKind.INITIAL_STATE).update(transaction_hash=tx_hash)
     return tx
 
 
@@ -259,8 +344,8 @@ def everything(chain: DevChain) -> Batch:
     batch = batch_at(
         **{
             f"block_{block}": {
-                "accounts": {BOB: {"props": AccountField.names}, CONTRACT: {"slots": ["0x5", "0x6"]}},
-                "header": HeaderField.names,
+                "accounts": {BOB: {"props": ACCOUNT_FIELDS}, CONTRACT: {"slots": ["0x5", "0x6"]}},
+                "header": HEADER_FIELDS,
             },
             f"timestamp_{time}": {"accounts": {ALICE: {"props": ["NONCE"]}}},
         }

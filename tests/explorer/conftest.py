@@ -1,6 +1,7 @@
 import pytest
 from django.test import Client
 
+from explorer.health import probes, scrape
 from tests.explorer.batches import DEAD_NODE
 from tests.factories import client_of
 from tests.service import ALICE, chains_toml
@@ -10,6 +11,13 @@ from tests.service import ALICE, chains_toml
 def one_chain_whose_node_is_down(settings, tmp_path) -> None:
     """No page asks a chain."""
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE, chain='explorer_url = "https://scan.example"')
+
+
+@pytest.fixture(autouse=True)
+def a_process_that_has_just_started(monkeypatch) -> None:
+    """It keeps that the tables were right, and the metrics of the last seconds."""
+    monkeypatch.setattr(probes, "_migrated", False)
+    scrape._of_service.cache_clear()
 
 
 @pytest.fixture

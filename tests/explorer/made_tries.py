@@ -9,9 +9,6 @@ import rlp
 from django.db.models import Max
 from eth_utils.crypto import keccak
 
-from chains.encoding import hex_data
-from chains.header import Header
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from proving.models import AccountProof, SlotProof
 from queries.models import Batch, Block, StepKind
 from tests import headers
@@ -21,6 +18,7 @@ from tests.service import ALICE, BOB, a_key, submit
 Proofs = dict[bytes, list[bytes]]
 """The nodes from the root, by the hashed key."""
 
+EMPTY_TRIE_ROOT, EMPTY_CODE_HASH = keccak(rlp.encode(b"")), keccak(b"")
 # Of all headers: from before the times that queries name.
 FIELDS = headers.PRAGUE
 
@@ -71,8 +69,7 @@ def prove(batch: Batch, levels: int = 2) -> None:
             asked.setdefault(query.address, {}).update(dict.fromkeys(query.slots))
         root = _prove_accounts(block, asked, levels)
         latest = batch.queries.filter(block=block).aggregate(at=Max("timestamp"))["at"]
-        block.take(Header.decode(headers.encode({**FIELDS, "stateRoot": root, "number": block.number})))
-        block.save()
+        _store_header(block, {**FIELDS, "stateRoot": root, "number": block.number})
         if latest is not None:
             _store_next(block, latest + 1)
     for source in batch.queries.values_list("source_chain_id", flat=True).distinct():
@@ -105,8 +102,8 @@ def _prove_accounts(block: Block, asked: Mapping[str, Mapping[str, None]], level
             address=address,
             nonce=7,
             balance=balance(address),
-            storage_root=hex_data(root),
-            code_hash=hex_data(EMPTY_CODE_HASH),
+            storage_root="0x" + root.hex(),
+            code_hash="0x" + EMPTY_CODE_HASH.hex(),
         )
         slots += [
             SlotProof(
@@ -126,7 +123,7 @@ def _prove_accounts(block: Block, asked: Mapping[str, Mapping[str, None]], level
 
 
 def _hex(nodes: Sequence[bytes]) -> list[str]:
-    return [hex_data(node) for node in nodes]
+    return ["0x" + node.hex() for node in nodes]
 
 
 def _store_next(block: Block, timestamp: int) -> None:
@@ -136,8 +133,14 @@ def _store_next(block: Block, timestamp: int) -> None:
         source_chain_id=block.source_chain_id,
         number=block.number + 1,
     )
-    following.take(Header.decode(headers.encode(fields)))
-    following.save()
+    _store_header(following, fields)
+
+
+def _store_header(block: Block, fields: headers.Fields) -> None:
+    block.header_rlp = headers.encode(fields)
+    block.hash, block.timestamp = "0x" + keccak(block.header_rlp).hex(), int(fields["timestamp"])
+    block.state_root = "0x" + bytes(fields["stateRoot"]).hex()
+    block.save()
 
 
 def asked_of_everything(folder: Path | None, more: Mapping[str, Any] | None = None) -> Batch:

@@ -10,7 +10,7 @@ from tests.explorer.batches import accept, complete, path
 from tests.factories import client_of
 from tests.service import ALICE, BOB, a_key, request, submit
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unreachable_chain")]
+pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.usefixtures("unreachable_chain")]
 
 
 @pytest.fixture

@@ -9,27 +9,26 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from explorer.batch import facts_csv
-from queries import progress
 from queries.models import Batch, Block, Query, StepKind
-from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     BALANCE,
     HASH,
     a_batch,
     accept,
     batch_at,
+    complete,
     fetch_proofs,
     find_block,
     finish,
     many_accounts,
     path,
     queries_of,
+    reject,
     word,
 )
 from tests.service import ALICE
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 def lines(batch: Batch) -> list[dict[str, str]]:
@@ -67,10 +66,9 @@ def test_what_is_not_proven_has_no_value_and_what_was_rejected_none_any_more():
     batch = a_batch(*many_accounts(2))
     accept(batch)
     fetch_proofs(batch)
-    for kind in StepKind:
-        progress.complete(queries_of(batch)[:1], kind)
+    complete(batch, *StepKind, of=queries_of(batch)[:1])
     assert [(line["state"], line["value"]) for line in lines(batch)] == [("proven", str(BALANCE)), ("open", "")]
-    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="X.", retryable=True)
+    reject(batch)
     assert [(line["state"], line["value"]) for line in lines(batch)] == [("rejected", "")] * 2
 
 
@@ -92,12 +90,11 @@ def test_it_is_a_file_and_an_unknown_batch_has_none():
     assert Client().get("/explorer/query/x/facts.csv").status_code == 404
 
 
-def test_it_has_all_queries_and_reads_them_in_large_parts(monkeypatch):
-    monkeypatch.setattr(facts_csv, "_CHUNK", 40)
-    batch = a_batch(*many_accounts(100))
-    finish(batch)
+def test_it_has_all_queries_and_reads_them_in_large_parts():
+    batch = a_batch(*many_accounts(501))
+    accept(batch)
     with CaptureQueriesContext(connection) as statements:
         found = lines(batch)
-    assert [line["query"] for line in found] == [str(number) for number in range(1, 101)]
-    # One finds the batch, three count the reading, and three read each part.
-    assert len(statements) <= 1 + 3 + 3 * 4
+    assert [line["query"] for line in found] == [str(number) for number in range(1, 502)]
+    # One finds the batch, four count the reading, and three read each part.
+    assert len(statements) <= 1 + 4 + 3 * 2

@@ -8,21 +8,15 @@ from subprocess import PIPE, Popen, run
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection, connections
+from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
 from devnet.devchain import PROJECT
-from explorer.health import probes
-from queries import schema, storage
 from tests.databases import same_database
+from tests.disks import locked_database
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def nothing_known(monkeypatch) -> None:
-    monkeypatch.setattr(probes, "_migrated", False)
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 @pytest.fixture
@@ -125,19 +119,6 @@ def test_it_is_ready_with_what_a_newer_version_has_added():
     assert ready() == (200, "")
 
 
-def test_it_is_not_ready_while_somebody_migrates():
-    """Whatever the tables are by then."""
-    MigrationRecorder(connection).record_unapplied("queries", "0012_jumps")
-    other = connections.create_connection("default")
-    try:
-        with schema.lock(other) as is_held:
-            assert is_held
-            assert ready() == (503, "The database is being migrated: wait until manage.py migrate has ended.")
-        assert "has a column path_origin that no migration makes" in ready()[1]
-    finally:
-        other.close()
-
-
 def test_of_those_who_migrate_at_once_one_waits_for_the_other(empty_database):
     command = [sys.executable, str(PROJECT / "manage.py"), "migrate", "--no-input", "-v", "0"]
     environment = os.environ | empty_database
@@ -172,9 +153,10 @@ def test_none_is_killed_between_a_migration_and_its_record(empty_database):
     run(command, env=os.environ | empty_database, check=True)
 
 
-def test_it_is_not_ready_while_nothing_can_be_stored(monkeypatch):
-    monkeypatch.setattr(storage, "check", lambda: "The disk is full.")
-    assert ready() == (503, "The disk is full.")
+@pytest.mark.django_db(transaction=True)
+def test_it_is_not_ready_while_nothing_can_be_stored():
+    with locked_database():
+        assert ready() == (503, "The database of this service is locked for longer than usual.")
 
 
 def test_it_is_not_ready_while_the_database_does_not_answer():

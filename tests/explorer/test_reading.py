@@ -6,18 +6,16 @@ import time
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
 
-import config.configured_chains
-from chains.node_errors import NodeUnavailable
 from devnet.devchain import DevChain
-from queries import progress
 from queries.models import Batch, StepKind
-from queries.properties import HeaderField
-from tests.explorer.batches import a_batch, accept, batch_at, everything, finish, path, queries_of, word
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
+from tests.chains.lying_node import Raw, lying_node
+from tests.explorer.batches import a_batch, accept, batch_at, everything, finish, path, reopen, word
+from tests.service import ALICE, BOB, HEADER_FIELDS, a_key, chains_toml, request, submit, work_until_done
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 def read(batch: Batch, number: int = 1, *, htmx: bool = False) -> Any:
@@ -50,7 +48,7 @@ def test_it_reads_slots_headers_and_times_too(service: DevChain):
     assert block
     text = read(batch, 3, htmx=True).text
     assert "the registry answers as proven." in text
-    assert text.count("<dt>") == len(HeaderField)
+    assert text.count("<dt>") == len(HEADER_FIELDS)
     assert re.search(rf"BLOCK_NUMBER</dt><dd>{block.number} .*{word(block.number)}", text)
     text = read(batch, 4, htmx=True).text
     assert "the registry answers as proven." in text
@@ -88,11 +86,9 @@ def test_a_node_that_is_down_is_said_in_a_sentence():
     assert "127.0.0.1:1" in response.text
 
 
-def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings, tmp_path, monkeypatch):
-    monkeypatch.setattr(config.configured_chains, "PAGE_TIMEOUT_SECONDS", 0.2)
+def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as never_answers:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{never_answers.getsockname()[1]}")
-        config.configured_chains.forget_chains()
         batch = a_batch()
         finish(batch)
         begun = time.monotonic()
@@ -100,23 +96,26 @@ def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings,
         assert time.monotonic() - begun < 5
 
 
-def test_while_one_reads_the_others_are_told_to_try_again(monkeypatch):
-    batch = a_batch()
-    finish(batch)
-    meanwhile = []
+@pytest.mark.django_db(transaction=True)
+def test_while_one_reads_the_others_are_told_to_try_again(settings, tmp_path):
+    meanwhile: list[str] = []
 
-    def read_meanwhile(_chain_id: int) -> Any:
-        meanwhile.append(read(batch, htmx=True).text)
-        raise NodeUnavailable("The node is down.")
+    def down(_: object) -> Raw:
+        if not meanwhile:
+            meanwhile.append(read(batch, htmx=True).text)
+            connections.close_all()
+        return Raw(status=503)
 
-    monkeypatch.setattr("explorer.batch.read_from_chain.get_page_rpc", read_meanwhile)
-    assert "The node is down." in read(batch).text
-    assert len(meanwhile) == 1
-    assert "Another reader is using the nodes. Try again in a moment." in meanwhile[0]
-    assert "The node is down." in read(batch).text  # The turn was given back.
+    with lying_node(down) as url:
+        settings.CHAINS_FILE = chains_toml(tmp_path, url)
+        finish(batch := a_batch())
+        assert "The chain could not be read." in read(batch).text
+        (other,) = meanwhile
+        assert "Another reader is using the nodes. Try again in a moment." in other
+        assert "The chain could not be read." in read(batch).text  # The turn was given back.
 
 
-def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settings, monkeypatch):
+def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settings):
     settings.MAX_READS_PER_MINUTE = 2
     batch = a_batch()
     finish(batch)
@@ -134,7 +133,7 @@ def test_nothing_is_read_before_its_query_is_completed():
     assert read(batch).status_code == 404
     finish(batch)
     assert read(batch, 2).status_code == 404
-    progress.reopen(queries_of(batch), StepKind.ACCOUNT_ACCUMULATED, reason="Reorganised.")
+    reopen(batch, StepKind.ACCOUNT_ACCUMULATED)
     assert read(batch).status_code == 404
 
 
@@ -153,8 +152,7 @@ def test_the_page_that_shows_a_reading_refreshes_itself_from_the_query_s_own_add
 
 
 @pytest.mark.parametrize("parameters", ["", "?slots=51"])
-def test_going_to_the_address_of_a_reading_again_leads_to_the_query(monkeypatch, parameters):
-    monkeypatch.setattr("explorer.batch.read_from_chain.read_now", None)  # A GET reads no chain.
+def test_going_to_the_address_of_a_reading_again_leads_to_the_query(parameters):
     batch = a_batch()
     finish(batch)
     response = Client().get(f"{path(batch)}/1/read{parameters}")

@@ -13,7 +13,7 @@ from django.db import connection
 from accounts.models import User
 from tests.service import ALICE, BOB
 
-pytestmark = pytest.mark.sqlite_only(reason="PostgreSQL has programs of its own for backups")
+pytestmark = [pytest.mark.sqlite_only(reason="PostgreSQL has programs of its own for backups"), pytest.mark.outside]
 
 
 @pytest.fixture
@@ -72,10 +72,18 @@ def test_no_file_is_replaced(committed, tmp_path, make):
 
 
 def test_a_damaged_copy_is_not_kept(committed, folder, monkeypatch):
-    monkeypatch.setattr("queries.management.commands.backup._faults", lambda _: "row 1 missing from index")
+    with closing(sqlite3.connect(folder / "db.sqlite3")) as database:
+        database.executescript(
+            """
+            CREATE TABLE one (a, b); CREATE INDEX by_a ON one (a); INSERT INTO one VALUES (1, 2);
+            PRAGMA writable_schema = ON;
+            UPDATE sqlite_master SET sql = 'CREATE INDEX by_a ON one (b)' WHERE name = 'by_a';
+            """
+        )
+    monkeypatch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
     with pytest.raises(CommandError, match="damaged, and was removed: row 1 missing"):
         call_command("backup", str(folder / "copy"))
-    assert not list(folder.iterdir())
+    assert [path.name for path in folder.iterdir()] == ["db.sqlite3"]
 
 
 def test_where_there_is_no_database_none_is_made(committed, folder, monkeypatch):

@@ -3,23 +3,32 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from io import StringIO
+from itertools import count
+from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ThrottleCount
-from proving import pruning
-from queries import idempotency, submission_rate
 from queries.models import Batch, IdempotencyKey
 from tests.queries.submissions import LOCKS, STATEMENTS_OF_A_SUBMISSION
 from tests.service import ALICE, BOB, a_key, header, request
-from tests.side_by_side import meet
+
+pytestmark = pytest.mark.outside
 
 BODY = request(ALICE, block=1)
 OTHER = request(ALICE, block=2)
+
+
+def pruned() -> str:
+    call_command("prune", stdout=(said := StringIO()))
+    return said.getvalue()
 
 
 def used(what: str) -> int:
@@ -121,7 +130,7 @@ def test_after_its_time_a_key_makes_another_batch_and_is_pruned(post, settings):
 
     first = post(BODY, **{"idempotency-key": "k"}).json()
     pass_time(hours=23.9)
-    assert not (pruning.prune_now() or {}).get("idempotency keys")
+    assert "idempotency keys: 0 rows" in pruned()
     assert post(BODY, **{"idempotency-key": "k"}).json() == first
     pass_time(hours=24.1)
     # As long as nobody has pruned it, too.
@@ -133,30 +142,39 @@ def test_after_its_time_a_key_makes_another_batch_and_is_pruned(post, settings):
     settings.KEEP_IDEMPOTENCY_KEYS_DAYS = None
     assert post(OTHER, **{"idempotency-key": "k"}).json() == second
     settings.KEEP_IDEMPOTENCY_KEYS_DAYS = 1
-    assert (pruning.prune_now() or {})["idempotency keys"] == 1
+    assert "idempotency keys: 1 rows" in pruned()
     assert not IdempotencyKey.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("where", "is_stored"),
-    [("queries.submission.find_blocks", False), ("queries.submission.logger.info", True)],
-    ids=["before the commit", "between commit and answer"],
-)
-def test_wherever_it_is_killed_the_next_request_has_the_batch(post, monkeypatch, where, is_stored):
-    class Killed(BaseException):
-        pass
+class Killed(BaseException):
+    pass
 
-    def die(*_: object, **__: object) -> None:
-        raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr(where, die)
-        with pytest.raises(Killed):
-            post(BODY, **{"idempotency-key": "k"})
-    assert Batch.objects.count() == IdempotencyKey.objects.count() == is_stored
-    again = post(BODY, **{"idempotency-key": "k"})
-    assert again.json() == {"internalId": Batch.objects.get().pk}
-    assert ("Idempotency-Replayed" in again.headers) == is_stored
+def test_wherever_it_is_killed_the_next_request_has_the_batch(post, settings):
+    """Before each statement in turn. Where the answer is lost, the batch is there."""
+    settings.MAX_BATCHES_PER_MINUTE = 100
+    for last in count(1):
+        left, names = last, {"idempotency-key": f"k{last}"}
+
+        def kill(execute: Any, *how: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+            return execute(*how)
+
+        before = Batch.objects.count()
+        with connection.execute_wrapper(kill), suppress(Killed):
+            post(BODY, **names)
+        is_stored = Batch.objects.count() > before
+        assert Batch.objects.count() == IdempotencyKey.objects.count() == before + is_stored
+        again = post(BODY, **names)
+        assert again.json() == {"internalId": IdempotencyKey.objects.get(key=names["idempotency-key"]).batch_id}
+        assert ("Idempotency-Replayed" in again.headers) == is_stored
+        if left > 0:
+            break
+    assert is_stored
+    assert last > 10
 
 
 @pytest.mark.django_db(transaction=True)
@@ -176,35 +194,3 @@ def test_of_many_at_once_one_makes_the_batch(key):
     batch = Batch.objects.get()
     assert sorted(answers, key=str) == sorted([(200, batch.pk, None), *[(200, batch.pk, "true")] * 3], key=str)
     assert (used("submissions"), used("submitted queries")) == (4, 1)
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
-@pytest.mark.parametrize("same_body", [True, False])
-def test_the_second_of_two_waits_for_the_first_to_be_stored(key, monkeypatch, same_body):
-    # Otherwise it would wait for the throttle's row, and no longer look for the key before it stores.
-    monkeypatch.setattr(submission_rate, "count_request", lambda *_: None)
-    monkeypatch.setattr(submission_rate, "count_queries", lambda *_: None)
-    met = meet(lambda: sent(key), lambda: sent(key, BODY if same_body else OTHER))
-    assert met.waited
-    assert met.first.status_code == 200
-    assert met.second.status_code == (200 if same_body else 422)
-    assert (met.second.json() == met.first.json()) == same_body
-    assert Batch.objects.count() == 1
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
-def test_without_the_user_s_lock_the_row_of_the_key_would_do(key):
-    named = idempotency.Named(key.user_id, "k")
-    batches = [sent(key, name=name).json()["internalId"] for name in ("a", "b")]
-
-    def second() -> str:
-        try:
-            named.remember(batches[1], b"")
-        except idempotency.AlreadyStored as already:
-            return already.earlier.batch_id
-        return ""
-
-    met = meet(lambda: named.remember(batches[0], b""), second)
-    assert (met.waited, met.second) == (True, batches[0])

@@ -8,13 +8,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from api.batches import BatchQueryList
-from queries import progress, submission
 from queries.models import Batch, BatchStatus, StepKind
-from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import accept, complete, finish, queries_of, reject
 from tests.plans import plans
-from tests.service import ALICE, BOB, CHARLIE, a_key, fresh, header, request, submit
-from tests.side_by_side import meet
+from tests.service import ALICE, BOB, CHARLIE, a_key, fresh, header, request, submit, work
+
+pytestmark = pytest.mark.outside
 
 
 @pytest.fixture
@@ -24,9 +23,7 @@ def get(client: Client, key):
     def get(**parameters):
         answer = client.get("/batch-queries", parameters, headers=header(key))
         assert answer.status_code == 200, answer.content
-        body = answer.json()
-        assert BatchQueryList.model_validate(body).model_dump() == body
-        return body
+        return answer.json()
 
     return get
 
@@ -43,19 +40,13 @@ def listed(answer) -> list[str]:
     return [batch["internalId"] for batch in answer["batchQueries"]]
 
 
-def complete(batch: Batch, *, first: int | None = None) -> None:
-    progress.admit(fresh(batch), 31337, estimated_gas=1, estimated_wei=1)
-    queries = list(batch.queries.order_by("position").values_list("pk", flat=True))[:first]
-    for kind in StepKind:
-        progress.complete(queries, kind)
-
-
 # --- The list ---------------------------------------------------------------------------------------------------------
 
 
 def test_it_tells_how_each_stands(key, get):
     batch = submit(key, request(ALICE, BOB, block=7, fee=2**200))
-    complete(batch, first=1)
+    accept(batch)
+    complete(batch, *StepKind, of=queries_of(batch)[:1])
     Batch.objects.update(gas_used=5, spent=2**100)
     created_at = Batch.objects.get().created_at
     (told,) = get()["batchQueries"]
@@ -75,7 +66,7 @@ def test_it_tells_how_each_stands(key, get):
         "spent": str(2**100),
         "rejection": None,
     }
-    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+    reject(batch, "block_too_old", "It is too old.", retryable=False)
     (told,) = get()["batchQueries"]
     assert (told["status"], told["queryStatus"]) == ("REJECTED", "REJECTED")
     assert told["rejection"] == {"code": "block_too_old", "error": "It is too old.", "retryable": False}
@@ -111,7 +102,7 @@ def test_each_filter_leaves_others_out(key, get):
     now = timezone.now()
     old = at(now - timedelta(days=2), submit(key, request(ALICE, block=1)))
     done = submit(key, request(BOB, CHARLIE, block=2))
-    complete(done)
+    finish(done)
     everything = [done.pk, old]
     for parameters, expected in (
         ({"status": "DONE"}, [done.pk]),
@@ -189,17 +180,28 @@ def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
         "error": "The batch was cancelled with an API key of the user who submitted it.",
         "retryable": False,
     }
-    complete(batch)
-    assert Batch.objects.get().status == BatchStatus.REJECTED
+
+
+def test_what_is_cancelled_while_its_transaction_is_on_the_way_stays_so(service, key, cancel):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=1))
+    for _ in range(2):
+        work()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    assert cancel(batch.pk).status_code == 200
+    for _ in range(3):
+        service.mine()
+        work()
+    assert fresh(batch).status == BatchStatus.REJECTED
 
 
 @pytest.mark.parametrize("end", ["DONE", "REJECTED"])
 def test_what_has_ended_is_not_cancelled(key, cancel, end):
     batch = submit(key, request(ALICE, block=1))
     if end == "DONE":
-        complete(batch)
+        finish(batch)
     else:
-        progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+        reject(batch, "block_too_old", "It is too old.", retryable=False)
     before = Batch.objects.values().get()
     answer = cancel(batch.pk)
     assert (answer.status_code, answer.json()["code"]) == (409, "already_finished")
@@ -215,34 +217,9 @@ def test_another_user_s_batch_is_not_found(key, cancel):
     assert Batch.objects.get().status == BatchStatus.RECEIVED
 
 
-def test_a_cancelled_batch_makes_room(key, cancel, settings):
+def test_a_cancelled_batch_makes_room(post, cancel, settings):
     settings.MAX_OPEN_BATCHES = 1
-    batch = submit(key, request(ALICE, block=1))
-    with pytest.raises(submission.TooMuch):
-        submit(key, request(ALICE, block=1))
-    cancel(batch.pk)
-    assert submit(key, request(ALICE, block=1))
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
-@pytest.mark.parametrize("done_first", [True, False])
-def test_of_cancelling_and_becoming_done_one_comes_first(key, cancel, done_first):
-    batch = submit(key, request(ALICE, block=1))
-    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
-    queries = list(batch.queries.values_list("pk", flat=True))
-    for kind in list(StepKind)[:-1]:
-        progress.complete(queries, kind)
-
-    def finish() -> None:
-        progress.complete(queries, StepKind.ACCOUNT_ACCUMULATED)
-
-    if done_first:
-        met = meet(finish, lambda: cancel(batch.pk).status_code)
-        answered, status = met.second, BatchStatus.DONE
-    else:
-        met = meet(lambda: cancel(batch.pk).status_code, finish)
-        answered, status = met.first, BatchStatus.REJECTED
-    assert met.waited
-    assert answered == (409 if done_first else 200)
-    assert Batch.objects.get().status == status
+    batch = post(request(ALICE, block=1)).json()["internalId"]
+    assert post(request(ALICE, block=1)).status_code == 429
+    cancel(batch)
+    assert post(request(ALICE, block=1)).status_code == 200

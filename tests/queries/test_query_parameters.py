@@ -9,7 +9,7 @@ from django.test import Client
 
 from tests.service import a_key, header
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 REQUESTS = 20
 

@@ -1,9 +1,10 @@
 """What a user may have open, and keep stored."""
 
-import hashlib
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from django.db import connection, connections
@@ -11,14 +12,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import ThrottleCount, User
-from proving.models import AccountProof, SlotProof
-from queries import submission
 from queries.models import Batch, BatchStatus, Block, Query
-from tests.disks import bytes_used, file_size
-from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
 from tests.service import ALICE, BOB, a_key, header, request, submit
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
+
+
+def sent(key, body: dict[str, Any]) -> Any:
+    return Client().post("/submit-batch-query", body, content_type="application/json", headers=header(key))
 
 
 def of_two_blocks(first: int = 1) -> dict[str, object]:
@@ -95,55 +96,9 @@ def test_what_a_user_keeps_stored_is_bounded_whatever_became_of_it(post, key, se
     assert post(request(ALICE, block=1)).status_code == 200
 
 
-def account(number: int) -> str:
-    """Spread as the hashes are that addresses come from."""
-    return f"0x{hashlib.sha256(b'%d' % number).hexdigest()[:40]}"
-
-
-def with_slots(accounts: int, slots: int) -> dict[str, object]:
-    short = [f"{slot:x}" for slot in range(slots)]
-    return {"block:1": {"accounts": {account(number): {"slots": short} for number in range(accounts)}}}
-
-
-BALANCE = {"props": ["BALANCE"]}
-NASTY: dict[str, dict[str, object]] = {
-    "one account": {"block:1": {"accounts": {account(0): BALANCE}}},
-    "short slots of one account": with_slots(1, 9999),
-    "a slot of each account": with_slots(2500, 1),
-    "rows of more than half a page": with_slots(300, 28),
-    "rows of a page": with_slots(170, 56),
-    "rows of more than a page": with_slots(160, 58),
-    "many accounts": {"block:1": {"accounts": {account(number): BALANCE for number in range(5000)}}},
-    "many blocks": {f"block:{int(account(number), 16) >> 98}": {"header": ["NONCE"]} for number in range(5000)},
-    "an account at each of many blocks": {
-        f"block:{int(account(number), 16) >> 98}": {"accounts": {account(number): BALANCE}} for number in range(5000)
-    },
-    "many times": {f"timestamp:{number}": {"header": ["NONCE"]} for number in range(5000)},
-    "long lists of properties": {
-        "block:1": {"accounts": {account(number): {"props": ["STORAGE_ROOT"] * 16} for number in range(2000)}}
-    },
-    "long lists of header properties": {
-        f"block:{number}": {"header": ["TRANSACTIONS_ROOT"] * 64} for number in range(1000)
-    },
-}
-
-
-@pytest.mark.sqlite_only(reason="quotas count what rows take in SQLite's file")
-@pytest.mark.parametrize("data", NASTY.values(), ids=NASTY)
-def test_before_anything_is_proven_the_file_grows_by_no_more_than_is_counted_and_by_half_at_least(
-    key, data, monkeypatch, settings
-):
-    settings.MAX_BATCHES_PER_MINUTE = 100
-    monkeypatch.setattr(submission, "_proof_bytes", lambda *_: 0)
-    bytes_used()
-    before = file_size()
-    # So many of small ones that it isn't by chance how full the last pages are.
-    batches = [
-        submit(key, {**request(ALICE, block=1), "data": {"31337": data}})
-        for _ in range(100 if data is NASTY["one account"] else 2)
-    ]
-    counted = sum(batch.stored_bytes for batch in batches)
-    assert counted / 2 <= file_size() - before <= counted
+def with_slots(slots: int) -> dict[str, object]:
+    accounts = {ALICE: {"slots": [f"{slot:x}" for slot in range(slots)]}}
+    return {**request(ALICE, block=1), "data": {"31337": {"block:1": {"accounts": accounts}}}}
 
 
 def test_proofs_are_counted_before_there_are_any(key):
@@ -153,123 +108,80 @@ def test_proofs_are_counted_before_there_are_any(key):
     assert with_three.stored_bytes - without.stored_bytes > 3 * 8400
 
 
-def of_depth(levels: int) -> list[str]:
-    """A proof of the largest nodes, and a leaf."""
-    return ["0x" + "ab" * 532] * (levels - 1) + ["0x" + "ab" * 60]
-
-
-@pytest.mark.sqlite_only(reason="quotas count what rows take in SQLite's file")
-@needs_fixtures
-def test_proofs_take_no_more_than_is_counted_and_half_of_it_at_least(key):
-    """The proofs are of accounts of Mainnet, and of slots as deep as those of the largest contracts."""
-    fixtures = [load_fixture(name) for name in fixture_names("mainnet_*_depth*.json")]
-    words = {"storage_root": "0x" + "ab" * 32, "code_hash": "0x" + "cd" * 32}
-    submit(key, request(ALICE, block=1))
-    block = Block.objects.get()
-    bytes_used()
-    before = file_size()
-    accounts = [
-        AccountProof(block=block, address=account(at), nodes=nodes, nonce=2**30, balance=2**90, **words)
-        for at, nodes in enumerate([each["account"]["proof"] for each in fixtures] * (200 // len(fixtures)))
-    ]
-    AccountProof.objects.bulk_create(accounts)
-    SlotProof.objects.bulk_create(
-        [
-            SlotProof(
-                account=accounts[0], slot=f"0x{hashlib.sha256(b'%d' % at).hexdigest()}", nodes=of_depth(8), value=1
-            )
-            for at in range(200)
-        ]
-    )
-    counted = (len(accounts) + 200) * submission._BYTES_PER_PROOF
-    assert counted / 2 <= file_size() - before <= counted
-
-
 def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
     settings.MAX_OPEN_BATCHES = 3
     start = threading.Barrier(8)
-    refused: list[str] = []
 
-    def send() -> None:
+    def send(_: int) -> str:
         start.wait()
         try:
-            submit(key, request(ALICE, block=1))
-        except submission.TooMuch as much:
-            refused.append(much.code)
+            return str(sent(key, request(ALICE, block=1)).json().get("code", "stored"))
         finally:
             connections.close_all()
 
-    threads = [threading.Thread(target=send) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        answers = sorted(pool.map(send, range(8)))
+    assert answers == ["stored"] * 3 + ["too_many_open_batches"] * 5
     assert Batch.objects.count() == 3
-    assert refused == ["too_many_open_batches"] * 5
-
-
-@pytest.mark.postgresql_only(reason="SQLite has no locks of rows")
-def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key):
-    """A statement that waits for a lock reads what was there before it waited."""
-    said: list[str] = []
-
-    def note(execute, sql, values, many, context):
-        if connection.in_atomic_block:
-            said.append(sql)
-        return execute(sql, values, many, context)
-
-    with connection.execute_wrapper(note):
-        submit(key, request(ALICE, block=1))
-    locks = next(at for at, sql in enumerate(said) if sql.startswith('UPDATE "accounts_user"'))
-    counts = next(at for at, sql in enumerate(said) if "COUNT(open." in sql)
-    assert locks < counts
 
 
 # --- Large batches ----------------------------------------------------------------------------------------------------
 
 
+LARGE = with_slots(500)
+
+
 @pytest.fixture
-def another_is_being_stored(monkeypatch) -> Iterator[None]:
-    """A large batch, by this process."""
-    monkeypatch.setattr(submission, "_TURN_SECONDS", 0.01)
-    with submission._large_turn:
+def another_is_being_stored(key) -> Iterator[None]:
+    """A large batch, by a thread of this process, which waits before it writes."""
+    waits, may_go_on = threading.Event(), threading.Event()
+
+    def wait_before_writing(execute: Any, sql: str, *how: Any) -> Any:
+        if sql.startswith("BEGIN") or connection.in_atomic_block:
+            waits.set()
+            may_go_on.wait(20)
+        return execute(sql, *how)
+
+    def store() -> int:
+        with connection.execute_wrapper(wait_before_writing):
+            answer = sent(key, LARGE)
+        connections.close_all()
+        return int(answer.status_code)
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(store)
+        assert waits.wait(20)
         yield
-
-
-LARGE = with_slots(1, submission._LARGE)
+        may_go_on.set()
+        assert other.result(20) == 200
 
 
 def test_of_large_batches_one_is_stored_at_a_time(post, another_is_being_stored):
-    answer = post({**request(ALICE, block=1), "data": {"31337": LARGE}})
+    with CaptureQueriesContext(connection) as statements:
+        answer = post(LARGE)
     assert (answer.status_code, answer.json()["code"]) == (503, "busy")
     assert answer.headers["Retry-After"] == "2"
     assert not Batch.objects.exists()
     assert not ThrottleCount.objects.filter(pk__startswith="submitted queries").exists()
+    # A batch that waits for its turn keeps nobody from writing.
+    assert not [each["sql"] for each in statements if "queries_" in each["sql"] and "SELECT" not in each["sql"]]
 
 
 def test_small_batches_wait_for_no_large_one(post, another_is_being_stored):
-    assert post({**request(ALICE, block=1), "data": {"31337": with_slots(1, submission._LARGE - 1)}}).status_code == 200
-
-
-def test_the_turn_comes_before_the_lock(key, another_is_being_stored):
-    """A batch that waits for its turn keeps nobody from writing."""
-    with CaptureQueriesContext(connection) as statements, pytest.raises(submission.Busy):
-        submit(key, {**request(ALICE, block=1), "data": {"31337": LARGE}})
-    assert all(statement["sql"].startswith("SELECT") for statement in statements)
+    assert post(with_slots(499)).status_code == 200
 
 
 def test_after_a_large_batch_was_refused_the_next_one_has_its_turn(post, settings):
-    large = {**request(ALICE, block=1), "data": {"31337": LARGE}}
     settings.MAX_OPEN_BATCHES = 0
-    assert post(large).status_code == 403
+    assert post(LARGE).status_code == 403
     settings.MAX_OPEN_BATCHES = 1
-    assert post(large).status_code == 200
+    assert post(LARGE).status_code == 200
 
 
 def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
     """Rows are prepared before the lock is taken: under it, each row's preparing would keep others waiting."""
     with CaptureQueriesContext(connection) as statements:
-        submit(key, {**request(ALICE, block=1), "data": {"31337": NASTY["many accounts"]}})
+        submit(key, request(*(f"0x{number:040x}" for number in range(5000)), block=1))
     assert len(statements) < 40
 
 

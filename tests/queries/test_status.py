@@ -3,7 +3,6 @@
 import json
 import re
 from datetime import timedelta
-from threading import Semaphore
 
 import pytest
 from django.db import connection
@@ -11,14 +10,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from accounts import keys
 from accounts.models import ApiKey
-from config import long_polls
-from queries import api, progress
 from queries.models import Batch, Block, Query, StepKind
-from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import accept, complete, reject
+from tests.factories import client_of
 from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, header, request, submit
+
+pytestmark = pytest.mark.outside
 
 
 @pytest.fixture
@@ -34,26 +33,20 @@ def status(client: Client, key):
     return status
 
 
-def complete(batch: Batch, *kinds: StepKind) -> None:
-    ids = list(batch.queries.values_list("pk", flat=True))
-    for kind in kinds:
-        progress.complete(ids, kind)
-
-
 def test_what_clients_do_not_know_is_in_progress(batch, status):
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
-    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+    accept(batch)
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
 
 
 def test_it_says_what_the_batch_waits_for(batch, status):
-    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+    accept(batch)
     Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS", "info": ["The node is down."]}
 
 
 def test_what_waits_is_found_from_the_batch_however_many_blocks_of_others_are_due(batch, status):
-    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+    accept(batch)
     with CaptureQueriesContext(connection) as statements:
         status(batch.pk)
     found = plans(statements)
@@ -62,7 +55,7 @@ def test_what_waits_is_found_from_the_batch_however_many_blocks_of_others_are_du
 
 
 def test_done_is_said_when_every_step_is_completed(batch, status):
-    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+    accept(batch)
     complete(batch, *list(StepKind)[:-1])
     assert status(batch.pk).json()["queryStatus"] == "IN_PROGRESS"
     complete(batch, StepKind.ACCOUNT_ACCUMULATED)
@@ -70,7 +63,7 @@ def test_done_is_said_when_every_step_is_completed(batch, status):
 
 
 def test_a_rejection_has_its_cause(batch, status):
-    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+    reject(batch, "block_too_old", "It is too old.", retryable=False)
     assert status(batch.pk).json() == {
         "queryStatus": "REJECTED",
         "error": "It is too old.",
@@ -111,7 +104,7 @@ def test_what_it_waits_for_takes_two_more_statements(batch, status, django_asser
 def test_it_says_when_to_ask_again_while_the_batch_is_open(batch, status, age, seconds):
     Batch.objects.update(created_at=timezone.now() - timedelta(seconds=age))
     assert status(batch.pk).headers["Retry-After"] == seconds
-    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+    reject(batch, "block_too_old", "It is too old.", retryable=False)
     assert "Retry-After" not in status(batch.pk).headers
 
 
@@ -134,9 +127,9 @@ def test_who_has_the_answer_gets_304_until_it_changes(client: Client, key, batch
 @pytest.mark.parametrize(
     "end",
     [
-        keys.revoke,
+        lambda key: client_of(ALICE).post(f"/dashboard/keys/{key.pk}/revoke"),
         lambda key: ApiKey.objects.filter(pk=key.pk).update(expires_at=timezone.now()),
-        lambda key: keys.rotate(key, "next", timedelta()),
+        lambda key: client_of(ALICE).post(f"/dashboard/keys/{key.pk}/rotate", {"name": "next", "overlap": "now"}),
     ],
     ids=["revoked", "expired", "rotated"],
 )
@@ -197,13 +190,6 @@ def test_the_docs_page_needs_no_other_host(client: Client):
 
 
 # --- Waiting for news: tests/serving/test_long_poll.py, where a server can park requests ------------------------------
-
-
-def test_a_server_that_can_t_let_a_request_wait_answers_it_at_once(batch, client: Client, key, monkeypatch):
-    monkeypatch.setattr(long_polls, "_places", Semaphore(0))
-    monkeypatch.setattr(api, "_is_over", lambda *_: pytest.fail("It waits."))
-    answer = client.get("/batch-query-status", {"batchQueryId": batch.pk, "wait": "25"}, headers=header(key))
-    assert (answer.json(), answer.headers["Retry-After"]) == ({"queryStatus": "IN_PROGRESS"}, "2")
 
 
 @pytest.mark.parametrize("wait", ["26", "-1", "1.5", "x", ""])

@@ -1,7 +1,6 @@
 """How often, and how much, a user may submit in a minute."""
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -11,10 +10,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import ThrottleCount, User
-from config.error_answers import Refused
-from queries import submission_rate
 from queries.models import Batch
 from tests.service import ALICE, BOB, a_key, header, request
+
+pytestmark = pytest.mark.outside
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +29,6 @@ def pass_time(**time: float) -> None:
 
 def used(what: str) -> list[int]:
     return list(ThrottleCount.objects.filter(pk__startswith=f"{what}:").values_list("used", flat=True))
-
-
-def is_counted(count: Callable[..., None], *arguments: int) -> bool:
-    try:
-        count(*arguments)
-    except Refused:
-        return False
-    return True
 
 
 def test_it_throttles_submissions_per_user(post, client: Client):
@@ -121,13 +112,11 @@ def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings
     assert post(with_slots(7)).status_code == 200
 
 
-def test_the_next_minute_begins_with_what_it_counts_first(key, settings):
-    settings.MAX_QUERIES_PER_MINUTE = 8
-    submission_rate.count_queries(key.user, 8)
-    assert not is_counted(submission_rate.count_queries, key.user, 1)
-    assert not is_counted(submission_rate.check, key.user)
+def test_the_next_minute_begins_with_what_it_counts_first(post, settings):
+    settings.MAX_BATCHES_PER_MINUTE, settings.MAX_QUERIES_PER_MINUTE = 10, 8
+    assert [post(with_slots(count)).status_code for count in (7, 1)] == [200, 429]
     pass_time(seconds=60)
-    submission_rate.count_queries(key.user, 7)
+    assert post(with_slots(6)).status_code == 200
     assert used("submitted queries") == [7]
 
 
@@ -139,40 +128,31 @@ def test_who_waits_costs_no_write(post):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_many_at_once_no_more_get_through(settings, key):
-    settings.MAX_BATCHES_PER_MINUTE = 10
-    at_once = threading.Barrier(16)
-
-    def submit(_: int) -> list[bool]:
-        at_once.wait()
-        try:
-            return [is_counted(submission_rate.count_request, key.user) for _ in range(5)]
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(16) as pool:
-        through = [one for some in pool.map(submit, range(16)) for one in some]
-    assert len(through) == 80
-    assert through.count(True) == 10
-    assert used("submissions") == [10]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_of_many_at_once_no_more_is_taken(settings, key):
-    settings.MAX_QUERIES_PER_MINUTE = 95
+@pytest.mark.parametrize(
+    ("limits", "slots", "through", "counted"),
+    [({"MAX_BATCHES_PER_MINUTE": 10}, 1, 10, ([10], [20])), ({"MAX_QUERIES_PER_MINUTE": 95}, 9, 9, ([40], [90]))],
+    ids=["requests", "queries"],
+)
+def test_of_many_at_once_no_more_get_through(settings, key, limits, slots, through, counted):
+    for name, most in {"MAX_BATCHES_PER_MINUTE": 40, **limits}.items():
+        setattr(settings, name, most)
     at_once = threading.Barrier(8)
 
-    def submit(_: int) -> list[bool]:
+    def submit(_: int) -> list[int]:
         at_once.wait()
         try:
-            return [is_counted(submission_rate.count_queries, key.user, 10) for _ in range(5)]
+            sent = [
+                Client().post("/submit-batch-query", with_slots(slots), "application/json", headers=header(key))
+                for _ in range(5)
+            ]
+            return [answer.status_code for answer in sent]
         finally:
             connection.close()
 
     with ThreadPoolExecutor(8) as pool:
-        through = [one for some in pool.map(submit, range(8)) for one in some]
-    assert through.count(True) == 9
-    assert used("submitted queries") == [90]
+        statuses = [one for some in pool.map(submit, range(8)) for one in some]
+    assert sorted(statuses) == [200] * through + [429] * (40 - through)
+    assert (used("submissions"), used("submitted queries")) == counted
 
 
 def test_nothing_is_stored_of_what_is_throttled(post):

@@ -4,13 +4,12 @@ import pytest
 from django.utils import timezone
 
 from proving.models import AccountProof
-from queries.models import Batch
-from queries.submission import find_blocks
+from queries.models import Batch, Block
 from tests.service import a_key
 
 AMOUNTS = [0, 1, 2**64, 10**27, 2**256 - 1]
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 def test_one_at_a_time():
@@ -24,9 +23,9 @@ def test_one_at_a_time():
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_many_at_once(count):
-    block = find_blocks(1, {(1, 2)})[1, 2]
+    block = Block.objects.create(destination_chain_id=1, source_chain_id=1, number=2)
     AccountProof.objects.bulk_create(
-        AccountProof(block_id=block, address=str(at), nodes=[], nonce=amount, balance=amount)
+        AccountProof(block=block, address=str(at), nodes=[], nonce=amount, balance=amount)
         for at, amount in enumerate(AMOUNTS[-count:])
     )
     stored = AccountProof.objects.order_by("address").values_list("nonce", "balance")

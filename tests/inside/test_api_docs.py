@@ -58,7 +58,8 @@ def test_only_one_s_own_living_keys_are_named_and_none_is_there(django_assert_nu
     with django_assert_num_queries(0):
         anybody = Client().get("/api/docs").text
     assert "Use my key" not in anybody
-    key, gone, others = a_key(name="nightly"), a_key(name="gone"), a_key(address="0x" + "11" * 20, name="others")
+    alice, other = (User.objects.for_address(address) for address in (ALICE.address, "0x" + "11" * 20))
+    key, gone, others = keys.issue(alice, "nightly"), keys.issue(alice, "gone"), keys.issue(other, "others")
     keys.revoke(gone)
     client = Client()
     client.force_login(User.objects.get(address=ALICE.address))

@@ -1,0 +1,42 @@
+"""Idempotency-Key where rows are locked."""
+
+import pytest
+
+from queries import idempotency, submission_rate
+from queries.models import Batch
+from tests.queries.test_idempotency import BODY, OTHER, sent
+from tests.side_by_side import meet
+
+pytestmark = pytest.mark.usefixtures("unreachable_chain")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
+@pytest.mark.parametrize("same_body", [True, False])
+def test_the_second_of_two_waits_for_the_first_to_be_stored(key, monkeypatch, same_body):
+    # Otherwise it would wait for the throttle's row, and no longer look for the key before it stores.
+    monkeypatch.setattr(submission_rate, "count_request", lambda *_: None)
+    monkeypatch.setattr(submission_rate, "count_queries", lambda *_: None)
+    met = meet(lambda: sent(key), lambda: sent(key, BODY if same_body else OTHER))
+    assert met.waited
+    assert met.first.status_code == 200
+    assert met.second.status_code == (200 if same_body else 422)
+    assert (met.second.json() == met.first.json()) == same_body
+    assert Batch.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
+def test_without_the_user_s_lock_the_row_of_the_key_would_do(key):
+    named = idempotency.Named(key.user_id, "k")
+    batches = [sent(key, name=name).json()["internalId"] for name in ("a", "b")]
+
+    def second() -> str:
+        try:
+            named.remember(batches[1], b"")
+        except idempotency.AlreadyStored as already:
+            return already.earlier.batch_id
+        return ""
+
+    met = meet(lambda: named.remember(batches[0], b""), second)
+    assert (met.waited, met.second) == (True, batches[0])
