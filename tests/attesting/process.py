@@ -10,16 +10,40 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from eth_account import Account
+from eth_account.messages import SignableMessage, encode_typed_data
 
-from chains.chains_file import Attester
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from devnet.guarded_process import GuardedProcess
 
 ALICE, BOB, CHARLIE = (Account.from_key(key) for _, key in ACCOUNTS[:3])
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 READY_SECONDS = 20
+# What attesters sign, by the names of its types.
+SIGNED = {
+    "BlockHash": {"sourceChainId": "uint256", "blockNumber": "uint256", "blockHash": "bytes32"},
+    "AttesterSet": {"attesters": "address[]", "threshold": "uint256", "nonce": "uint256"},
+}
+
+
+class Attester(NamedTuple):
+    address: str
+    url: str
+
+
+def message(kind: str, destination: int, contract: str, *values: Any) -> SignableMessage:
+    """EIP-712, made here without the service."""
+    types = [{"name": name, "type": of_type} for name, of_type in SIGNED[kind].items()]
+    name = "Batch Query Service Attestation"
+    domain = {"name": name, "version": "1", "chainId": destination, "verifyingContract": contract}
+    return encode_typed_data(domain, {kind: types}, dict(zip(SIGNED[kind], values, strict=True)))
+
+
+def signature(key: str, *given: Any) -> str:
+    """Sign the `message` of these arguments."""
+    return Account.from_key(key).sign_message(message(*given)).signature.to_0x_hex()
 
 
 def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain_id: int = 31337, chain: str = "") -> Path:

@@ -1,6 +1,5 @@
 """The contract of EIP-4788, on a development chain that has none."""
 
-from chains.encoding import hex_data
 from devnet.devchain import DevChain
 
 ADDRESS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
@@ -25,4 +24,4 @@ class BeaconRoots:
         """Store a root as the protocol does: the time in a ring, the root behind it."""
         place = time % WINDOW
         for slot, word in ((place, time.to_bytes(32)), (place + WINDOW, root)):
-            self.chain.rpc("anvil_setStorageAt", ADDRESS, f"0x{slot:064x}", hex_data(word))
+            self.chain.rpc("anvil_setStorageAt", ADDRESS, f"0x{slot:064x}", "0x" + word.hex())

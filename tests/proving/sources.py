@@ -9,16 +9,12 @@ from typing import Any
 
 from eth_account import Account
 
-from chains.attestation import Domain, Question, sign
-from chains.chains_file import Attester
-from chains.encoding import hex_data
-from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.registry.deploying import deploy
-from queries.properties import AccountField
 from tests.attesting import process
+from tests.attesting.process import Attester, signature
+from tests.deployed import deploy
 from tests.http_server import serving
-from tests.proving.chain_state import field_on_chain
+from tests.proving.chain_state import AccountField, field_on_chain
 from tests.service import BOB, CHARLIE, asking, balances, chains_toml
 
 HERE, THERE = 31337, 31338
@@ -35,17 +31,13 @@ def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[Attester]:
 @contextmanager
 def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
     """An attester that signs the same wrong hash for every block, with its real key."""
-    account = Account.from_key(key)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            domain = Domain(int(asked["destinationChainId"]), asked["verifyingContract"])
-            question = Question(domain, int(asked["sourceChainId"]), int(asked["blockNumber"]))
-            answer = {
-                "blockHash": hex_data(block_hash),
-                "signature": "0x" + sign(account, question.message(block_hash)).hex(),
-            }
+            values = int(asked["sourceChainId"]), int(asked["blockNumber"]), block_hash
+            contract = int(asked["destinationChainId"]), asked["verifyingContract"]
+            answer = {"blockHash": "0x" + block_hash.hex(), "signature": signature(key, "BlockHash", *contract, *values)}
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
@@ -54,7 +46,7 @@ def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
             pass
 
     with serving(Handler) as url:
-        yield Attester(address=account.address, url=url)
+        yield Attester(address=Account.from_key(key).address, url=url)
 
 
 def grow(chain: DevChain, blocks: int) -> None:
@@ -117,7 +109,6 @@ window = 20
         text += _of_parent("The chain below", below[0], '"op-stack"') if below else ""
     path.write_text(path.read_text() + text)
     settings.CHAINS_FILE = path
-    forget_chains()
     deploy(HERE, HERE)
     if below:
         deploy(HERE, below[0].chain_id)
