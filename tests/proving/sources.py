@@ -37,7 +37,10 @@ def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             values = int(asked["sourceChainId"]), int(asked["blockNumber"]), block_hash
             contract = int(asked["destinationChainId"]), asked["verifyingContract"]
-            answer = {"blockHash": "0x" + block_hash.hex(), "signature": signature(key, "BlockHash", *contract, *values)}
+            answer = {
+                "blockHash": "0x" + block_hash.hex(),
+                "signature": signature(key, "BlockHash", *contract, *values),
+            }
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())

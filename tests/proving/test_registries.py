@@ -2,34 +2,27 @@
 
 import io
 import re
-from datetime import timedelta
+import time
 from html import unescape
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.test import Client
 from django.utils import timezone
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from chains.encoding import hex_data
-from chains.rpc import RpcClient
 from config.configured_chains import forget_chains
 from contracts import NO_CONTRACT
-from database import leases
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
-from proving.paths import upkeep
-from proving.registry import deployments
-from proving.registry.deploying import deploy
-from proving.transactions import transaction_monitor
-from queries.models import BatchStatus, Block, Query, StepKind
-from queries.properties import AccountField
+from proving.models import FactsRegistry, SignedTransaction, Transaction, WorkerHeartbeat
+from queries.models import Batch, BatchStatus, Block, Query, StepKind
+from tests.chains.lying_node import between
 from tests.contracts.deployed import Deployed
-from tests.explorer.batches import beat, path
-from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
+from tests.deployed import deploy
+from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
 from tests.proving.money import ETHER, go_on, limit, mine_at
 from tests.service import (
     ALICE,
@@ -40,6 +33,7 @@ from tests.service import (
     balances,
     chains_toml,
     fresh,
+    reconfigure,
     request,
     submit,
     waiting,
@@ -47,7 +41,7 @@ from tests.service import (
     work_until_done,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 # It answers a word of ones to whatever it is asked, so that nothing but the code tells it from a registry.
 OTHER_CODE = "0x5f195f5260205ff3"
@@ -72,6 +66,16 @@ def replace_code(chain: DevChain, code: str = OTHER_CODE) -> FactsRegistry:
     chain.mine()
     restart()
     return row
+
+
+def path(batch: Batch) -> str:
+    return f"/explorer/query/{batch.pk}"
+
+
+def beat() -> None:
+    """A worker says that it runs."""
+    now = timezone.now()
+    WorkerHeartbeat.objects.update_or_create(worker="worker", defaults={"started_at": now, "beat_at": now})
 
 
 def health() -> tuple[int, str]:
@@ -117,7 +121,7 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     assert error.startswith(f"registry_refused: The facts registry at {row.address} on chain 31337")
     assert error.endswith(REMEDY)
 
-    new = deploy(31337, 31337, replace=True)
+    new = deploy(31337, 31337, "--replace")
     assert work_until_done(received).status == BatchStatus.DONE
     assert new.address == registry().address != row.address
     assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
@@ -129,11 +133,10 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
 
 def test_a_batch_that_was_accepted_before_waits_too(service, key):
     batch = submit(key, request(ALICE, block=service.head()))
-    service.rpc("evm_setAutomine", False)
+    call_command("stop_signing")
     work()
-    Transaction.objects.filter(to=registry().address).delete()
-    Query.objects.update(step=StepKind.BLOCKHASH_AVAILABLE)
     replace_code(service)
+    call_command("resume_signing")
     sent = Transaction.objects.count()
     for _ in range(3):
         work()
@@ -153,23 +156,21 @@ def test_a_registry_that_was_deployed_with_something_else_is_refused(service, wh
     window = 393168 if what == "history" else 8191
     row.address = Deployed(service, "FactsRegistry", 31337, source, window, NO_CONTRACT).address
     row.save()
-    with pytest.raises(deployments.Unusable, match=OTHER):
-        deployments.find(31337, 31337)
+    restart()
+    work()
+    assert OTHER in registry().refused
 
 
 def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(service, settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="history_window = 393168")
-    restart()
-    with pytest.raises(
-        deployments.Unusable, match=r"a history of 8191 slots, and chain 31337 has 393168 by chains\.toml"
-    ):
-        deployments.find(31337, 31337)
+    work()
+    assert "a history of 8191 slots, and chain 31337 has 393168 by chains.toml" in registry().refused
 
 
 def test_what_is_on_record_is_the_hash_of_the_code(service):
     row = registry()
     code = bytes.fromhex(service.rpc("eth_getCode", row.address, "latest")[2:])
-    assert row.code_hash == hex_data(keccak(code))
+    assert row.code_hash == "0x" + keccak(code).hex()
     assert row.refused == ""
 
 
@@ -177,7 +178,7 @@ def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service
     """Its code was not on record then."""
     FactsRegistry.objects.update(code_hash="")
     restart()
-    assert deployments.find(31337, 31337).row_id == registry().pk
+    work()
     assert registry().code_hash != ""
 
 
@@ -202,7 +203,7 @@ def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
     for said in (batch.waiting_for, Client().get(path(batch)).text, health()[1], check_chains()[0]):
         assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in said
         assert REMEDY in said
-    deploy(31337, 31337, replace=True)
+    deploy(31337, 31337, "--replace")
     assert "facts can be forged" in FactsRegistry.objects.get(address=row.address).replaced_because
 
 
@@ -217,40 +218,35 @@ def test_no_headers_are_kept_in_a_registry_that_may_not_be_used(service):
 # --- How often its code is looked at ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def codes_asked(monkeypatch) -> list[str]:
-    """Record each time that the code of the registry is asked for, by its address.
-
-    Whether other code is asked for depends on what the process knows already.
-    """
-    asked: list[str] = []
-    code = RpcClient.code
-
-    def counted(rpc, address):
-        if address == registry().address:
-            asked.append(address)
-        return code(rpc, address)
-
-    monkeypatch.setattr(RpcClient, "code", counted)
-    return asked
+def later(monkeypatch, seconds: int) -> None:
+    monotonic = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + seconds)
 
 
-def test_a_process_compares_the_code_when_it_begins_and_not_every_time(service, codes_asked, key):
-    work_until_done(submit(key, request(ALICE, block=service.head())))
-    work_until_done(submit(key, request(BOB, block=service.head())))
-    upkeep.look_after(registry().pk)
-    assert codes_asked == [registry().address]
-    restart()
-    upkeep.look_after(registry().pk)
-    assert codes_asked == [registry().address] * 2
+def test_a_process_compares_the_code_when_it_begins_and_not_every_time(service, settings, key):
+    codes_asked, address = [], registry().address
+
+    def change(question, reply):
+        if question["method"] == "eth_getCode" and question["params"][0] == address:
+            codes_asked.append(address)
+        return [reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        work_until_done(submit(key, request(ALICE, block=service.head())))
+        work_until_done(submit(key, request(BOB, block=service.head())))
+        work()
+        assert len(codes_asked) == 1
+        restart()
+        work()
+    assert len(codes_asked) == 2
 
 
 def test_a_process_compares_it_again_from_time_to_time(service, monkeypatch):
-    deployments.find(31337, 31337)
+    work()
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
-    deployments.find(31337, 31337)
-    monkeypatch.setattr("proving.registry.deployments._USED_SECONDS", 0)  # It was long ago.
-    upkeep.look_after(registry().pk)
+    later(monkeypatch, 601)
+    work()
     assert OTHER in registry().refused
     assert OTHER in registry().waiting_for
 
@@ -258,22 +254,18 @@ def test_a_process_compares_it_again_from_time_to_time(service, monkeypatch):
 def test_what_a_node_was_wrong_about_is_looked_at_again_soon(service, monkeypatch):
     code = service.rpc("eth_getCode", registry().address, "latest")
     replace_code(service, "0x")
-    with pytest.raises(deployments.Unusable, match="no code there"):
-        deployments.find(31337, 31337)
+    work()
+    assert "no code there" in registry().refused
     service.rpc("anvil_setCode", registry().address, code)
-    with pytest.raises(deployments.Unusable):
-        deployments.find(31337, 31337)
-    monkeypatch.setattr("proving.registry.deployments._REFUSED_SECONDS", 0)  # It was a while ago.
-    assert deployments.find(31337, 31337).row_id == registry().pk
+    later(monkeypatch, 11)
+    work()
     assert registry().refused == ""
 
 
 def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_path, key):
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    restart()
     batch = submit(key, request(ALICE, block=3))
     work()
-    upkeep.look_after(registry().pk)
     batch.refresh_from_db()
     assert "can't be reached" in batch.waiting_for
     assert "can't be reached" in registry().waiting_for
@@ -292,19 +284,17 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     (tx,) = Transaction.objects.filter(to=registry().address)
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
     restart()
-    with pytest.raises(deployments.Unusable):
-        deployments.find(31337, 31337)
     # It wasn't broadcast yet, for all that is known.
     service.rpc("anvil_dropAllTransactions")
     SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
-    transaction_monitor.monitor(Signer.objects.get().pk)
+    work()
     service.mine()
-    transaction_monitor.monitor(Signer.objects.get().pk)
+    work()
     tx.refresh_from_db()
     assert tx.versions.get(hash=tx.hash).is_cancellation
     assert tx.succeeded is False
     service.rpc("evm_setAutomine", True)
-    deploy(31337, 31337, replace=True)
+    deploy(31337, 31337, "--replace")
     assert work_until_done(batch).status == BatchStatus.DONE
     assert len({*Transaction.objects.exclude(to="").values_list("to", flat=True)}) == 2
 
@@ -321,11 +311,11 @@ def test_there_is_one_registry_in_use_for_each_connection(service):
 
 def test_a_registry_that_was_replaced_stays_on_record(service, key):
     old = replace_code(service)
-    deploy(31337, 31337, replace=True)
+    deploy(31337, 31337, "--replace")
     row = FactsRegistry.objects.get(pk=old.pk)
     assert row.address == old.address
     assert row.replaced_at is not None
-    assert row.code_hash == hex_data(keccak(hexstr=OTHER_CODE))
+    assert row.code_hash == "0x" + keccak(hexstr=OTHER_CODE).hex()
     assert OTHER in row.replaced_because
     beat()
     printed, error = check_chains()
@@ -338,11 +328,8 @@ def test_a_registry_that_was_replaced_stays_on_record(service, key):
 
 @pytest.fixture
 def half_proven(service, key) -> Query:
-    """A query that is proven, in a batch that is open: another worker has its other block, and doesn't get on."""
-    blocks = [service.head(), service.head() - 1]
-    data = {f"block:{number}": {"accounts": {BOB: {"props": ["BALANCE"]}}} for number in blocks}
-    batch = submit(key, asking(data))
-    Block.objects.filter(number=blocks[0]).update(leased_until=timezone.now() + timedelta(hours=1))
+    """A query that is proven, in a batch that is open: its other block is still to come."""
+    batch = submit(key, asking(balances([service.head() - 1, service.head() + 40], BOB)))
     for _ in range(4):
         work()
     return batch.queries.get(step=None)
@@ -353,11 +340,12 @@ def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(s
     before = transactions_of(half_proven)
     assert len(before) == 1
     old = replace_code(service)
-    deploy(31337, 31337, replace=True)
+    deploy(31337, 31337, "--replace")
     half_proven.refresh_from_db()
     batch.refresh_from_db()
     assert half_proven.step == StepKind.BLOCKHASH_AVAILABLE
     assert f"{old.address} is replaced by a new one" in batch.went_back_because
+    service.mine(40)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert len(transactions_of(half_proven)) == 1
     assert transactions_of(half_proven).isdisjoint(before)
@@ -378,7 +366,7 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_o
     go_on(costly, 1, 6)
     assert [batch.queries.filter(step=None).count() for batch in batches] == [4, 4]
     replace_code(costly)
-    call_command("deploy_registry", "31337", "31337", "--replace", stdout=io.StringIO())
+    deploy(31337, 31337, "--replace")
     costly.mine(40)
     mine_at(costly, 1)
     go_on(costly, 1, 12)
@@ -407,9 +395,10 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly
 def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
     (tx,) = Transaction.objects.filter(queries=half_proven)
     replace_code(service)
-    new = deploy(31337, 31337, replace=True)
-    sent = {"from": BOB, "to": new.address, "data": hex_data(bytes(tx.data))}
+    new = deploy(31337, 31337, "--replace")
+    sent = {"from": BOB, "to": new.address, "data": "0x" + bytes(tx.data).hex()}
     assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
+    service.mine(40)
     assert work_until_done(half_proven.batch).status == BatchStatus.DONE
     assert transactions_of(half_proven) == set()
 
@@ -421,10 +410,9 @@ def transactions_of(query: Query) -> set[str]:
 def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     done = work_until_done(submit(key, request(ALICE, block=service.head())))
     old = replace_code(service)
-    deployments.check(registry())
+    work()
     assert "in a registry that is no longer used" in Client().get(path(done)).text
-    new = deploy(31337, 31337, replace=True)
-    assert Block.objects.get().checked_number is None
+    new = deploy(31337, 31337, "--replace")
     work()
     done.refresh_from_db()
     assert done.status == BatchStatus.DONE
@@ -442,12 +430,28 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     assert (source["factsRegistry"], source["warning"]) == (new.address, "")
 
 
-def test_a_worker_that_looked_at_the_old_one_writes_nothing_any_more(service, key):
-    batch = submit(key, request(CHARLIE, block=service.head()))
-    lease = leases.claim(Block.objects.all(), Block.objects.get().pk)
-    assert lease
-    replace_code(service)
-    deploy(31337, 31337, replace=True)
-    with pytest.raises(leases.LeaseLost), lease.writing():
-        pass
-    assert work_until_done(batch).status == BatchStatus.DONE
+@pytest.mark.parametrize("asked", ["eth_getProof", "eth_estimateGas"])
+def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, asked):
+    """The operator replaces it during a worker's turn, between two of its transactions, after it has asked so."""
+    block, depth = service.head(), len(connection.savepoint_ids)
+    old, methods = registry().address, set[str]()
+    is_time = iter([True])
+
+    def change(question, reply):
+        methods.add(question["method"])
+        return [reply]
+
+    def replace(execute, *more):
+        if asked in methods and len(connection.savepoint_ids) == depth and next(is_time, False):
+            replace_code(service)
+            deploy(31337, 31337, "--replace")
+        return execute(*more)
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        batch = submit(key, request(CHARLIE, block=block))
+        with connection.execute_wrapper(replace):
+            work()
+        assert work_until_done(batch).status == BatchStatus.DONE
+    assert old != registry().address
+    assert field_on_chain(service, CHARLIE, block, AccountField.BALANCE) == balance_at(service, CHARLIE, block)
