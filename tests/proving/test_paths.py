@@ -1,32 +1,21 @@
 """Old blocks: reached by hops through the history of block hashes, or by walking headers where there is none."""
 
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
+import pytest
+from django.core.management import call_command
 from django.utils import timezone
 
-from chains import history
-from chains.probe import probe
-from chains.request_batches import Endpoint
-from chains.rpc import RpcClient, RpcRefused
-from config.configured_chains import forget_chains, get_rpc
+from campaigns.benchmarks.gas import HISTORY
+from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
-from proving import connections
-from proving.admission.admit import admit
-from proving.gas_model.remaining_work import RIDER_GAS
-from proving.models import Signer, Transaction, TransactionState
-from proving.paths import building, rotation
-from proving.reconcile import decide
-from proving.reconcile.block import reconcile
-from proving.registry.deploying import deploy
-from proving.transactions.transaction_monitor import monitor
-from proving.worker.due import due
-from queries import progress
+from proving.models import Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
-from queries.properties import AccountField, HeaderField
-from queries.rejection_codes import RejectionCode
-from tests.chains.lying_node import ask, lying_node
-from tests.proving.chain_state import balance_at, field_on_chain, registry
+from tests.chains.lying_node import ask, between, error, lying_node
+from tests.deployed import deploy
+from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, registry
+from tests.proving.estimated_batches import estimate
 from tests.proving.paths import WINDOW, connect, extending
 from tests.proving.sources import grow
 from tests.service import (
@@ -36,14 +25,18 @@ from tests.service import (
     SIGNER,
     a_key,
     asking,
+    balances,
     chains_toml,
     expire_leases,
+    reconfigure,
     request,
     submit,
     waiting,
     work,
     work_until_done,
 )
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 def assert_proven(chain: DevChain, batch: Batch, address: str, block: int) -> None:
@@ -63,15 +56,14 @@ def rejected(batch: Batch) -> Batch:
 
 def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_path):
     """A chain may have its own: Arbitrum's has 393,168 slots. This one has 16, so that it goes round."""
-    code = chain.rpc("eth_getCode", history.CONTRACT, "latest")
+    code = chain.rpc("eth_getCode", HISTORY, "latest")
     assert code.count("611fff") == 3
-    chain.rpc("anvil_setCode", history.CONTRACT, code.replace("611fff", "610010"))
+    chain.rpc("anvil_setCode", HISTORY, code.replace("611fff", "610010"))
     connect(chain, settings, tmp_path, more="max_headers_walked = 0", of_chain="history_window = 16")
     deploy(31337, 31337)
     grow(chain, 50)
     block = chain.head() - 3 * WINDOW - 5
     assert_proven(chain, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
-    assert probe(get_rpc(31337)).keeps_hashes
 
 
 def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, key):
@@ -151,26 +143,6 @@ def test_blocks_of_one_window_share_a_hop(old, key):
         assert batch.gas_used > 0
 
 
-def test_blocks_that_wait_for_confirmations_ride_no_further_path(db, settings, tmp_path, key, monkeypatch):
-    """Their hashes are known: they would take the places of others, and pay again."""
-    monkeypatch.setattr(building, "MAX_RIDERS", 3)
-    with DevChain(slots_in_an_epoch=32) as chain:
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40")
-        deploy(31337, 31337)
-        chain.mine(150)
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, chain="confirmations = 20", connection="window = 40")
-        forget_chains()
-        first = chain.head() - 110
-        for block in range(first, first + 11):
-            submit(key, request(ALICE, block=block))
-        chain.rpc("evm_setAutomine", False)
-        for _ in range(8):
-            work()
-            chain.mine()
-        paid = [number for tx in extending() for number in tx.queries.values_list("block__number", flat=True)]
-        assert sorted(paid) == list(range(first, first + 11))
-
-
 def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key):
     """A row that says that a block is trusted is only a hint: after a reorg, say, the chain knows better."""
     block = old.head() - 3 * WINDOW
@@ -210,14 +182,14 @@ def test_header_properties_of_a_block_that_was_accumulated_long_ago_are_proven(o
     assert work_until_done(batch, old, rounds=30).status == BatchStatus.DONE
 
 
-def test_a_path_longer_than_one_transaction_goes_on_where_it_was(old, key, monkeypatch):
-    monkeypatch.setattr(building, "_MAX_HOPS", 2)
-    block = old.head() - 5 * WINDOW + 2
+def test_a_path_longer_than_one_transaction_goes_on_where_it_was(old, key, settings):
+    reconfigure(settings, f"window = {WINDOW}", "window = 1\nmax_headers_walked = 0")
+    block = old.head() - 50
     batch = submit(key, request(CHARLIE, block=block))
     assert_proven(old, batch, CHARLIE, block)
-    assert len(extending()) >= 2
+    assert len(extending()) == 2
     row = Block.objects.get(number=block)
-    assert row.path_length >= 4
+    assert row.path_length >= 49
     assert row.path_left == 0
 
 
@@ -247,20 +219,17 @@ def test_blocks_that_a_walk_passes_are_known_then_and_no_header_is_paid_twice(wi
         assert batch.gas_used <= (batch.estimated_gas or 0)
 
 
-def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_history, key, monkeypatch):
+def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_history, key):
     """Rows of a branch that is gone, and that nobody works on any more."""
-    monkeypatch.setattr(building, "_MAX_HEADERS", 8)
-    block = without_history.head() - 3 * WINDOW
-    for number in range(block + 1, without_history.head()):
-        Block.objects.create(
-            destination_chain_id=31337,
-            source_chain_id=31337,
-            number=number,
-            hash="0x" + "01" * 32,
-            state_root="0x" + "02" * 32,
-        )
+    without_history.mine(260)
+    block = without_history.head() - 270
+    chains = {"destination_chain_id": 31337, "source_chain_id": 31337}
+    Block.objects.bulk_create(
+        Block(number=number, hash="0x" + "01" * 32, state_root="0x" + "02" * 32, **chains)
+        for number in range(block + 1, without_history.head())
+    )
     assert_proven(without_history, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
-    assert len(extending()) == -(-Block.objects.get(number=block).path_length // 8)
+    assert len(extending()) == 2
 
 
 def test_one_node_that_contradicts_itself_is_not_called_several(without_history, key, settings, tmp_path):
@@ -277,16 +246,15 @@ def test_one_node_that_contradicts_itself_is_not_called_several(without_history,
 
         with lying_node(answer) as url:
             settings.CHAINS_FILE = chains_toml(tmp_path, url, connection=f"window = {WINDOW}")
-            forget_chains()
             submit(key, request(CHARLIE, block=block))
             work()
     (said,) = {sentence for sentence in waiting() if f"block {block + 5}" in sentence}
     assert said == f"Answers about block {block + 5} contradict each other: it is not the parent of the next one."
 
 
-def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(without_history, key, monkeypatch):
-    monkeypatch.setattr(building, "_MAX_HEADERS", 8)
-    block = without_history.head() - 3 * WINDOW
+def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(without_history, key):
+    without_history.mine(260)
+    block = without_history.head() - 290
     batch = submit(key, request(CHARLIE, block=block))
     work()
     assert len(extending()) == 1
@@ -294,16 +262,14 @@ def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(w
     expire_leases()
     forget_chains()
     assert_proven(without_history, batch, CHARLIE, block)
-    walked = Block.objects.get(number=block).path_length
-    assert len(extending()) == -(-walked // 8)
-    assert all(tx.succeeded for tx in extending())
+    assert [tx.succeeded for tx in extending()] == [True, True]
 
 
 def test_a_history_that_begins_on_the_path_is_used_as_far_as_it_goes(old, key):
     """The fork lies between: blocks before it are walked from the oldest block that the history knows."""
     fork = old.head()
     for number in range(fork):
-        old.rpc("anvil_setStorageAt", history.CONTRACT, f"0x{number:064x}", "0x" + "00" * 32)
+        old.rpc("anvil_setStorageAt", HISTORY, f"0x{number:064x}", "0x" + "00" * 32)
     old.mine(2 * WINDOW)
     block = fork - 6
     batch = submit(key, request(CHARLIE, block=block))
@@ -326,47 +292,45 @@ def test_more_hops_than_are_allowed_are_rejected_with_the_figure(chain, db, sett
     assert "at most 2 hops" in batch.rejection_reason
 
 
-def test_of_a_block_far_too_old_no_more_states_are_asked_for_than_may_be_hopped_to(
-    chain, db, settings, tmp_path, key, monkeypatch
-):
+def test_of_a_block_far_too_old_no_more_states_are_asked_for_than_may_be_hopped_to(chain, db, settings, tmp_path, key):
     """The genesis is thousands of windows back: to ask for all takes longer than a lease."""
     connect(chain, settings, tmp_path, more="max_hops = 2")
     deploy(31337, 31337)
     chain.mine(100 * WINDOW)
-    storages, asked = RpcClient.storages, []
+    asked = []
 
-    def counted(client, wanted):
-        asked.extend(wanted)
-        return storages(client, wanted)
+    def change(question, reply):
+        asked.append(question["method"])
+        return [reply]
 
-    monkeypatch.setattr(RpcClient, "storages", counted)
-    batch = rejected(submit(key, request(CHARLIE, block=1)))
+    with between(chain.url, change) as url:
+        reconfigure(settings, chain.url, url)
+        batch = rejected(submit(key, request(CHARLIE, block=1)))
     assert batch.rejection_code == "block_too_old"
     assert "is 100 hops before block" in batch.rejection_reason
-    assert len(asked) == 3
+    assert 3 <= asked.count("eth_getStorageAt") < 10
 
 
-def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, monkeypatch):
-    eth_calls = RpcClient.eth_calls
+def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, settings):
+    refused = ""
 
-    def without_pending(client, calls, block="latest"):
-        return refuses() if block == "pending" else eth_calls(client, calls, block)
-
-    def refuses(*_: object) -> NoReturn:
-        raise RpcRefused(-32000, "this block is not available")
+    def change(question, reply):
+        is_refused = refused and refused in (question["method"], question["params"][-1:] and question["params"][-1])
+        return [error(question, -32000, "this block is not available") if is_refused else reply]
 
     block = old.head() - 3 * WINDOW
-    with monkeypatch.context() as patch:
-        patch.setattr(RpcClient, "eth_calls", without_pending)
+    with between(old.url, change) as url:
+        reconfigure(settings, old.url, url)
+        refused = "pending"
         waits = submit(key, request(CHARLIE, block=block))
         work()
         waits.refresh_from_db()
         assert waits.status == BatchStatus.RECEIVED
-    assert work_until_done(waits, old, rounds=20).status == BatchStatus.DONE
-    with monkeypatch.context() as patch:
-        patch.setattr(RpcClient, "storages", refuses)
+        refused = ""
+        assert work_until_done(waits, old, rounds=20).status == BatchStatus.DONE
+        refused = "eth_getStorageAt"
         batch = rejected(submit(key, request(CHARLIE, block=block - 2 * WINDOW)))
-        assert batch.rejection_code == "proof_unavailable"
+    assert batch.rejection_code == "proof_unavailable"
 
 
 def test_more_headers_than_are_allowed_are_rejected_with_the_figure(without_history, settings, tmp_path, key):
@@ -384,19 +348,12 @@ def test_the_estimate_counts_the_path(old, key):
     assert 3 * 90_000 < estimates[1] - estimates[0] < 3 * 200_000
 
 
-def test_the_estimate_counts_what_blocks_of_one_window_share(old, key):
+def test_the_estimate_counts_what_blocks_of_one_window_share(old, key, client):
     first = old.head() - 3 * WINDOW - 5
-    accounts = {ALICE: {"props": ["BALANCE"]}}
-    estimates = []
-    for count in (1, 4):
-        data = {f"block:{block}": {"accounts": accounts} for block in range(first, first + count)}
-        batch = submit(key, asking(data))
-        for task in [task for task in due() if task.kind == "batch"]:
-            task()
-        estimates.append(Batch.objects.get(pk=batch.pk).estimated_gas or 0)
-    one, four = estimates
+    bodies = [asking(balances(range(first, first + count))) for count in (1, 4)]
+    one, four = [int(estimate(client, key, body)["gas"]["bound"]) for body in bodies]
     # Of each a transaction with its header and an account, and a slot more in the proof that they share.
-    assert 3 * 103_000 < four - one < 3 * (140_000 + RIDER_GAS)
+    assert 3 * 103_000 < four - one < 3 * 200_000
 
 
 def test_a_fee_that_does_not_cover_the_path_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):
@@ -420,7 +377,9 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     deploy(31337, 31337)
     chain.mine(150)
     poor = submit(key, request(ALICE, block=chain.head() - 100, fee=10**18))
-    admit(poor.pk)
+    call_command("stop_signing")
+    work()
+    call_command("resume_signing")
     # As if gas had become dearer since.
     Batch.objects.filter(pk=poor.pk).update(fee=1)
     block = chain.head() - 130
@@ -454,28 +413,26 @@ def test_a_path_that_another_key_has_begun_is_not_waited_for(old, key, settings)
     assert_proven(old, submit(a_key(BOB), request(CHARLIE, block=block)), CHARLIE, block)
 
 
-def test_a_node_that_lags_has_no_path_paid_twice(old, key, monkeypatch):
+def test_a_node_that_lags_has_no_path_paid_twice(old, key, settings):
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     before = old.head()
     work()
-    for signer in Signer.objects.all():
-        monitor(signer.pk)
-    assert extending()[0].succeeded
-    exchange = Endpoint.exchange
+    (path,) = extending()
+    mined = old.rpc("eth_getTransactionReceipt", path.newest.hash)
+    assert mined["status"] == "0x1"
 
-    def lagging(endpoint, batched):
+    def lagging(body):
         """Answer `latest`, `pending` and `finalized` with an older block."""
         behind = [
-            (method, [hex(before) if one in ("latest", "pending", "finalized") else one for one in params])
-            for method, params in batched
+            one | {"params": [hex(before) if of in ("latest", "pending", "finalized") else of for of in one["params"]]}
+            for one in (body if isinstance(body, list) else [body])
         ]
-        return exchange(endpoint, behind)
+        return ask(old.url, behind if isinstance(body, list) else behind[0])
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Endpoint, "exchange", lagging)
-        Block.objects.update(due_at=timezone.now())
-        for pk in Block.objects.exclude(queries=None).values_list("pk", flat=True):
-            reconcile(pk)
+    with lying_node(lagging) as url:
+        reconfigure(settings, old.url, url)
+        for _ in range(3):
+            work()
     assert Transaction.objects.exclude(to="").count() == 1
 
 
@@ -491,7 +448,7 @@ def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     assert not Transaction.objects.filter(nonce__gt=path.nonce).exists()
     # The block's hash isn't known, and whether the path would do for it isn't either.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
-    progress.reject([first.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="Nobody wants it.", retryable=False)
+    Batch.objects.filter(pk=first.pk).update(deadline_at=timezone.now() - timedelta(minutes=1))
     old.rpc("evm_setAutomine", True)
     assert_proven(old, second, ALICE, block)
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()
@@ -505,7 +462,7 @@ def test_who_rides_along_pays_for_what_that_adds_and_not_for_the_path(old, key):
     work()
     (path,) = extending()
     shares = dict(path.shares.values_list("batch", "gas"))
-    assert shares[near.pk] == path.gas_used * RIDER_GAS // path.gas_limit
+    assert 0 < shares[near.pk] < shares[far.pk] // 4
     assert path.gas_used - 1 <= sum(shares.values()) <= path.gas_used
     for batch in (far, near):
         batch.refresh_from_db()
@@ -528,13 +485,6 @@ def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
     (path,) = extending()
     assert path.succeeded is False
     assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]
-    connection = connections.open_connection(31337, 31337)
-    assert building.pause_after_failures(connection) > 0
-    path.versions.update(is_cancellation=True)
-    assert building.pause_after_failures(connection) == 0
-    path.versions.update(is_cancellation=False)
-    Transaction.objects.filter(pk=path.pk).update(created_at=timezone.now() + timedelta(hours=25))
-    assert 0 < building.pause_after_failures(connection) <= 20, "no longer where a clock was ahead"
     Transaction.objects.filter(pk=path.pk).update(created_at=timezone.now() - timedelta(seconds=30))
     old.rpc("evm_setAutomine", True)
     assert work_until_done(batch, old, rounds=20).status == BatchStatus.DONE
@@ -545,19 +495,3 @@ def test_what_a_path_waits_for_is_said(old, key):
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work()
     assert waiting() == ["Waiting for the transaction by which the registry comes to trust further blocks."]
-
-
-def test_whose_turn_it_is_does_not_hang_on_what_blocks_say(old, key, monkeypatch):
-    monkeypatch.setattr(decide, "EXTENDING", "Said otherwise.")
-    old.rpc("evm_setAutomine", False)
-    bob = a_key(BOB)
-    for user_key, back in ((key, 35), (bob, 45)):
-        batch = submit(user_key, request(CHARLIE, block=old.head() - back))
-        admit(batch.pk)
-        reconcile(Block.objects.get(queries__batch=batch).pk)
-    sent_first = Block.objects.get(turn_of=key.user_id)
-    assert waiting() == ["Said otherwise."] * 2
-    assert rotation.of_paths(registry().pk, sent_first).first == bob.user_id
-    old.rpc("evm_setAutomine", True)
-    work()
-    assert not Block.objects.filter(due_at=None, waits_for_path=True).exists()
