@@ -33,13 +33,18 @@ class Reverted(Exception):
 
 
 class Deployed:
-    def __init__(self, chain: DevChain, name: str, *arguments: Any, artifact: Artifact | None = None) -> None:
-        """`artifact` is of a changed contract of that name."""
+    def __init__(
+        self, chain: DevChain, name: str, *arguments: Any, artifact: Artifact | None = None, address: str = ""
+    ) -> None:
+        """`artifact` is of a changed contract of that name. With an `address` it is there already."""
         artifact = artifact or load_artifact(name)
         self.chain = chain
         self._functions = {entry["name"]: entry for entry in filter_abi_by_type("function", artifact.abi)}
         self._errors = filter_abi_by_type("error", artifact.abi)
         self._events = filter_abi_by_type("event", artifact.abi)
+        if address:
+            self.address = address
+            return
         constructors = filter_abi_by_type("constructor", artifact.abi)
         types = get_abi_input_types(constructors[0]) if constructors else []
         creation = {"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()}

@@ -1,16 +1,47 @@
 """Self-funded batches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.test import Client
+
+from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import Share, Transaction
-from tests.service import SIGNER
+from queries.models import Batch
+from tests.service import SIGNER, header
+
+# Nobody whom the service knows: it has money, and anvil signs for it.
+STRANGER = "0x00000000000000000000000000000000c0ffee00"
 
 
 def itself(body: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name != "fee"} | {"sender": "self"}
+
+
+def get(batch: Batch, key: ApiKey | None = None) -> Any:
+    """Ask what is left to send, by the key that the batch was submitted with if none is named."""
+    assert key or batch.api_key
+    return Client().get(f"/batch-queries/{batch.pk}/transactions", headers=header(key or batch.api_key))
+
+
+def left_of(batch: Batch) -> dict[str, Any]:
+    answer = get(batch)
+    assert answer.status_code == 200, answer.text
+    left: dict[str, Any] = answer.json()
+    return left
+
+
+def send(chain: DevChain, transactions: Iterable[dict[str, Any]], sender: str = STRANGER) -> None:
+    """One after another, each with the gas limit that it came with."""
+    chain.rpc("anvil_setBalance", sender, hex(10**21))
+    chain.rpc("anvil_impersonateAccount", sender)
+    for tx in transactions:
+        sent = {name: tx[name] for name in ("to", "data", "gas")} | {"from": sender}
+        receipt = chain.rpc("eth_sendTransactionSync", sent)
+        assert receipt["status"] == "0x1", tx["what"]
+        assert int(receipt["gasUsed"], 16) <= int(tx["gas"], 16)
 
 
 @contextmanager

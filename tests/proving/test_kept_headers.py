@@ -7,22 +7,17 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from chains import packed
-from chains.encoding import hex_data
-from chains.rpc import RpcClient, RpcRefused
-from config.configured_chains import forget_chains, get_rpc
-from database import leases
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
-from proving.paths import upkeep
-from proving.transactions import stop_switch
-from proving.worker.due import due
-from queries.models import BatchStatus, Block
+from queries.models import Batch, BatchStatus, Block
+from tests.chains.lying_node import between, error
 from tests.deployed import deploy_on
 from tests.factories import until
-from tests.inside.working import a_worker
-from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
-from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
+from tests.proving.chain_state import HEADER_ACCUMULATED, events
+from tests.proving.self_funded import itself, left_of, send
+from tests.service import CHARLIE, a_key, chains_toml, reconfigure, request, submit, work, work_until_done
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 WINDOW = 16
 
@@ -34,22 +29,13 @@ def kept(chain: DevChain, db, settings, tmp_path) -> DevChain:
     return chain
 
 
-def heartbeat() -> None:
-    """A worker's heartbeat, and whatever it finds due then."""
-    FactsRegistry.objects.update(due_at=None)
-    upkeep.wake()
-    for task in [task for task in due() if task.kind == "registry"]:
-        task()
-    work()
-
-
 def accumulated(chain: DevChain) -> list[int]:
     return sorted(int(log["topics"][1], 16) for log in events(chain, HEADER_ACCUMULATED))
 
 
 def test_every_window_gets_a_header(kept):
     for _ in range(60):
-        heartbeat()
+        work()
         kept.mine()
     numbers = accumulated(kept)
     assert len(numbers) >= 3
@@ -60,7 +46,7 @@ def test_every_window_gets_a_header(kept):
 
 def test_any_later_block_is_then_one_hop_away(kept):
     for _ in range(60):
-        heartbeat()
+        work()
         kept.mine()
     block = accumulated(kept)[0] + 3
     before = Transaction.objects.exclude(extends=None).count()
@@ -70,11 +56,11 @@ def test_any_later_block_is_then_one_hop_away(kept):
 
 
 def test_windows_that_were_missed_are_made_up_for(kept):
-    heartbeat()
-    heartbeat()
+    work()
+    work()
     kept.mine(5 * WINDOW)
     for _ in range(12):
-        heartbeat()
+        work()
         kept.mine()
     numbers = accumulated(kept)
     assert all(later - earlier <= WINDOW for earlier, later in itertools.pairwise(numbers))
@@ -83,48 +69,53 @@ def test_windows_that_were_missed_are_made_up_for(kept):
 
 def test_it_is_done_once_although_it_is_asked_for_often(kept):
     for _ in range(10):
-        heartbeat()
+        work()
     assert len(accumulated(kept)) == 1
     assert Transaction.objects.exclude(extends=None).count() == 1
 
 
 def test_without_the_setting_nothing_is_kept(chain, service):
-    heartbeat()
-    heartbeat()
+    work()
+    work()
     assert not events(service, HEADER_ACCUMULATED)
 
 
 def test_what_somebody_else_has_accumulated_is_learned_and_built_upon(chain, db, settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy_on(chain)
-    heartbeat()
+    work()
     chain.mine(20)
-    header = get_rpc(31337).header(chain.head() - 4)
-    assert header is not None
-    data = packed.encode(header.encode(), header.state_root)
-    chain.rpc("eth_sendTransaction", {"from": BOB, "to": registry().address, "data": hex_data(data)})
+    block = chain.head() - 4
+    batch = submit(a_key(), itself(request(CHARLIE, block=block)))
+    work()
+    transactions = left_of(batch)["transactions"]
+    # The service knows of no one who would send it.
+    for rows in (Batch, Block):
+        rows.objects.all().delete()
+    send(chain, transactions)
     chain.mine(50)
-    heartbeat()
-    assert Block.objects.get(number=header.number).is_checkpoint
-    batch = submit(a_key(), request(CHARLIE, block=header.number - 10))
+    work()
+    assert Block.objects.get(number=block).is_checkpoint
+    batch = submit(a_key(name="another"), request(CHARLIE, block=block - 10))
     assert work_until_done(batch, chain).status == BatchStatus.DONE
-    assert Block.objects.get(number=header.number - 10).path_length == 1
+    assert Block.objects.get(number=block - 10).path_length == 1
     # Each block's events are read once.
-    assert (FactsRegistry.objects.get().events_read_to or 0) > header.number
+    assert (FactsRegistry.objects.get().events_read_to or 0) > block
 
 
 @pytest.mark.parametrize("most", [10, 0])
-def test_headers_are_kept_although_nodes_bound_what_they_serve_of_events(kept, monkeypatch, most):
-    logs = RpcClient.logs
-
-    def bounded(client, address, topics, first, last):
-        if last - first >= most:
-            raise RpcRefused(-32602, f"eth_getLogs is limited to a range of {most} blocks")
-        return logs(client, address, topics, first, last)
+def test_headers_are_kept_although_nodes_bound_what_they_serve_of_events(kept, settings, most):
+    def bounded(question, reply):
+        if question["method"] == "eth_getLogs":
+            first, last = (int(question["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
+            if last - first >= most:
+                reply = error(question, -32602, f"eth_getLogs is limited to a range of {most} blocks")
+        return [reply]
 
     kept.mine(100)
-    monkeypatch.setattr(RpcClient, "logs", bounded)
-    heartbeat()
+    with between(kept.url, bounded) as url:
+        reconfigure(settings, kept.url, url)
+        work()
     # The node mines soon after it has answered.
     kept.mine()
     assert len(accumulated(kept)) == 1
@@ -132,13 +123,13 @@ def test_headers_are_kept_although_nodes_bound_what_they_serve_of_events(kept, m
 
 
 def test_while_nothing_can_be_sent_it_waits_and_says_why(kept):
-    stop_switch.stop(31337)
-    heartbeat()
+    call_command("stop_signing")
+    work()
     row = FactsRegistry.objects.get()
     assert (row.waiting_for, row.attempts) == ("The operator has stopped sending on chain 31337.", 0)
     assert not accumulated(kept)
-    stop_switch.resume(31337)
-    heartbeat()
+    call_command("resume_signing")
+    work()
     assert accumulated(kept)
 
 
@@ -150,16 +141,6 @@ def test_the_command_keeps_one_and_says_so(service, capsys):
     assert len(accumulated(service)) == 1
 
 
-def test_the_command_does_not_take_it_for_kept_where_nobody_has_looked(service):
-    lease = leases.claim(FactsRegistry.objects.all(), registry().pk)
-    assert lease is not None
-    with pytest.raises(CommandError, match="A worker has it"):
-        call_command("keep_headers", "--timeout=0")
-    lease.release(None)
-    call_command("keep_headers")
-    assert len(accumulated(service)) == 1
-
-
 def test_the_command_says_where_no_registry_is(service):
     with pytest.raises(CommandError, match="No facts registry is deployed there"):
         call_command("keep_headers", "5")
@@ -167,7 +148,6 @@ def test_the_command_says_where_no_registry_is(service):
 
 def test_the_command_gives_up_with_what_it_waits_for(service, settings):
     service.rpc("anvil_setBalance", "0x90F79bf6EB2c4f870365E785982E1f101E93b906", "0x0")
-    forget_chains()
     with pytest.raises(CommandError, match="Its operator must fund it"):
         call_command("keep_headers", "--timeout=0")
 
@@ -182,7 +162,7 @@ def test_the_command_asks_a_node_that_is_down_less_and_less_and_says_it_once(ser
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_starts_does_the_upkeep_at_once_whatever_was_due_when(kept):
+def test_a_worker_that_starts_does_the_upkeep_at_once_whatever_was_due_when(kept, start_worker):
     FactsRegistry.objects.update(due_at=timezone.now() + timedelta(minutes=9))
-    with a_worker():
-        until(lambda: bool(accumulated(kept)), "a header")
+    start_worker()
+    until(lambda: bool(accumulated(kept)), "a header")

@@ -1,0 +1,93 @@
+"""What keeps self-funded batches from others' turns and money, by the functions that do."""
+
+from datetime import timedelta
+
+import pytest
+import rlp
+from django.utils import timezone
+
+from chains.header import Header
+from config import rpc_bulkhead
+from proving.admission.admit import admit
+from proving.budget import cost_allocation
+from proving.models import Transaction
+from proving.reconcile import observe, unsigned
+from queries import turns
+from queries.models import Batch, BatchStatus, Block
+from tests.proving.self_funded import get, itself, left_of, send
+from tests.service import ALICE, BOB, CHARLIE, a_key, fresh, request, submit, work, work_until_done
+
+
+def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause_short(service, key):
+    block = service.head()
+    paid = submit(key, request(ALICE, block=block))
+    admit(paid.pk)
+    later = timezone.now() + timedelta(seconds=30)
+    Block.objects.update(due_at=later, attempts=3)
+    oneself = submit(a_key(BOB), itself(request(ALICE, block=block)))
+    admit(oneself.pk)
+    row = Block.objects.get()
+    assert (row.turn_of_id, row.due_at) == (paid.user_id, later)
+    assert list(turns.asking([row])[0].in_turns) == [paid.user_id]
+    # Where nothing is open that is paid for, it is worked on as any other.
+    Batch.objects.filter(pk=paid.pk).update(status=BatchStatus.REJECTED)
+    another = submit(oneself.api_key, itself(request(BOB, block=block)))
+    admit(another.pk)
+    row.refresh_from_db()
+    assert row.due_at
+    assert row.due_at < later
+    assert list(turns.asking([row])[0].in_turns) == [oneself.user_id]
+
+
+def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
+    """The last line of defence: whatever has led to it, such a transaction is not stored."""
+    work_until_done(submit(key, request(ALICE, block=service.head())), service)
+    tx = Transaction.objects.exclude(to="").get()
+    tx.shares.all().delete()
+    Batch.objects.update(sender="self")
+    with pytest.raises(cost_allocation.NotOurs):
+        cost_allocation.portions_of(tx)
+
+
+def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key, monkeypatch):
+    monkeypatch.setattr(observe, "_QUERIES_PER_LOOK", 2)
+    block = service.head()
+    other = a_key(BOB)
+    nobody_sends = [submit(other, itself(request(f"0x{number:040x}", block=block))) for number in range(1, 5)]
+    paid = submit(key, request(BOB, block=block))
+    oneself = submit(key, itself(request(CHARLIE, block=block)))
+    work_until_done(paid, service)
+    send(service, left_of(oneself)["transactions"])
+    for _ in range(60):
+        work()
+        if fresh(oneself).status == BatchStatus.DONE:
+            break
+    assert oneself.status == BatchStatus.DONE
+    assert {fresh(batch).status for batch in nobody_sends} == {BatchStatus.IN_PROGRESS}
+
+
+def test_a_registry_that_does_not_take_a_proof_is_told(service, key, monkeypatch):
+    batch = submit(key, itself(request(ALICE, block=service.head())))
+    work()
+    work()
+    row = Block.objects.get()
+    # A branch of the source chain that is gone by now.
+    changed = Header.decode(bytes(row.header_rlp or b"")).fields
+    Block.objects.update(header_rlp=rlp.encode([*changed[:12], b"gone", *changed[13:]]))
+    monkeypatch.setattr(observe, "_vouches", lambda *_, **__: True)
+    left = left_of(batch)
+    assert (left["transactions"], left["isComplete"]) == ([], False)
+    assert left["waits"][0].startswith("The registry does not accept a proof at this moment: HeaderMismatch")
+
+
+def test_it_is_503_while_others_ask_or_it_takes_long(service, key, monkeypatch):
+    batch = submit(key, itself(request(ALICE, block=service.head())))
+    work()
+    work()
+    with monkeypatch.context() as patch:
+        patch.setattr(rpc_bulkhead, "_most", 0)
+        answer = get(batch)
+        assert (answer.status_code, answer.json()["code"], "Retry-After" in answer) == (503, "busy", True)
+    with monkeypatch.context() as patch:
+        patch.setattr(unsigned, "_SECONDS", -1)
+        assert (get(batch).status_code, get(batch).json()["code"]) == (503, "chain_unavailable")
