@@ -3,23 +3,19 @@ transactions are sent to the next chain and the same rows are stored, as if it h
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
 
-import pytest
 from django.conf import settings
 from django.core.management import call_command
-from django.db import connection
 from django.db.models import Model
 from django.utils import timezone
 
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
-from tests.service import expire_leases
 
 _MINED_SECONDS = 20
 # What deploying stores; each refers to those before it alone.
@@ -87,22 +83,3 @@ def deploy_on(chain: DevChain) -> None:
     _deployments[key] = _Deployment(
         timezone.now(), [row for model in _MODELS for row in model._default_manager.order_by("pk")]
     )
-
-
-class _Killed(BaseException):
-    pass
-
-
-@contextmanager
-def killed_when(is_time: Callable[[], object]) -> Iterator[None]:
-    """Kill what runs here between two statements, as soon as it is time; a command waits for minutes otherwise."""
-
-    def kill(execute: Any, sql: str, *more: Any) -> Any:
-        # What was begun is rolled back, and what was done is committed, as the database does when a client is gone.
-        if not sql.startswith(("RELEASE", "ROLLBACK")) and is_time():
-            raise _Killed
-        return execute(sql, *more)
-
-    with pytest.raises(_Killed), connection.execute_wrapper(kill):
-        yield
-    expire_leases()

@@ -96,11 +96,17 @@ def as_json(fields: Fields, **changes: bytes | int) -> dict[str, Any]:
     return {name: "0x" + value.hex() if isinstance(value, bytes) else value for name, value in told.items()}
 
 
-def with_hash(block: dict[str, Any]) -> dict[str, Any]:
-    """The block, as Ethereum's nodes tell it, with the hash that its fields make."""
-    told = {name: block[name] for name in AMSTERDAM if name in block}
+def told(block: dict[str, Any]) -> bytes:
+    """The header of a block, as Ethereum's nodes tell it."""
+    found = {name: block[name] for name in AMSTERDAM if name in block}
     values = [
         bytes.fromhex(value[2:]) if isinstance(AMSTERDAM[name], bytes) else int(value, 16)
-        for name, value in told.items()
+        for name, value in found.items()
     ]
-    return block | {"hash": f"0x{keccak(rlp.encode(values)).hex()}"}
+    encoded: bytes = rlp.encode(values)
+    return encoded
+
+
+def with_hash(block: dict[str, Any]) -> dict[str, Any]:
+    """The same block with the hash that its fields make."""
+    return block | {"hash": f"0x{keccak(told(block)).hex()}"}

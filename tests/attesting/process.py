@@ -43,7 +43,7 @@ def message(kind: str, destination: int, contract: str, *values: Any) -> Signabl
 
 def signature(key: str, *given: Any) -> str:
     """Sign the `message` of these arguments."""
-    return Account.from_key(key).sign_message(message(*given)).signature.to_0x_hex()
+    return "0x" + bytes(Account.from_key(key).sign_message(message(*given)).signature).hex()
 
 
 def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain_id: int = 31337, chain: str = "") -> Path:

@@ -26,7 +26,7 @@ def exchanges(*about: object) -> Iterator[int]:
 
 
 class Killer:
-    """A proxy before the node that the chains file names, which kills this process at the n-th exchange."""
+    """Proxies before the nodes that the chains file names, which kill this process at the n-th exchange."""
 
     def __init__(self, settings: Any, stack: ExitStack) -> None:
         self._settings = settings
@@ -77,6 +77,19 @@ class Killer:
         with self.dying(), connection.execute_wrapper(execute):
             yield
 
+    @contextmanager
+    def when(self, is_time: Callable[[], object]) -> Iterator[None]:
+        """Kill what runs within between two statements, as soon as it is time. A command waits for minutes else."""
+
+        def execute(execute: Any, sql: str, *rest: Any) -> Any:
+            if is_time():
+                self._dead.set()
+            return self._execute(execute, sql, *rest)
+
+        with self.dying(), connection.execute_wrapper(execute):
+            yield
+        assert self.killed
+
     def kill(self, *_: object) -> NoReturn:
         self._dead.set()
         raise Killed
@@ -89,11 +102,10 @@ class Killer:
 
     def _go_between(self) -> None:
         text = self._settings.CHAINS_FILE.read_text()
-        (urls,) = re.findall(r'^rpc_urls = \["(.*)"\]$', text, re.MULTILINE)
-        if urls not in self._between:
-            proxy = self._stack.enter_context(lying_node(self._before(urls)))
+        for url in {*re.findall(r'^rpc_urls = \["(.*)"\]$', text, re.MULTILINE)} - self._between:
+            proxy = self._stack.enter_context(lying_node(self._before(url)))
             self._between.add(proxy)
-            reconfigure(self._settings, urls, proxy)
+            reconfigure(self._settings, url, proxy)
 
     def _before(self, url: str) -> Callable[[Any], Any]:
         def answer(body: Any) -> Any:

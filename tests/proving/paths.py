@@ -12,7 +12,7 @@ from tests.service import chains_toml, reconfigure
 
 WINDOW = 10
 # The contract of EIP-2935, and how many hashes it holds.
-_HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
+HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
 
 
 def connect(chain: DevChain, settings, folder: Path, more: str = "", of_chain: str = "") -> None:
@@ -47,7 +47,7 @@ def fill_history(chain: DevChain) -> None:
                 "jsonrpc": "2.0",
                 "id": slot,
                 "method": "anvil_setStorageAt",
-                "params": [_HISTORY, f"0x{slot:064x}", f"0x{words.randrange(1, 2**256):064x}"],
+                "params": [HISTORY, f"0x{slot:064x}", f"0x{words.randrange(1, 2**256):064x}"],
             }
             for slot in slots
         ]

@@ -16,7 +16,6 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 from eth_account import Account
 
-from chains.chains_file import Attester
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import PROJECT, DevChain
 from proving.health import chain_checks
@@ -24,6 +23,7 @@ from proving.models import ChainWatch, WorkerHeartbeat
 from proving.registry.deploying import deploy
 from proving.transactions.fees import market_fees
 from tests.attesting import process
+from tests.attesting.process import Attester
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.explorer.batches import beat
 from tests.names import Names

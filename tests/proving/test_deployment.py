@@ -10,7 +10,6 @@ from eth_utils.abi import function_signature_to_4byte_selector
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus
-from tests.deployed import killed_when
 from tests.proving.chain_state import signer_nonce
 from tests.proving.receipts import changed_receipts
 from tests.service import ALICE, a_key, chains_toml, request, submit, work, work_until_done
@@ -32,12 +31,12 @@ def test_run_twice_it_deploys_once_and_says_the_same(service):
     assert signer_nonce(service) == before
 
 
-def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, db, settings, tmp_path):
+def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, db, settings, tmp_path, killing):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     chain.rpc("evm_setAutomine", False)
     for moment in (0, 20):
         statements = itertools.count()
-        with killed_when(lambda: signer_nonce(chain, "pending") and next(statements) == moment):  # noqa: B023
+        with killing.when(lambda: signer_nonce(chain, "pending") and next(statements) == moment):  # noqa: B023
             deploy(31337, 31337)
         begun = FactsRegistry.objects.get()
         assert begun.address == ""
@@ -48,12 +47,12 @@ def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, d
     assert signer_nonce(chain) == Transaction.objects.count() == 3
 
 
-def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path):
+def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
     said = io.StringIO()
     chain.rpc("evm_setAutomine", False)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     statements = itertools.count()
-    with killed_when(lambda: said.getvalue() and next(statements) == 40):
+    with killing.when(lambda: said.getvalue() and next(statements) == 40):
         deploy(31337, 31337, tell=said)
     first = Transaction.objects.earliest("nonce")
     assert said.getvalue().splitlines() == [f"Waiting for transaction {first.latest_hash} to be mined."]
@@ -61,7 +60,7 @@ def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path):
     with changed_receipts(chain, gasUsed="0x0") as url:
         settings.CHAINS_FILE = chains_toml(tmp_path, url)
         chain.mine()
-        with killed_when(lambda: "took 0 gas" in said.getvalue()):
+        with killing.when(lambda: "took 0 gas" in said.getvalue()):
             deploy(31337, 31337, tell=said)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     chain.rpc("evm_setAutomine", True)

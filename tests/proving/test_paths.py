@@ -7,7 +7,6 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from campaigns.benchmarks.gas import HISTORY
 from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Transaction, TransactionState
@@ -16,7 +15,7 @@ from tests.chains.lying_node import ask, between, error, lying_node
 from tests.deployed import deploy
 from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, registry
 from tests.proving.estimated_batches import estimate
-from tests.proving.paths import WINDOW, connect, extending
+from tests.proving.paths import HISTORY, WINDOW, connect, extending
 from tests.proving.sources import grow
 from tests.service import (
     ALICE,
@@ -169,7 +168,7 @@ def test_properties_of_an_old_header_and_an_old_time_are_proven(old, key):
     assert work_until_done(batch, old, rounds=40).status == BatchStatus.DONE
     (timed,) = batch.queries.exclude(timestamp=None)
     assert Block.objects.get(queries=timed).number == block
-    fields = batch.queries.get(address="").header_fields
+    fields = list(map(int, batch.queries.get(address="").header_fields))
     assert fields == [HeaderField.PARENT_HASH, HeaderField.GAS_LIMIT]
 
 

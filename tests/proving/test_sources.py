@@ -1,54 +1,48 @@
 """Blocks of other chains, and the sources of trust in them: attesters, an OP Stack chain's view of its L1, a rollup."""
 
 import io
+import itertools
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
-from chains.chains_file import Attester
-from chains.encoding import hex_data
-from chains.header import Header
-from chains.rpc import Log, RpcClient, RpcRefused
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.dispute_games import DisputeGames, output_of, output_root
 from devnet.foreign_contracts import ask, send
-from proving.admission.admit import admit
-from proving.connections import open_connection
-from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Signer, Transaction
-from proving.registry.attester_change import ChangeRefused
-from proving.registry.attester_change import change as change_attesters
-from proving.registry.contract import call
-from proving.registry.deploying import DeploymentError, deploy
-from proving.sources.op_stack_games import _Factory, implementations
-from proving.transactions import sending, stop_switch
-from proving.transactions.intents import UnderWay
-from proving.transactions.transaction_monitor import monitor
+from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
-from tests.chains.lying_node import between
+from tests import headers
+from tests.attesting.process import Attester, signature
+from tests.chains.lying_node import between, error
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
+from tests.contracts.deployed import Deployed
 from tests.contracts.l1_block import L1Block
+from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
-from tests.proving.kills import Killed, exchanges
+from tests.proving.kills import exchanges
+from tests.proving.money import accepted, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import ALICE, CHARLIE, expire_leases, reconfigure, submit, waiting, work, work_until_done
+from tests.service import ALICE, CHARLIE, reconfigure, submit, waiting, work, work_until_done
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 @pytest.fixture(scope="module")
@@ -228,12 +222,11 @@ def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attest
     forget_chains()
     settings.ALLOWED_ADDRESSES = ["*"]
     body = of_chains(there=[there.head() - 10], here=[chain.head()])
-    enough = submit(key, body | {"fee": str(10**18)})
-    admit(enough.pk)
-    enough.refresh_from_db()
+    enough = accepted(key, body | {"fee": str(10**18)})
     assert not enough.queries.filter(is_admitted=False).exists()
     too_little = submit(key, body | {"fee": str((enough.estimated_wei or 0) * 3 // 4)})
-    admit(too_little.pk)
+    with stopped():
+        work()
     too_little.refresh_from_db()
     assert (too_little.status, too_little.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
 
@@ -336,9 +329,14 @@ def time_of(chain: DevChain, block: int) -> int:
     return int(chain.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
 
 
-def newest_recorded(chain: DevChain) -> int:
-    address, data = call("ArbitrumBlockHashSource", registry(THERE).block_hash_source, "newest")
-    return int(chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest"), 16)
+def source_of(chain: DevChain, name: str, source: int = THERE) -> Deployed:
+    """The block hash source of a registry, by the name of its contract."""
+    return Deployed(chain, f"{name}BlockHashSource", address=registry(source).block_hash_source)
+
+
+def newest_recorded(chain: DevChain, name: str = "Arbitrum") -> int:
+    newest: int = source_of(chain, name).call("newest")
+    return newest
 
 
 def test_a_block_that_the_rollup_has_confirmed_is_proven(chain, rollup, key):
@@ -490,20 +488,18 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
     assert registry(THERE).notice == ""
 
 
-def record(chain: DevChain, contract: str, *arguments: object, source: int = THERE) -> None:
+def record(chain: DevChain, name: str, *arguments: object, source: int = THERE) -> None:
     """Somebody records a block, for the registry of the other chain."""
-    to, data = call(contract, registry(source).block_hash_source, "record", *arguments)
-    receipt = chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": to, "data": hex_data(data)})
-    assert receipt["status"] == "0x1"
+    source_of(chain, name, source).send("record", *arguments)
 
 
 def encoded(chain: DevChain, number: int) -> bytes:
-    return Header.from_rpc(chain.rpc("eth_getBlockByNumber", hex(number), False)).encode()
+    return headers.told(chain.rpc("eth_getBlockByNumber", hex(number), False))
 
 
 def test_what_somebody_has_recorded_is_begun_at_without_the_outbox(chain, rollup, key):
     rollup.confirm(50)
-    record(chain, "ArbitrumBlockHashSource", encoded(rollup.chain, 50))
+    record(chain, "Arbitrum", encoded(rollup.chain, 50))
     chain.rpc("anvil_setCode", rollup.outbox.address, "0x")
     assert work_until_done(submit(key, of_chains(there=[45])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 45) == balance_at(rollup.chain, CHARLIE, 45)
@@ -512,17 +508,15 @@ def test_what_somebody_has_recorded_is_begun_at_without_the_outbox(chain, rollup
 def test_where_what_is_recorded_is_far_a_nearer_confirmed_block_is_begun_at(chain, rollup, key):
     for number in (10, 60):
         rollup.confirm(number)
-    record(chain, "ArbitrumBlockHashSource", encoded(rollup.chain, 60))
+    record(chain, "Arbitrum", encoded(rollup.chain, 60))
     assert work_until_done(submit(key, of_chains(there=[5])), chain).status == BatchStatus.DONE
-    address, data = call("ArbitrumBlockHashSource", registry(THERE).block_hash_source, "blockHash", 10)
-    told = chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest")
-    assert told == hex_data(rollup.hash_of(10))
+    assert source_of(chain, "Arbitrum").call("blockHash", 10) == rollup.hash_of(10)
 
 
 def test_a_recorded_block_that_the_nodes_contradict_is_not_begun_at(chain, rollup, key):
     other = tries.header(50, b"\x66" * 32, extra_data=b"\x13" * 32)
     rollup.outbox.confirm(b"\x13" * 32, keccak(other))
-    record(chain, "ArbitrumBlockHashSource", other)
+    record(chain, "Arbitrum", other)
     rollup.confirm(50)
     submit(key, of_chains(there=[45]))
     assert f"holds another hash than that of block 50 of chain {THERE}, or none" in told(chain)
@@ -566,11 +560,6 @@ def settle(games: DisputeGames, there: DevChain, number: int, claim: bytes = b""
     return game
 
 
-def newest_by_games(chain: DevChain) -> int:
-    address, data = call("OpStackGamesBlockHashSource", registry(THERE).block_hash_source, "newest")
-    return int(chain.rpc("eth_call", {"to": address, "data": hex_data(data)}, "latest"), 16)
-
-
 def told(chain: DevChain, rounds: int = 3) -> str:
     """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
     for _ in range(rounds):
@@ -598,13 +587,13 @@ def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
     # Recorded in the transaction that hops.
     (tx,) = extending()
     assert tx.succeeded
-    assert newest_by_games(chain) == 23
+    assert newest_recorded(chain, "OpStackGames") == 23
     # From there everything in one window is one hop away, and no game is needed for it.
     games.guardian("blacklistDisputeGame(address)", nearer)
     games.guardian("updateRetirementTimestamp()")
     assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
-    assert newest_by_games(chain) == 23
+    assert newest_recorded(chain, "OpStackGames") == 23
 
 
 def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
@@ -649,12 +638,12 @@ def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there
     settle(games, there, 27)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
-    assert newest_by_games(chain) == 27
+    assert newest_recorded(chain, "OpStackGames") == 27
 
 
 def test_what_somebody_has_recorded_is_begun_at_without_its_game(chain, games, there, key):
     root = bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(24), False)["withdrawalsRoot"][2:])
-    record(chain, "OpStackGamesBlockHashSource", settle(games, there, 24), root, encoded(there, 24))
+    record(chain, "OpStackGames", settle(games, there, 24), root, encoded(there, 24))
     games.guardian("updateRetirementTimestamp()")
     assert work_until_done(submit(key, of_chains(there=[20])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
@@ -663,7 +652,7 @@ def test_what_somebody_has_recorded_is_begun_at_without_its_game(chain, games, t
 def test_a_recorded_claim_that_the_nodes_contradict_is_not_begun_at(chain, games, there, key):
     other = tries.header(24, b"\x66" * 32)
     game = settle(games, there, 24, output_root(b"\x66" * 32, b"\x05" * 32, keccak(other)))
-    record(chain, "OpStackGamesBlockHashSource", game, b"\x05" * 32, other)
+    record(chain, "OpStackGames", game, b"\x05" * 32, other)
     settle(games, there, 24)
     submit(key, of_chains(there=[20]))
     assert told(chain) == f"The block hash source knows another block 24 of chain {THERE} than its nodes."
@@ -676,16 +665,13 @@ def test_games_that_were_retired_are_not_looked_at(chain, games, there, key):
     assert told(chain) == f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
 
 
-def test_the_first_game_after_a_time_is_found_among_many(chain, games, there):
-    made = [games.propose(output_of(there, 1 + place % 28), 1 + place) for place in range(40)]
-    times = [int.from_bytes(ask(chain, game, "createdAt()")) for game in made]
-    assert times == sorted(set(times))
-    factory = _Factory.of(open_connection(HERE, THERE))
-    for place in (0, 1, 15, 16, 17, 38):
-        first, *_ = next(iter(factory.games_since(times[place])))
-        assert (first.address, first.made_at, first.number) == (made[place + 1], times[place + 1], place + 2)
-    assert [len(page) for page in factory.games_since(0)] == [32, 8]
-    assert list(factory.games_since(times[-1])) == []
+def code_that_decides() -> dict[str, str]:
+    """Return what `check_chains` says of the other chain: addresses by what they are."""
+    said = io.StringIO()
+    with pytest.raises(CommandError):
+        call_command("check_chains", stdout=said)
+    (told,) = re.findall(rf"Code that decides about The other chain \({THERE}\): (.*)\.", said.getvalue())
+    return dict(each.split(": ") for each in told.split(", "))
 
 
 def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
@@ -697,15 +683,13 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     with pytest.raises(CommandError, match="no_worker"):
         call_command("check_chains", stdout=said)
     assert f"The newest confirmed block of The other chain ({THERE}) is 24." in said.getvalue()
-    code = implementations(open_connection(HERE, THERE))
+    code = code_that_decides()
     assert code["AnchorStateRegistry"] == games.anchor_state_registry
     assert len(set(code.values())) == 3
-    for name, address in code.items():
-        assert f"{name}: {address}" in said.getvalue()
     anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
     before = games.chain.rpc("evm_snapshot")
     # A game that is about no block by its own word.
-    games.chain.rpc("anvil_setCode", hex_data(anchor), "0x60205f5260405ff3")
+    games.chain.rpc("anvil_setCode", "0x" + anchor.hex(), "0x60205f5260405ff3")
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
         call_command("check_chains", stdout=said)
     assert games.chain.rpc("evm_revert", before)
@@ -716,7 +700,7 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
 
 def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, there, settings, key):
     settle(games, there, 24)
-    text, before = settings.CHAINS_FILE.read_text(), implementations(open_connection(HERE, THERE))
+    text, before = settings.CHAINS_FILE.read_text(), code_that_decides()
 
     def know(code: Iterable[str]) -> None:
         known = json.dumps([each.lower() for each in code])
@@ -728,7 +712,7 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
     games.implement(0)
     batch = submit(key, of_chains(there=[24]))
     sentence = told(chain)
-    after = implementations(open_connection(HERE, THERE))["games of type 0"]
+    after = code_that_decides()["games of type 0"]
     assert f"doesn't name this code in known_implementations: games of type 0: {after}. The operator" in sentence
     assert registry(THERE).notice == sentence
     know([*before.values(), after])
@@ -740,10 +724,10 @@ def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_go
     chain, games, there, settings, key
 ):
     def new_games() -> str:
-        return implementations(open_connection(HERE, THERE))["games of type 0"]
+        return code_that_decides()["games of type 0"]
 
     text = settings.CHAINS_FILE.read_text()
-    before, code = implementations(open_connection(HERE, THERE)), new_games()
+    before, code = code_that_decides(), new_games()
     games.implement(0)
     between = new_games()
     game = settle(games, there, 24)
@@ -755,7 +739,7 @@ def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_go
         )
     )
     forget_chains()
-    assert implementations(open_connection(HERE, THERE)) == before
+    assert code_that_decides() == before
     batch = submit(key, of_chains(there=[24]))
     assert f"doesn't name this code in known_implementations: the game {game}: {between}. The operator" in told(chain)
     settle(games, there, 25)
@@ -876,12 +860,11 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
         first, second = query["parts"]
         assert (first["chain"]["id"], second["chain"]["id"]) == (parent.chain_id, THERE)
         assert (first["status"], second["status"]) == ("COMPLETED", "COMPLETED")
-        assert (first["slot"], first["account"]) == (hex_data(slot), elsewhere.outbox.address)
+        assert (first["slot"], first["account"]) == ("0x" + slot.hex(), elsewhere.outbox.address)
         assert (first["blockNumber"], second["blockNumber"]) == (newest, 40)
         assert first["factsRegistry"] == registry(parent.chain_id).address
-        value = call("FactsRegistry", first["factsRegistry"], "accountStorageSlotValues", *value_at(first))[1]
-        told = chain.rpc("eth_call", {"to": first["factsRegistry"], "data": hex_data(value)}, "latest")
-        assert told == hex_data(elsewhere.hash_of(40))
+        of_parent = Deployed(chain, "FactsRegistry", address=first["factsRegistry"])
+        assert of_parent.call("accountStorageSlotValues", *value_at(first)) == elsewhere.hash_of(40)
     by_block = {query["blockNumber"]: query["parts"] for query in shown(batch)}
     first, second = by_block[36]
     # The parent's source had to be told of its block before.
@@ -902,7 +885,7 @@ def value_at(part: dict[str, Any]) -> tuple[str, int, bytes]:
     return part["account"], part["blockNumber"], bytes.fromhex(part["slot"][2:])
 
 
-def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killer):
+def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killing):
     """Also between the transaction that the parent's source needs before, and the one with both parts."""
     parent = elsewhere.outbox.chain
     elsewhere.confirm(40)
@@ -912,14 +895,11 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     batch = submit(key, of_chains(there=[36]))
     for exchange in exchanges("both parts"):
         # By turns before the node acts, and after it acted.
-        killer.arm(exchange, after=lives % 2 == 0)
-        try:
+        with killing.at(exchange, after=lives % 2 == 0):
             work_until_done(batch, chain)
+        if not killing.killed:
             break
-        except Killed:
-            expire_leases()
-            lives += 1
-    killer.disarm()
+        lives += 1
     work()
     assert lives > 4
     assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
@@ -957,92 +937,101 @@ def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_
 
 @pytest.mark.parametrize("up_to", [0, 30])
 def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the_parent(
-    chain, elsewhere, key, monkeypatch, up_to
+    chain, elsewhere, key, settings, up_to
 ):
-    parent, logs = elsewhere.outbox.chain, RpcClient.logs
+    parent = elsewhere.outbox.chain
     known = elsewhere.confirm(30) if up_to else -1
     elsewhere.confirm(40)
     parent.mine(3)
-    monkeypatch.setattr(RpcClient, "logs", lambda *asked: [log for log in logs(*asked) if log.block_number <= known])
-    batch = submit(key, of_chains(there=[40]))
-    assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
-    l1_block = L1Block(chain)
-    if up_to:
-        # The block is trusted in which another was confirmed, before this one.
-        l1_block.tell_of(parent, known)
-        record(chain, "OpStackBlockHashSource", source=parent.chain_id)
-    l1_block.tell_of(parent)
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+
+    def forget(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getLogs":
+            reply["result"] = [log for log in reply["result"] if int(log["blockNumber"], 16) <= known]
+        return [reply]
+
+    with between(parent.url, forget) as url:
+        reconfigure(settings, parent.url, url)
+        batch = submit(key, of_chains(there=[40]))
+        assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
+        l1_block = L1Block(chain)
+        if up_to:
+            # The block is trusted in which another was confirmed, before this one.
+            l1_block.tell_of(parent, known)
+            record(chain, "OpStack", source=parent.chain_id)
+        l1_block.tell_of(parent)
+        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
 
 
 def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent_is_proven(
-    chain, elsewhere, key, monkeypatch
+    chain, elsewhere, key, settings
 ):
     parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
-    estimate_gas = RpcClient.estimate_gas
-
-    def of_no_part(client, sender, to, *more):
-        if sender == to:
-            raise RpcRefused(-32000, "the sender is a contract")
-        return estimate_gas(client, sender, to, *more)
-
-    # What one part takes is only shown.
-    monkeypatch.setattr(RpcClient, "estimate_gas", of_no_part)
     confirmed_at = elsewhere.confirm(40)
     l1_block.tell_of(parent, confirmed_at)
-    record(chain, "OpStackBlockHashSource", source=parent.chain_id)
+    record(chain, "OpStack", source=parent.chain_id)
     parent.mine(3)
     newest = l1_block.tell_of(parent)
-    proofs = RpcClient.proofs
-    refused = RpcRefused(-32005, "too many requests")
-    refused.may_pass = True
+    refused = -32005, "too many requests"
+    block = parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)
 
-    def pruned(client, wanted):
-        if client.chain.id == parent.chain_id and wanted[0].block_number == confirmed_at:
-            return [refused] * len(wanted)
-        return proofs(client, wanted)
+    def pruned(question: Any, reply: Any) -> list[Any]:
+        asked = json.dumps(question["params"][-1:])
+        is_gone = question["method"] == "eth_getProof" and (block["number"] in asked or block["hash"] in asked)
+        return [error(question, *refused) if is_gone else reply]
 
-    monkeypatch.setattr(RpcClient, "proofs", pruned)
-    batch = submit(key, of_chains(there=[40]))
-    assert told(chain) == "The node refused (-32005)."
-    refused = RpcRefused(-32000, "missing trie node")
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    def of_no_part(question: Any, reply: Any) -> list[Any]:
+        call = question["params"][0] if question["method"] == "eth_estimateGas" else {}
+        is_part = call and call.get("from", "").lower() == call["to"].lower()
+        return [error(question, -32000, "the sender is a contract") if is_part else reply]
+
+    # What one part takes is only shown.
+    with between(parent.url, pruned) as of_parent, between(chain.url, of_no_part) as url:
+        reconfigure(settings, parent.url, of_parent)
+        reconfigure(settings, chain.url, url)
+        batch = submit(key, of_chains(there=[40]))
+        assert told(chain).endswith("limits our requests.")
+        refused = -32000, "missing trie node"
+        forget_chains()
+        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     fact = ParentFact.objects.get()
     assert (fact.block_number, fact.gas) == (newest, None)
 
 
 def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything_is_sent(
-    chain, elsewhere, key, settings, monkeypatch
+    chain, elsewhere, key, settings
 ):
-    parent, logs = elsewhere.outbox.chain, RpcClient.logs
+    parent = elsewhere.outbox.chain
     parent.mine(3)
     early = L1Block(chain).tell_of(parent)
-    record(chain, "OpStackBlockHashSource", source=parent.chain_id)
+    record(chain, "OpStack", source=parent.chain_id)
     elsewhere.confirm(40)
 
-    def backdated(*asked: Any) -> list[Log]:
-        return [replace(log, block_number=early) for log in logs(*asked)]
-
-    def cut_short(question: Any, reply: Any) -> list[Any]:
-        for slot in reply["result"]["storageProof"] if question["method"] == "eth_getProof" else ():
-            del slot["proof"][-1]
+    def backdated(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getLogs":
+            reply["result"] = [log | {"blockNumber": hex(early)} for log in reply["result"]]
         return [reply]
 
-    monkeypatch.setattr(RpcClient, "logs", backdated)
+    def cut_short(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getProof":
+            for slot in reply["result"]["storageProof"]:
+                slot["proof"] = slot["proof"][:-1]
+        return [reply]
+
     batch = submit(key, of_chains(there=[40]))
-    assert told(chain) == (
-        f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block that "
-        "the rollup confirms."
-    )
-    monkeypatch.setattr(RpcClient, "logs", logs)
+    with between(parent.url, backdated) as url:
+        reconfigure(settings, parent.url, url)
+        assert told(chain) == (
+            f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block "
+            "that the rollup confirms."
+        )
+        reconfigure(settings, url, parent.url)
     L1Block(chain).tell_of(parent)
-    record(chain, "OpStackBlockHashSource", source=parent.chain_id)
+    record(chain, "OpStack", source=parent.chain_id)
     with between(parent.url, cut_short) as url:
         reconfigure(settings, f'"{parent.url}"', f'"{url}"')
-        assert f"answered eth_getProof with a proof of {elsewhere.outbox.address} at block " in (
-            sentence := told(chain)
-        )
+        sentence = told(chain)
+        assert f"answered eth_getProof with a proof of {elsewhere.outbox.address} at block " in sentence
         assert " that does not verify: " in sentence
         reconfigure(settings, f'"{url}"', f'"{url}", "{parent.url}"')
         assert work_until_done(batch, chain).status == BatchStatus.DONE
@@ -1061,7 +1050,7 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
         work()
         chain.mine()
     assert f"its block hash source relies on another. The facts registry at {old} on" in waiting()[0]
-    deploy(HERE, parent.chain_id, replace=True)
+    deploy(HERE, parent.chain_id, "--replace")
     for _ in range(3):
         work()
     command = f"The operator must run: manage.py deploy_registry {HERE} {THERE} --replace"
@@ -1069,7 +1058,7 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     assert f"reads the facts registry at {old} for chain {parent.chain_id}, which is not the one in use." in sentence
     assert sentence.endswith(command)
     assert Transaction.objects.exclude(to="").count() == 0
-    deploy(HERE, THERE, replace=True)
+    deploy(HERE, THERE, "--replace")
     assert registry(THERE).address != relying
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
@@ -1080,7 +1069,7 @@ def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, s
         outbox = ArbitrumOutbox(parent)
         connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address, parent=parent)
         FactsRegistry.objects.exclude(source_chain_id=HERE).delete()
-        with pytest.raises(DeploymentError, match=r"manage\.py deploy_registry 31337 31339"):
+        with pytest.raises(CommandError, match=r"manage\.py deploy_registry 31337 31339"):
             deploy(HERE, THERE)
 
 
@@ -1088,8 +1077,9 @@ def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, s
 
 
 def change(contract: str, addresses: Sequence[str], *, signed_by: Sequence[str], nonce: int = 0, threshold: int = 1):
-    message = attester_set_message(Domain(HERE, contract), ordered_attesters(addresses, threshold), threshold, nonce)
-    signatures = [f"--signature=0x{sign(Account.from_key(key), message).hex()}" for key in signed_by]
+    ordered = sorted(addresses, key=str.lower)
+    signed = (signature(key, "AttesterSet", HERE, contract, ordered, threshold, nonce) for key in signed_by)
+    signatures = [f"--signature={each}" for each in signed]
     call_command("change_attesters", str(HERE), str(THERE), *addresses, f"--threshold={threshold}", *signatures)
 
 
@@ -1121,42 +1111,54 @@ def test_a_change_that_the_contract_would_refuse_is_not_sent(chain, db, there, s
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
     contract = registry(THERE).block_hash_source
     addresses = [Account.from_key(key).address for key in KEYS]
-    with pytest.raises((CommandError, ValueError), match=fault):
+    with pytest.raises(CommandError, match=fault):
         change(contract, addresses, **({"signed_by": KEYS[:2]} | changed))
 
 
 def test_a_change_is_not_sent_while_sending_is_stopped(chain, db, there, settings, tmp_path):
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
     before = Transaction.objects.count()
-    stop_switch.stop(HERE)
+    call_command("stop_signing")
     with pytest.raises(CommandError, match="The operator has stopped sending"):
         change(registry(THERE).block_hash_source, [Account.from_key(KEYS[2]).address], signed_by=KEYS[:2])
     assert Transaction.objects.count() == before
 
 
-def test_a_change_waits_for_one_that_is_under_way(chain, db, there, settings, tmp_path, monkeypatch, capsys):
-    connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
-    submit_all = sending.submit_all
-    answers = iter([UnderWay()])
-    monkeypatch.setattr(sending, "submit_all", lambda *given: next(answers, None) or submit_all(*given))
-    others = [Account.from_key(KEYS[2]).address]
-    change(registry(THERE).block_hash_source, others, signed_by=KEYS[:2])
-    assert others[0] in capsys.readouterr().out
+def test_a_change_waits_for_what_is_under_way(chain, there, attesters, settings, tmp_path, key, capsys):
+    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+    batch = submit(key, of_chains(there=[there.head() - 10]))
+    chain.rpc("evm_setAutomine", False)
+    work()
+    (path,) = extending()
+    statements = itertools.count()
+
+    def pass_time(execute: Any, *more: Any) -> Any:
+        if next(statements) == 40:
+            chain.rpc("evm_setAutomine", True)
+            chain.mine()
+        return execute(*more)
+
+    with connection.execute_wrapper(pass_time):
+        change(registry(THERE).block_hash_source, [attesters[2].address], signed_by=KEYS[:2])
+    assert attesters[2].address in capsys.readouterr().out
+    (path, changed) = extending()
+    assert (path.succeeded, changed.succeeded) == (True, True)
+    assert (path.block_number or 0) < (changed.block_number or 0)
+    assert work_until_done(batch, chain).status == BatchStatus.DONE
 
 
-def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(chain, db, there, settings, tmp_path):
+def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
+    chain, db, there, settings, tmp_path, killing
+):
     """Upon the pending block, in which it is, it would be made twice."""
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
     contract = registry(THERE).block_hash_source
     chain.rpc("evm_setAutomine", False)
-    others = [Account.from_key(KEYS[2]).address]
-    message = attester_set_message(Domain(HERE, contract), others, 1, 0)
-    signatures = [sign(Account.from_key(key), message) for key in KEYS[:2]]
-    with pytest.raises(ChangeRefused, match="was not confirmed within 0 s"):
-        change_attesters(HERE, THERE, others, 1, signatures, seconds=0.5)
+    nonce, statements = signer_nonce(chain), itertools.count()
+    with killing.when(lambda: signer_nonce(chain, "pending") > nonce and next(statements) == 20):
+        change(contract, [Account.from_key(KEYS[2]).address], signed_by=KEYS[:2])
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(minutes=5))
-    for signer in Signer.objects.all():
-        monitor(signer.pk)
+    work()
     waiting_one = Transaction.objects.latest("pk")
     assert waiting_one.versions.count() > 1
     # What they sign meanwhile waits for it: another signer could send that first.
