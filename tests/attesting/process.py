@@ -115,5 +115,18 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def question(number: int, **changed: str) -> dict[str, str]:
+    """Return the body that asks for a block of the development chain."""
+    body = {"sourceChainId": "31337", "blockNumber": str(number), "destinationChainId": "10"}
+    return body | {"verifyingContract": CONTRACT} | changed
+
+
+def signer_of(body: dict[str, str], answer: Any) -> str:
+    """Return who has signed the hash in the answer to a question."""
+    values = int(body["sourceChainId"]), int(body["blockNumber"]), bytes.fromhex(answer["blockHash"][2:])
+    signed = message("BlockHash", int(body["destinationChainId"]), body["verifyingContract"], *values)
+    return str(Account.recover_message(signed, signature=answer["signature"]))
+
+
 def block_hash(chain: DevChain, number: int) -> bytes:
     return bytes.fromhex(chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])

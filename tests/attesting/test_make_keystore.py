@@ -2,14 +2,19 @@
 
 import getpass
 import os
+import re
 import stat
+from collections.abc import Callable
+from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
 from eth_account import Account
 
-from chains.chains_file import load_chains
 from devnet.devchain import ACCOUNTS
+from tests.attesting.process import CONTRACT
+
+pytestmark = pytest.mark.outside
 
 ADDRESS, KEY = ACCOUNTS[2]
 CHAINS_TOML = """
@@ -17,7 +22,7 @@ CHAINS_TOML = """
 id = 1
 name = "Ethereum"
 rpc_urls = ["http://127.0.0.1:1"]
-[chains.signer]
+[attester]
 keystore_file = "secrets/signer.json"
 password_file = "secrets/signer.password"
 """
@@ -35,20 +40,29 @@ def cheap_encryption(monkeypatch):
     monkeypatch.setattr(Account, "encrypt", lambda key, password: encrypt(key, password, "scrypt", 2))
 
 
-def signer_of(tmp_path) -> str:
-    (tmp_path / "chains.toml").write_text(CHAINS_TOML)
-    signer = load_chains(tmp_path / "chains.toml", {}).chain(1).signer
-    assert signer is not None
-    return str(signer.account().address)
+@pytest.fixture
+def signer(settings, tmp_path) -> Callable[[], str]:
+    """Returns who signs by the keystore that chains.toml names."""
+
+    def sign() -> str:
+        (tmp_path / "chains.toml").write_text(CHAINS_TOML)
+        settings.CHAINS_FILE = tmp_path / "chains.toml"
+        said = StringIO()
+        what = {"destination": 10, "contract": CONTRACT, "nonce": 0, "threshold": 1}
+        call_command("sign_attester_set", ADDRESS, **what, stdout=said)
+        (signer,) = re.findall("The signature of (.*):", said.getvalue())
+        return str(signer)
+
+    return sign
 
 
-def test_a_new_key_is_what_chains_toml_can_name_and_private(files, tmp_path, capsys):
+def test_a_new_key_is_what_chains_toml_can_name_and_private(files, signer, capsys):
     umask = os.umask(0)
     try:
         call_command("make_keystore", *map(str, files))
     finally:
         os.umask(umask)
-    assert capsys.readouterr().out.strip() == signer_of(tmp_path)
+    assert capsys.readouterr().out.strip() == signer()
     assert sorted(files[0].parent.iterdir()) == sorted(files)
     assert [stat.S_IMODE(path.stat().st_mode) for path in (files[0].parent, *files)] == [0o700, 0o600, 0o600]
 
@@ -61,25 +75,25 @@ def test_no_two_keys_or_passwords_are_alike(files, capsys):
     assert files[1].read_text() != files[1].with_name("signer.password.2").read_text()
 
 
-def test_a_key_is_taken_from_the_terminal(files, tmp_path, monkeypatch):
+def test_a_key_is_taken_from_the_terminal(files, signer, monkeypatch):
     monkeypatch.setattr(getpass, "getpass", lambda _: f" {KEY}\n")
     call_command("make_keystore", *map(str, files), "--ask")
-    assert signer_of(tmp_path) == ADDRESS
+    assert signer() == ADDRESS
     assert KEY.removeprefix("0x") not in files[0].read_text()
 
 
-def test_a_key_is_taken_from_the_environment(files, tmp_path, monkeypatch):
+def test_a_key_is_taken_from_the_environment(files, signer, monkeypatch):
     monkeypatch.setenv("OLD_KEY", KEY)
     call_command("make_keystore", *map(str, files), "--key-variable", "OLD_KEY")
-    assert signer_of(tmp_path) == ADDRESS
+    assert signer() == ADDRESS
 
 
-def test_a_password_that_is_there_is_used_and_left(files, tmp_path):
+def test_a_password_that_is_there_is_used_and_left(files, signer):
     files[1].parent.mkdir()
     files[1].write_text("correct horse\n")
     call_command("make_keystore", *map(str, files))
     assert files[1].read_text() == "correct horse\n"
-    assert signer_of(tmp_path)
+    assert signer()
 
 
 @pytest.mark.parametrize("key", ["", "0x12", "zz" * 32, "00" * 32])

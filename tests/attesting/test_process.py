@@ -11,31 +11,28 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import requests
 from django.core.management import CommandError, call_command
 
-from chains.attestation import Attestation, Domain, Question, Refusal, ask, recover
-from chains.chains_file import Attester
-from chains.encoding import hex_data
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.attesting.process import (
     ALICE,
     BOB,
-    CHARLIE,
     CONTRACT,
     Running,
     block_hash,
     chains_file,
     environment,
+    question,
     run,
     running,
+    signer_of,
 )
 from tests.proving.proxy import Proxy
 
-DOMAIN = Domain(10, CONTRACT)
+pytestmark = pytest.mark.outside
 
 
 @pytest.fixture(scope="module")
@@ -54,38 +51,46 @@ def own_chain() -> Iterator[DevChain]:
         yield chain
 
 
+def hex_of(chain: DevChain, number: int) -> str:
+    return "0x" + block_hash(chain, number).hex()
+
+
 def stored(folder: Path) -> list[tuple[int, str]]:
     with sqlite3.connect(folder / "state" / "db.sqlite3") as database:
         return database.execute("SELECT number, hash FROM attesting_signedblock").fetchall()
 
 
-def only_answer(attester: Running, number: int) -> Attestation | Refusal:
-    (answer,) = ask([attester.attester], DOMAIN, 31337, number)
-    return answer
+def post(attester: Running, body: Any, **headers: str) -> requests.Response:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return requests.post(f"{attester.url}/attest", data=data, headers=headers, timeout=10)
+
+
+def attested(attester: Running, number: int) -> str:
+    """Return the hash that it signs."""
+    body = question(number)
+    answer = post(attester, body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["attester"] == signer_of(body, answer.json()) == attester.account_address
+    block: str = answer.json()["blockHash"]
+    return block
+
+
+def refused(attester: Running, number: int) -> tuple[str, str]:
+    """Return the code and the sentence with which it refuses."""
+    answer = post(attester, question(number))
+    assert answer.status_code >= 400
+    return answer.json()["code"], answer.json()["error"]
 
 
 # --- Asked by a worker ------------------------------------------------------------------------------------------------
 
 
-def test_of_three_attesters_two_answer_while_one_is_down(devchain, attester_process, tmp_path):
+def test_each_signs_by_its_own_key(devchain, attester_process, tmp_path):
     chains_file(tmp_path, devchain.url, key=ACCOUNTS[1][1])
     with running(tmp_path) as bob:
-        down = Attester(address=CHARLIE.address, url="http://127.0.0.1:1")
-        answers = ask([attester_process.attester, down, bob.attester], DOMAIN, 31337, 5)
-    assert [type(answer) for answer in answers] == [Attestation, Refusal, Attestation]
-    message = Question(DOMAIN, 31337, 5).message(block_hash(devchain, 5))
-    signers = [recover(message, answer.signature) for answer in answers if isinstance(answer, Attestation)]
-    assert signers == [ALICE.address, BOB.address]
-
-
-def test_a_refusal_reaches_who_asks(devchain, attester_process):
-    refusal = only_answer(attester_process, devchain.head())
-    assert isinstance(refusal, Refusal)
-    assert refusal.code == "not_final"
-    assert refusal.sentence == (
-        f"{refusal.host} refused: Block {devchain.head()} of chain 31337 is not final yet: "
-        f"the newest final block is {devchain.head() - 2}."
-    )
+        hashes = {attested(attester, 5) for attester in (attester_process, bob)}
+        assert (attester_process.account_address, bob.account_address) == (ALICE.address, BOB.address)
+    assert hashes == {hex_of(devchain, 5)}
 
 
 def test_where_the_honest_nodes_are_knocked_out_the_lying_one_gets_no_signature(devchain, own_chain, tmp_path):
@@ -95,19 +100,15 @@ def test_where_the_honest_nodes_are_knocked_out_the_lying_one_gets_no_signature(
     with Proxy(devchain.url) as one, Proxy(devchain.url) as two:
         chains_file(tmp_path, one.url, two.url, own_chain.url)
         with running(tmp_path) as attester:
-            while_they_answer = only_answer(attester, 5)
+            while_they_answer = refused(attester, 5)
             one.down()
             two.down()
-            silence = only_answer(attester, 5)
+            silence = refused(attester, 5)
             one.up()
             two.up()
-    host = urlsplit(attester.url).netloc
     assert [while_they_answer, silence] == [
-        Refusal(ALICE.address, host, "unavailable", f"{host} refused: {sentence}.")
-        for sentence in (
-            "The nodes of this attester disagree about block 5 of chain 31337",
-            "Too few nodes of chain 31337 answer this attester: 1 of 3, and it needs 2",
-        )
+        ("unavailable", "The nodes of this attester disagree about block 5 of chain 31337."),
+        ("unavailable", "Too few nodes of chain 31337 answer this attester: 1 of 3, and it needs 2."),
     ]
     assert not stored(tmp_path)
     assert any("ERROR" in line and "disagree about block 5" in line for line in attester.lines)
@@ -118,14 +119,12 @@ def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_cha
     number = own_chain.head() - 2
     before = block_hash(own_chain, number)
     with running(tmp_path) as attester:
-        assert isinstance(only_answer(attester, number), Attestation)
+        attested(attester, number)
         own_chain.rpc("anvil_setCoinbase", BOB.address)
         own_chain.rpc("anvil_reorg", 5, [])
         assert block_hash(own_chain, number) != before
-        refusal = only_answer(attester, number)
-    assert isinstance(refusal, Refusal)
-    assert refusal.code == "conflict"
-    assert stored(tmp_path) == [(number, hex_data(before))]
+        assert refused(attester, number)[0] == "conflict"
+    assert stored(tmp_path) == [(number, "0x" + before.hex())]
     (line,) = [line for line in attester.lines if "CONFLICT" in line]
     assert "CRITICAL" in line
     assert before.hex() in line
@@ -135,32 +134,29 @@ def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_cha
 
 # Everything is real up to the moment of the signature.
 DIE_INSTEAD_OF_SIGNING = """
-import os, signal, django
+import json, os, signal, sys, django
+from django.test import Client
+from eth_account.signers.local import LocalAccount
 django.setup()
-from attesting import attest
-from chains.attestation import Domain, Question
-attest.sign = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-attest.attest(Question(Domain(10, "0x5FbDB2315678afecb367f032d93F642f64180aa3"), 31337, 8))
+LocalAccount.sign_message = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+Client().post("/attest", json.loads(sys.argv[1]), content_type="application/json")
 """
 
 
 def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tmp_path):
     chains_file(tmp_path, own_chain.url)
-    first = block_hash(own_chain, 8)
+    first = hex_of(own_chain, 8)
     assert run(tmp_path, "migrate", "attesting").returncode == 0
     env = {**environment(tmp_path), "DJANGO_SETTINGS_MODULE": "attesting.settings"}
-    died = subprocess.run([sys.executable, "-c", DIE_INSTEAD_OF_SIGNING], cwd=PROJECT, env=env, timeout=20, check=False)
+    command = [sys.executable, "-c", DIE_INSTEAD_OF_SIGNING, json.dumps(question(8))]
+    died = subprocess.run(command, cwd=PROJECT, env=env, timeout=20, check=False)
     assert died.returncode == -signal.SIGKILL
-    assert stored(tmp_path) == [(8, hex_data(first))]
+    assert stored(tmp_path) == [(8, first)]
     with running(tmp_path) as attester:
-        answer = only_answer(attester, 8)
-        assert isinstance(answer, Attestation)
-        assert answer.block_hash == first
+        assert attested(attester, 8) == first
         own_chain.rpc("anvil_setCoinbase", BOB.address)
         own_chain.rpc("anvil_reorg", 5, [])
-        refusal = only_answer(attester, 8)
-    assert isinstance(refusal, Refusal)
-    assert refusal.code == "conflict"
+        assert refused(attester, 8)[0] == "conflict"
 
 
 def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_chain, tmp_path):
@@ -174,36 +170,25 @@ def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_
     (other / "state").symlink_to(one / "state")
     numbers = range(1, 9)
     with running(one) as first, running(other) as second, ThreadPoolExecutor(max_workers=4) as pool:
-        answers = list(pool.map(lambda number: ask([first.attester, second.attester], DOMAIN, 31337, number), numbers))
+        asked = [(attester, number) for number in numbers for attester in (first, second)]
+        answers = list(pool.map(lambda each: post(each[0], question(each[1])).json(), asked))
     hashes = dict(stored(one))
     assert sorted(hashes) == list(numbers)
-    for number, pair in zip(numbers, answers, strict=True):
-        (signed,) = [answer for answer in pair if isinstance(answer, Attestation)]
-        (refusal,) = [answer for answer in pair if isinstance(answer, Refusal)]
-        assert hashes[number] == hex_data(signed.block_hash)
-        assert refusal.code == "conflict"
+    for number, *pair in zip(numbers, answers[::2], answers[1::2], strict=True):
+        signed, refusal = sorted(pair, key=lambda answer: "code" in answer)
+        assert (signed["blockHash"], refusal["code"]) == (hashes[number], "conflict")
 
 
 # --- HTTP -------------------------------------------------------------------------------------------------------------
 
-VALID = {
-    "sourceChainId": "31337",
-    "blockNumber": "5",
-    "destinationChainId": "10",
-    "verifyingContract": CONTRACT,
-}
-
-
-def post(attester: Running, body: Any, **headers: str) -> requests.Response:
-    data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return requests.post(f"{attester.url}/attest", data=data, headers=headers, timeout=10)
+VALID = question(5)
 
 
 def test_whatever_name_it_is_reached_by_it_answers(devchain, attester_process):
     answer = post(attester_process, VALID, Host="attester.example.org")
     assert answer.status_code == 200
     assert answer.json().keys() == {"attester", "blockHash", "signature"}
-    assert answer.json()["blockHash"] == hex_data(block_hash(devchain, 5))
+    assert answer.json()["blockHash"] == hex_of(devchain, 5)
     assert not answer.cookies
 
 

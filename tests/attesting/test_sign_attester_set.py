@@ -1,8 +1,10 @@
 import pytest
 from django.core.management import CommandError, call_command
+from eth_account import Account
 
-from chains.attestation import Domain, attester_set_message, recover
-from tests.attesting.process import ALICE, BOB, CHARLIE, CONTRACT, chains_file
+from tests.attesting.process import ALICE, BOB, CHARLIE, CONTRACT, chains_file, message
+
+pytestmark = pytest.mark.outside
 
 ORDERED = sorted((ALICE.address, BOB.address, CHARLIE.address), key=str.lower)
 
@@ -20,8 +22,8 @@ def sign_set(*addresses: str, **changed: object) -> None:
 def test_a_set_is_printed_and_signed_in_the_order_that_the_contract_takes(capsys):
     sign_set(*reversed(ORDERED[:2]), ORDERED[2].lower())
     *said, signature = capsys.readouterr().out.splitlines()
-    message = attester_set_message(Domain(10, CONTRACT), ORDERED, 2, 3)
-    assert recover(message, bytes.fromhex(signature[2:])) == ALICE.address
+    signed = message("AttesterSet", 10, CONTRACT, ORDERED, 2, 3)
+    assert Account.recover_message(signed, signature=signature) == ALICE.address
     assert said == [
         f"For the contract {CONTRACT} on chain 10, as its change 3:",
         "2 of these 3 attesters must agree from then on:",
