@@ -13,10 +13,7 @@ from chains.beacon import blocks, ssz
 from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import MAINNET, BeaconChain
 from chains.beacon.ssz import BitList, Container, Type
-from chains.header import Header
-from config.configured_chains import forget_chains
 from devnet.beacon_api import BeaconBlock, BeaconNode, BeaconState
-from proving import jump_branches
 from tests import headers
 from tests.contracts import recorded_beacon
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
@@ -74,20 +71,14 @@ class EncodedWorld(BeaconWorld):
         return blocks.execution_branch(self.encoded[slot], layout, preset=self.chain.preset)
 
 
-def target(slot: int) -> Header:
-    """The execution header of a slot."""
-    changes = {"number": FIRST_NUMBER + slot, "timestamp": GENESIS + slot * SLOT_SECONDS}
-    return Header.decode(headers.encode(headers.PRAGUE, **changes))
-
-
-def origin(root: bytes, number: int = 1000) -> Header:
-    """A newer header, which names a beacon block."""
-    return Header.decode(headers.encode(headers.PRAGUE, number=number, parentBeaconBlockRoot=root))
+def target(slot: int) -> bytes:
+    """The encoded execution header of a slot."""
+    return headers.encode(headers.PRAGUE, number=FIRST_NUMBER + slot, timestamp=GENESIS + slot * SLOT_SECONDS)
 
 
 def small_world(missed: Iterable[int] = (), *, seed: int = 3, **changes: Any) -> EncodedWorld:
     chain = replace(SMALL, id=CHAIN_ID, genesis_time=GENESIS, slot_seconds=SLOT_SECONDS, config_name="small", **changes)
-    hashes = {slot: target(slot).hash for slot in range(100)}
+    hashes = {slot: keccak(target(slot)) for slot in range(100)}
     return EncodedWorld(random.Random(seed), chain, slots=90, missed=frozenset(missed), hashes=hashes)
 
 
@@ -222,8 +213,6 @@ def configure(
         told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
         lines += f"beacon_chain = {{ {told} }}\n"
     settings.CHAINS_FILE = chains_toml(folder, rpc_url, chain_id=chain.id, chain=lines)
-    forget_chains()
-    jump_branches._beacon_block.cache_clear()
 
 
 def keccak_of(encoded: Iterable[bytes]) -> list[bytes]:

@@ -1,17 +1,18 @@
 """What `check_chains` says of beacon nodes."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from chains.beacon.jumps import MAINNET, BeaconChain
-from config.configured_chains import get_chains
 from devnet.beacon_api import BeaconApi, BeaconNode
-from proving.health import beacon_checks
-from proving.health.problems import Problem
 from tests.chains.era_site import Site, served
 from tests.proving import beacon_chains
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 SMALL = beacon_chains.small_world().chain
 DEAD = "http://127.0.0.1:1/secret"
@@ -24,11 +25,15 @@ def node() -> BeaconNode:
 
 @pytest.fixture
 def said(settings, tmp_path):
-    def check(*urls: str, chain: BeaconChain = SMALL, era_files: Sequence[str] = ()) -> tuple[list[str], list[Problem]]:
+    def check(*urls: str, chain: BeaconChain = SMALL, era_files: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+        """Return what it says of them, and what is wrong with all."""
         beacon_chains.configure(settings, tmp_path, chain, beacon_urls=urls, era_files=era_files)
-        lines: list[str] = []
-        problems = beacon_checks.check(get_chains().chain(chain.id), lines.append)
-        return [line.replace("127.0.0.1:", "") for line in lines], problems
+        printed = io.StringIO()
+        with pytest.raises(CommandError) as failed:
+            call_command("check_chains", stdout=printed)
+        lines = [line.replace("127.0.0.1:", "") for line in printed.getvalue().splitlines()]
+        problems = [line for line in str(failed.value).splitlines() if line.startswith(("no_beacon", "no_era"))]
+        return [line for line in lines if line.startswith(("  Beacon node", "  Era files"))], problems
 
     return check
 
@@ -53,12 +58,10 @@ def test_a_slot_that_is_beyond_all_times(said, node):
 def test_nodes_of_which_none_tells_summaries(said, node):
     with BeaconApi(replace(node, state_paths=[])) as api:
         assert said(api.url)[1] == [
-            Problem(
-                "no_beacon_node",
-                "No beacon node of Development chain (31337) tells historical summaries, so no new jump can begin.",
-            )
+            "no_beacon_node: No beacon node of Development chain (31337) tells historical summaries, so no new jump can "
+            "begin."
         ]
-    assert said(DEAD)[1] == [Problem("no_beacon_node", "No beacon node of Development chain (31337) can be used.")]
+    assert said(DEAD)[1] == ["no_beacon_node: No beacon node of Development chain (31337) can be used."]
     assert said() == ([], [])
 
 
@@ -79,7 +82,7 @@ def test_each_place_of_era_files_is_told_of(said, tmp_path):
         assert "can't be reached" in dead
         assert "secret" not in "".join(lines)
         assert problems == []
-        problem = Problem("no_era_files", "No place of era_files of Development chain (1) can be read.")
+        problem = "no_era_files: No place of era_files of Development chain (1) can be read."
         assert said(chain=MAINNET, era_files=["nowhere", whole])[1] == [problem]
 
 
@@ -89,5 +92,5 @@ def test_places_of_files_whose_names_are_not_known(said, tmp_path):
     assert lines[0].endswith(": no small-00001-00000000.era.")
     assert problems == []
     assert said(era_files=[DEAD])[1] == [
-        Problem("no_era_files", "No place of era_files of Development chain (31337) can be read.")
+        "no_era_files: No place of era_files of Development chain (31337) can be read."
     ]

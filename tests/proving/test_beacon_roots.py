@@ -1,29 +1,25 @@
 """Blocks of a chain whose beacon roots the destination holds (EIP-4788)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
+from django.core.management import CommandError
 from eth_utils.crypto import keccak
 
-from chains.rpc import RpcClient
-from config.configured_chains import get_chains
 from contracts import load_artifact
 from devnet.devchain import DevChain
-from proving.connections import open_connection
 from proving.models import FactsRegistry, Transaction
-from proving.paths import planning
-from proving.registry.contract import call
-from proving.registry.deploying import DeploymentError, deploy
-from proving.sources import beacon_roots
 from queries.models import BatchStatus, Block
 from tests.contracts.beacon_roots import ADDRESS, BeaconRoots
+from tests.contracts.deployed import Deployed
+from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
 from tests.proving.paths import extending
 from tests.proving.sources import HERE, THERE, balance_proven, grow, of_chains
 from tests.service import CHARLIE, fresh, submit, waiting, work, work_until_done
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 BLOCKS = 60
 # Seconds by which a block comes after that of the source that it is derived from; between two; and for which all blocks
@@ -102,13 +98,10 @@ def test_a_block_whose_root_is_held_is_recorded_and_needs_no_path(service, roots
 
 def test_the_source_creates_the_beacon_history_of_its_registry(service):
     row = registry(THERE)
-    to, data = call("BeaconBlockHashSource", row.block_hash_source, "beaconChainHistory")
-    answer = service.here.rpc("eth_call", {"to": to, "data": "0x" + data.hex()}, "latest")
-    assert int(answer, 16) == int(row.beacon_history, 16)
+    source = Deployed(service.here, "BeaconBlockHashSource", address=row.block_hash_source)
+    assert int(source.call("beaconChainHistory"), 16) == int(row.beacon_history, 16)
     code = bytes.fromhex(service.here.rpc("eth_getCode", row.beacon_history, "latest")[2:])
-    beacon_chain = get_chains().chain(THERE).beacon_chain
-    assert beacon_chain
-    assert code == load_artifact("BeaconHistory").deployed(**beacon_chain.immutables)
+    assert code == load_artifact("BeaconHistory").deployed(**service.world.chain.immutables | {"historicalRoots": 0})
 
 
 def test_a_block_is_waited_for_until_its_root_is_held(service, roots, there, key):
@@ -137,7 +130,7 @@ def test_no_registry_is_deployed_where_the_roots_are_of_another_beacon_chain(ser
     head = int(service.here.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
     for time in range(head, head + LASTS):
         roots.tell(time, b"\x66" * 32)
-    with pytest.raises(DeploymentError) as refused:
+    with pytest.raises(CommandError) as refused:
         deploy(HERE, THERE)
     assert str(refused.value) == NO_ROOT
 
@@ -175,38 +168,3 @@ def test_a_block_that_was_recorded_of_another_branch_is_not_built_upon(service, 
     submit(key, of_chains(there=[40]))
     assert told(service) == f"The block hash source knows another block 40 of chain {THERE} than its nodes."
     assert sent() == []
-
-
-def test_a_record_comes_before_a_hop_which_is_dearer(service, roots, key, monkeypatch):
-    for number in (41, 45):
-        roots.derive(number)
-    assert work_until_done(submit(key, of_chains(there=[44])), service.here).status == BatchStatus.DONE
-    connection = open_connection(HERE, THERE)
-    # As if the state of block 44 knew the hash of block 40.
-    monkeypatch.setattr(planning, "_hashes", lambda _, wanted: [1] * len(wanted))
-    header = connection.source_rpc.known_header(40)
-    plan = planning.survey(connection, header, extend_lease=lambda: None, may_jump=False)
-    assert isinstance(plan, planning.Plan)
-    assert (plan.origin, list(plan.hops), plan.walk) == (40, [], 0)
-    # One whose root isn't held is a hop away.
-    header = connection.source_rpc.known_header(30)
-    plan = planning.survey(connection, header, extend_lease=lambda: None, may_jump=False)
-    assert isinstance(plan, planning.Plan)
-    assert (plan.origin, list(plan.hops)) == (44, [30])
-
-
-def test_of_many_moments_some_are_asked_about(service, roots, there, key, monkeypatch):
-    roots.derive(31, blocks=20)
-    asked: list[int] = []
-    held = beacon_roots._held
-
-    def counting(rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
-        asked.append(len(times))
-        return held(rpc, times)
-
-    monkeypatch.setattr(beacon_roots, "_held", counting)
-    monkeypatch.setattr(beacon_roots, "_MOMENTS", 4)
-    assert work_until_done(submit(key, of_chains(there=[30])), service.here).status == BatchStatus.DONE
-    assert max(asked) == 5
-    assert balance_proven(service.here, 30) == balance_at(there, CHARLIE, 30)
-    assert Block.objects.get(number=30).path_length == 0

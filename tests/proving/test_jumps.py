@@ -8,34 +8,36 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
+from eth_utils.crypto import keccak
 
 from batch_query_client.answers import Estimate
+from batch_query_client.bundles import verify_bundle
 from batch_query_client.command_line.batch_commands import _print_estimate
-from chains.packed import BlockBranch
 from devnet.devchain import DevChain
-from explorer.bundles import verifying
-from proving import jump_branches
 from proving.models import FactsRegistry, JumpLeaves, Transaction
-from proving.reconcile import unsigned
-from proving.registry.contract import Registry
 from queries.models import Batch, BatchStatus, Block
-from queries.properties import AccountField, HeaderField
-from tests.chains.lying_node import error
-from tests.explorer.batches import page
+from tests.chains.lying_node import between, error
+from tests.contracts.deployed import Deployed
 from tests.factories import client_of
-from tests.inside.working import work_once
-from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
+from tests.proving.chain_state import (
+    AccountField,
+    HeaderField,
+    balance_at,
+    field_on_chain,
+    header_on_chain,
+    registry,
+    signer_nonce,
+)
 from tests.proving.estimated_batches import estimate, measured
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
-from tests.proving.kills import Killed, exchanges
-from tests.proving.self_funded import itself, nothing_spent
+from tests.proving.kills import exchanges
+from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.proving.sources import KEYS, THERE, grow
 from tests.service import (
     ALICE,
     CHARLIE,
     asking,
     balances,
-    expire_leases,
     fresh,
     reconfigure,
     submit,
@@ -44,7 +46,7 @@ from tests.service import (
     work_until_done,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 # Of the 60 blocks that the chain has; each period has eight slots.
 OLD, NEWEST = 10, 59
@@ -88,20 +90,8 @@ def proven(service: Jumping, there: DevChain, *numbers: int) -> bool:
 
 def vouches(service: Jumping, number: int) -> bool:
     """Return whether the registry would take the header of a block as it is."""
-    call = registry_contract().vouches(number, service.relaid.hash(number))
-    return any(bytes.fromhex(service.here.rpc("eth_call", {"to": call[0], "data": "0x" + call[1].hex()}, "latest")[2:]))
-
-
-def registry_contract() -> Registry:
-    return Registry(registry(THERE).address)
-
-
-def header_on_chain(service: Jumping, number: int, field: HeaderField) -> int:
-    to, data = registry_contract().header_field(number, field)
-    answer = service.here.rpc("eth_call", {"to": to, "data": "0x" + data.hex()}, "latest")
-    word = registry_contract().decode_try(bytes.fromhex(answer[2:]))
-    assert word is not None
-    return int.from_bytes(word)
+    contract = Deployed(service.here, "FactsRegistry", address=registry(THERE).address)
+    return bool(contract.call("vouches", number, service.relaid.hash(number)))
 
 
 def of_batch(batch: Batch) -> list[Transaction]:
@@ -124,9 +114,10 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert not any(vouches(service, number) for number in (OLD, OLD + 1, OLD + 20))
     row = Block.objects.get(number=OLD)
     assert (row.path_unit, row.path_length, row.path_left, row.path_origin) == ("jumps", 1, 0, NEWEST)
-    assert f"reached by the beacon chain, from block {NEWEST}" in page(batch)
-    bundle = verifying.verify(Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content)
-    assert bundle.block_number == OLD
+    path = f"/explorer/query/{batch.pk}"
+    assert f"reached by the beacon chain, from block {NEWEST}" in Client().get(path).text
+    bundle = Client().get(f"{path}/1/bundle.json").content
+    assert verify_bundle(bundle, block_hash=service.relaid.hash(OLD)).facts.keys() == {"BALANCE"}
 
     # The next one begins there too: nothing more is recorded, or fetched of states.
     asked = len(service.api.asked)
@@ -137,23 +128,11 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert [path for path in service.api.asked[asked:] if "summaries" in path] == []
 
 
-def test_blocks_side_by_side_share_a_transaction(service, there, key):
-    assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
-    numbers = range(OLD + 1, OLD + 6)
-    batch = submit(key, of_there(*numbers))
-    for _ in range(6):
-        work_once()
-        service.here.mine()
-    assert fresh(batch).status == BatchStatus.DONE
-    assert len(of_batch(batch)) < len(numbers)
-    assert proven(service, there, *numbers)
-
-
 def test_fields_of_a_header_that_is_known_take_another_jump(service, key):
     assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
     batch = submit(key, header_of(OLD, "TIMESTAMP", "GAS_LIMIT"))
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
-    assert header_on_chain(service, OLD, HeaderField.TIMESTAMP) == service.relaid.timestamp(OLD)
+    assert header_on_chain(service.here, OLD, HeaderField.TIMESTAMP, source=THERE) == service.relaid.timestamp(OLD)
 
 
 def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
@@ -169,7 +148,7 @@ def test_headers_are_proven_though_no_node_has_old_states(service, made, key, mo
     monkeypatch.setattr(Pointing, "__call__", without_states)
     batch = submit(key, header_of(OLD, "TIMESTAMP", "STATE_ROOT"))
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
-    assert header_on_chain(service, OLD, HeaderField.TIMESTAMP) == relaid.timestamp(OLD)
+    assert header_on_chain(service.here, OLD, HeaderField.TIMESTAMP, source=THERE) == relaid.timestamp(OLD)
 
 
 def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):
@@ -189,9 +168,7 @@ def test_who_pays_himself_is_told_of_the_jump(service, there, key):
             work()
             if fresh(batch).status == BatchStatus.DONE:
                 break
-            for tx in unsigned.left_of(batch).transactions:
-                sent = {"from": ALICE, "to": tx.to, "data": "0x" + tx.data.hex(), "gas": hex(tx.gas)}
-                assert service.here.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
+            send(service.here, left_of(batch)["transactions"])
     assert fresh(batch).status == BatchStatus.DONE
     assert proven(service, there, OLD)
 
@@ -271,31 +248,29 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     assert proven(service, there, OLD + 1)
 
 
-def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, key, monkeypatch):
-    found = jump_branches.branch_to
-    monkeypatch.setattr(jump_branches, "branch_to", lambda *given, **named: _changed(found(*given, **named)))
+def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, settings, key):
+    contract, refusal = registry(THERE).address.lower(), "0x" + keccak(text="InvalidProof()")[:4].hex()
+
+    def refuse(question: Any, reply: Any) -> list[Any]:
+        is_refused = question["method"] == "eth_estimateGas" and question["params"][0]["to"].lower() == contract
+        return [error(question, 3, "execution reverted", refusal) if is_refused else reply]
+
     nonce = signer_nonce(service.here)
     batch = submit(key, of_there(OLD))
-    for _ in range(6):
-        work()
-        service.here.mine()
+    with between(service.here.url, refuse) as url:
+        reconfigure(settings, service.here.url, url)
+        for _ in range(6):
+            work()
+            service.here.mine()
+        reconfigure(settings, url, service.here.url)
     (sentence,) = waiting()
     assert sentence == "The registry does not accept the proof: InvalidProof()."
     row = Block.objects.get(number=OLD)
     # What was recorded is true; and each attempt comes later than the one before.
     assert signer_nonce(service.here, "pending") == nonce + 1
     assert row.attempts > 2
-    monkeypatch.setattr(jump_branches, "branch_to", found)
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert proven(service, there, OLD)
-
-
-def _changed(branch: Any) -> Any:
-    if not isinstance(branch, BlockBranch):
-        return branch
-    data = bytearray(branch.branch)
-    data[200] ^= 1
-    return BlockBranch(branch.operation, bytes(data))
 
 
 def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings, key):
@@ -352,27 +327,21 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
-def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killer, after):
+def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing, after):
     numbers = itertools.count(OLD)
     assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
     for exchange in exchanges("a jump", after):
         number, nonce = next(numbers), signer_nonce(service.here)
         batch = submit(key, of_there(number))
-        killer.arm(exchange, after=after)
-        try:
+        with killing.at(exchange, after=after):
             work_until_done(batch, service.here)
-            killed = False
-        except Killed:
-            killed = True
-            expire_leases()
-            # Time passes for the lease of what it was fetching, too.
-            JumpLeaves.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
-        killer.disarm()
+        # Time passes for the lease of what it was fetching, too.
+        JumpLeaves.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
         assert work_until_done(batch, service.here).status == BatchStatus.DONE
         work()
         assert signer_nonce(service.here) == signer_nonce(service.here, "pending") == nonce + 1, exchange
         assert proven(service, there, number)
-        if not killed:
+        if not killing.killed:
             break
     assert exchange > 5
 

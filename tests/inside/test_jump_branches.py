@@ -35,7 +35,8 @@ from tests.chains.lying_node import lying_node, result
 from tests.contracts import beacon_model, recorded_beacon
 from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
-from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld, origin, target
+from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
+from tests.proving.conftest import killer  # noqa: F401  # a fixture
 from tests.proving.kills import Killed
 from tests.service import chains_toml
 
@@ -60,6 +61,7 @@ def configured(world, db, settings, tmp_path) -> Callable[..., None]:
 
     def configure(**given: Any) -> None:
         beacon_chains.configure(settings, tmp_path, given.pop("chain", world.chain), **given)
+        jump_branches._beacon_block.cache_clear()
 
     return configure
 
@@ -70,6 +72,15 @@ def api(node, configured) -> Iterator[BeaconApi]:
     with BeaconApi(node) as api:
         configured(beacon_urls=[api.url])
         yield api
+
+
+def target(slot: int) -> Header:
+    return Header.decode(beacon_chains.target(slot))
+
+
+def origin(root: bytes, number: int = 1000) -> Header:
+    """A newer header, which names a beacon block."""
+    return Header.decode(headers.encode(headers.PRAGUE, number=number, parentBeaconBlockRoot=root))
 
 
 def ask(world: EncodedWorld, slot: int, anchor: int = ANCHOR) -> BlockBranch | NotYet:
@@ -762,7 +773,7 @@ def bit_by_bit(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_what_came_before_a_kill_is_kept(world, api, killer, bit_by_bit, after):
+def test_what_came_before_a_kill_is_kept(world, api, killer, bit_by_bit, after):  # noqa: F811
     """Wherever it comes, all that was written is used, and nothing is asked for twice that was."""
     kills, kept = 0, set()
     for exchange in itertools.count(1):
