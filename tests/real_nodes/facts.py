@@ -6,12 +6,13 @@ from typing import Any, Protocol
 
 from eth_utils.crypto import keccak
 
-from chains import history
-from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import ACCOUNTS, DevChainError
 from devnet.genesis import HOLDS_SLOTS
 from devnet.json_rpc import NodeRefused
 
+# The contract of EIP-2935, and how many hashes it holds.
+_HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
+_EMPTY_TRIE_ROOT = keccak(b"\x80")
 MISSING = "0x000000000000000000000000000000000000dEaD"
 _SLOTS = (0, 1, 5, 2**255)
 _PROPERTIES = ("NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH")
@@ -74,7 +75,7 @@ def facts_of(node: Node, number: int) -> Facts:
     slots: dict[str, tuple[int, ...]] = dict.fromkeys((ACCOUNTS[0][0], ACCOUNTS[3][0], MISSING), ())
     slots[HOLDS_SLOTS] = _SLOTS
     # The newest hash that it keeps, and a place that is empty as long as the chain is short.
-    slots[history.CONTRACT] = (number - 1, history.WINDOW - 1)
+    slots[_HISTORY] = (number - 1, _HASHES - 1)
     for address, asked in slots.items():
         for place, value in enumerate(_account(node, address, at)):
             expected["accountField(address,uint256,uint8)", int(address, 16), number, place] = value
@@ -105,7 +106,7 @@ def _account(node: Node, address: str, at: str) -> tuple[int, ...]:
     balance = int(node.rpc("eth_getBalance", address, at), 16)
     nonce = int(node.rpc("eth_getTransactionCount", address, at), 16)
     if not (balance or nonce or code != "0x"):
-        return 0, 0, int.from_bytes(EMPTY_TRIE_ROOT), 0
+        return 0, 0, int.from_bytes(_EMPTY_TRIE_ROOT), 0
     storage_root = int(node.rpc("eth_getProof", address, [], at)["storageHash"], 16)
     return nonce, balance, storage_root, int.from_bytes(keccak(hexstr=code))
 

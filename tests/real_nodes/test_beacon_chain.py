@@ -15,18 +15,18 @@ from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_EPOCH, SLOTS_PER_PERI
 from devnet.devchain import DevChain
 from devnet.ethereumjs import EthereumJs
 from proving.models import FactsRegistry
-from proving.reconcile import unsigned
-from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Block, PathUnit
-from tests.proving.self_funded import itself
+from tests.deployed import deploy
+from tests.proving.self_funded import itself, left_of
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.facts import facts_of, wrong
 from tests.service import asking, balances, chains_toml, fresh, submit, work, work_until_done
 
-pytestmark = pytest.mark.skipif(
+with_specifications = pytest.mark.skipif(
     not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
 )
+pytestmark = [pytest.mark.outside, with_specifications]
 
 CHAIN_ID = 424242
 _SLOT_SECONDS, _ELECTRA_EPOCH = 6, 4
@@ -144,7 +144,7 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
     numbers = [pair.number_at(slot) for slot in (21, 22)]
     self_funded = submit(key, itself(asking(balances(numbers), source=CHAIN_ID, destination=CHAIN_ID)))
     work()
-    assert [tx.to for tx in unsigned.left_of(self_funded).transactions] == [registry, registry]
+    assert [tx["to"] for tx in left_of(self_funded)["transactions"]] == [registry, registry]
 
     def prove(slot: int) -> tuple[Batch, Block]:
         facts = facts_of(pair.node, pair.number_at(slot))

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from devnet.ethereumjs import EthereumJs
 from proving.models import Transaction
-from proving.registry.deploying import deploy
 from queries.models import BatchStatus
+from tests.deployed import deploy
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
 from tests.real_nodes.facts import facts_of, wrong
 from tests.service import asking, chains_toml, submit, work, work_until_done
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 CHAIN_ID = 424242
 
@@ -51,7 +52,6 @@ address = "{attester.address}"
 url = "{attester.url}"
 """
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
-        forget_chains()
         registry = deploy(chain.chain_id, CHAIN_ID).address
         facts = facts_of(ethereumjs, ethereumjs.head() - 8)
         batch = submit(key, asking(facts.asked, source=CHAIN_ID, destination=chain.chain_id))
@@ -66,7 +66,7 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
 ):
     """Unlike other nodes it forgets the transactions of blocks that it drops."""
     settings.CHAINS_FILE = chains_toml(tmp_path, ethereumjs.url, chain_id=CHAIN_ID)
-    forget_chains()
+
     mine(ethereumjs, 6)  # what a test before has sent stays
     registry = deployed_on(CHAIN_ID, ethereumjs.mine).address
     mine(ethereumjs, apart)
