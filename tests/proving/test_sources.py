@@ -132,6 +132,7 @@ def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
     batch.refresh_from_db()
     # Two of three agree, on a block that our nodes do not know: nothing of it is sent.
     assert batch.status == BatchStatus.IN_PROGRESS
+    assert "1 of 2 required attesters has signed" in waiting()[0]
     assert Transaction.objects.exclude(to="").count() == 0
 
 
