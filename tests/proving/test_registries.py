@@ -430,8 +430,8 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     assert (source["factsRegistry"], source["warning"]) == (new.address, "")
 
 
-@pytest.mark.parametrize("asked", ["eth_getProof", "eth_estimateGas"])
-def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, asked):
+@pytest.mark.parametrize(("turns", "asked"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
+def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, turns, asked):
     """The operator replaces it during a worker's turn, between two of its transactions, after it has asked so."""
     block, depth = service.head(), len(connection.savepoint_ids)
     old, methods = registry().address, set[str]()
@@ -450,6 +450,9 @@ def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(servi
     with between(service.url, change) as url:
         reconfigure(settings, service.url, url)
         batch = submit(key, request(CHARLIE, block=block))
+        for _ in range(turns):
+            work()
+        methods.clear()
         with connection.execute_wrapper(replace):
             work()
         assert work_until_done(batch).status == BatchStatus.DONE
