@@ -12,6 +12,8 @@ from devnet.devchain import PROJECT
 PRODUCT = {"accounts", "api", "attesting", "chains", "config", "database", "explorer", "proving", "queries"}
 # A process that starts reads chains.toml; tests have many starts in one process.
 RESTART = "config.configured_chains.forget_chains"
+# Beacon chains of tests are made in the trees that proofs are taken from, which is a format, as RLP is.
+BEACON_FORMAT = re.compile(r"chains\.(?:beacon\.(?:blocks|jumps|ssz)\b|encoding\.decode_rlp$)")
 MARK = re.compile(r"^pytestmark = .*\bpytest\.mark\.outside\b", re.MULTILINE)
 OUTSIDE = sorted(path for path in (PROJECT / "tests").rglob("test_*.py") if MARK.search(path.read_text()))
 
@@ -45,7 +47,8 @@ def with_helpers(path: Path) -> set[Path]:
 
 def is_inside(name: str) -> bool:
     package, _, rest = name.partition(".")
-    return package in PRODUCT and name != RESTART and not re.match(r"(?:models|settings)\b", rest)
+    is_known = name == RESTART or BEACON_FORMAT.match(name) or re.match(r"(?:models|settings)\b", rest)
+    return package in PRODUCT and not is_known
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(PROJECT)))
