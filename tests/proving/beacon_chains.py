@@ -213,7 +213,3 @@ def configure(
         told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
         lines += f"beacon_chain = {{ {told} }}\n"
     settings.CHAINS_FILE = chains_toml(folder, rpc_url, chain_id=chain.id, chain=lines)
-
-
-def keccak_of(encoded: Iterable[bytes]) -> list[bytes]:
-    return [keccak(one) for one in encoded]
