@@ -1,36 +1,39 @@
 """What workers see of chains, and what a running worker does about clocks."""
 
 from collections import Counter
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import pytest
-from django.conf import settings
-from django.db import OperationalError, connection
-from django.db.models import Q
+from django.db import connection, connections
 from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
 from campaigns.attacks.skewed import skewed_now
-from chains import bounded_http
-from chains.bounded_http import Post
 from config.configured_chains import forget_chains
-from database import leases
 from devnet.devchain import DevChain
-from proving.health import chain_checks
-from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
-from proving.transactions.replacement import _is_past
-from proving.worker.due import due, recover
-from proving.worker.worker import Worker
-from queries.models import Batch, BatchStatus, Block, ServiceClock, StorageCheck
-from tests.disks import full_disk
+from proving.models import ChainWatch
+from queries.models import Batch, BatchStatus
+from tests.chains.lying_node import between
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
-from tests.factories import until
-from tests.inside.working import a_worker, observe
-from tests.proving.proxy import Proxy
-from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, chains_toml, request, submit
+from tests.factories import is_done, until
+from tests.service import (
+    ALICE,
+    SIGNER,
+    SIGNERS,
+    a_key,
+    chains_toml,
+    fresh,
+    reconfigure,
+    request,
+    submit,
+    work,
+    work_until_done,
+)
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 DAY = timedelta(hours=25)
 
@@ -46,7 +49,7 @@ def codes() -> list[str]:
 
 
 def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
-    observe()
+    work()
     watch = ChainWatch.objects.get()
     assert watch.problems == []
     assert watch.looked_at
@@ -58,7 +61,7 @@ def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
 
 def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_funded_again(service):
     service.rpc("anvil_setBalance", SIGNER, hex(10**15))
-    observe()
+    work()
     ((code, sentence),) = ChainWatch.objects.get().problems
     assert code == "signer_unfunded"
     assert f"The signer {SIGNER} on Development chain (31337) holds 0.001000 ETH, less than the 0.01" in sentence
@@ -66,59 +69,38 @@ def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_fun
     assert due_at
     assert due_at - timezone.now() < timedelta(seconds=11)
     service.rpc("anvil_setBalance", SIGNER, hex(10**18))
-    observe()
+    work()
     assert seen() == []
 
 
-def test_a_signer_whose_key_is_gone_is_seen_without_its_path(service, settings):
-    forget_chains()
-    (settings.CHAINS_FILE.parent / "signer.key").unlink()
-    observe()
-    assert ChainWatch.objects.get().problems == [
-        ["signer_unreadable", "The key of the signer of Development chain (31337) can't be read."]
-    ]
-
-
-def test_what_is_wrong_with_each_of_several_signers_is_seen(two_signers, settings):
+def test_what_is_wrong_with_each_of_several_signers_is_seen(two_signers):
     for address in SIGNERS:
         two_signers.rpc("anvil_setBalance", address, hex(10**15))
-    observe()
+    work()
     problems = ChainWatch.objects.get().problems
     assert [code for code, _ in problems] == ["signer_unfunded"] * 2
     assert [address for address in SIGNERS if any(address in sentence for _, sentence in problems)] == list(SIGNERS)
-    two_signers.rpc("anvil_setBalance", SIGNER, hex(10**18))
-    folder = settings.CHAINS_FILE.parent
-    (folder / "second.key").unlink()
-    forget_chains()
-    observe()
-    said = "The key of signer 2 of Development chain (31337) can't be read."
-    assert ChainWatch.objects.get().problems == [["signer_unreadable", said]]
-    (folder / "second.key").write_text(SIGNERS[SIGNER])
-    forget_chains()
-    observe()
-    said = f"Two signers of Development chain (31337) have the same key, that of {SIGNER}."
-    assert ChainWatch.objects.get().problems == [["signer_unreadable", said]]
 
 
 def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp_path):
     connect_source(tmp_path, DEAD_NODE)
-    observe()
+    work()
     assert (seen(), seen(SOURCE)) == ([], ["chain_unavailable"])
 
 
 def test_what_was_seen_of_the_newest_block_is_kept_while_nodes_are_down(service, settings, tmp_path):
-    observe()
+    work()
     before = ChainWatch.objects.get().timestamp
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
     forget_chains()
-    observe()
+    work()
     assert seen() == ["chain_unavailable"]
     assert ChainWatch.objects.get().timestamp == before
 
 
 def test_a_node_of_another_chain_is_seen(service, tmp_path):
     connect_source(tmp_path, service.url)
-    observe()
+    work()
     assert seen(SOURCE) == ["wrong_chain"]
 
 
@@ -128,238 +110,88 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
     with DevChain(chain_id=5) as other:
         settings.CHAINS_FILE = chains_toml(tmp_path, service.url, DEAD_NODE, f"{other.url}?key=secret")
         forget_chains()
-        observe()
+        work()
         host = other.url.removeprefix("http://")
         said = f"URL 3 of Development chain (31337) is not used: {host} is a node of chain 5, not of 31337."
         assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", said]]
         assert said in Client().get("/healthz").json()["problems"]
 
 
-def test_one_worker_observes_at_a_time_and_none_before_it_is_due(service):
-    chain_checks.wake()
-    lease = leases.claim(ChainWatch.objects.all(), 31337)
-    assert lease
-    chain_checks.observe_what_is_due()
-    assert ChainWatch.objects.get().looked_at is None
-    lease.release(timezone.now() + timedelta(seconds=20))
-    chain_checks.wake()
-    chain_checks.observe_what_is_due()
-    assert ChainWatch.objects.get().looked_at is None
-
-
-def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_looked_at(
-    service, tmp_path, monkeypatch, caplog
-):
-    connect_source(tmp_path, DEAD_NODE)
-    examine = chain_checks.examine
-
-    def fail_at_source(chain, rpc):
-        if chain.id == SOURCE:
-            raise ZeroDivisionError("a defect")
-        return examine(chain, rpc)
-
-    monkeypatch.setattr(chain_checks, "examine", fail_at_source)
-    chain_checks.wake(everyone=True)
-    ChainWatch.objects.filter(pk=SOURCE).update(due_at=timezone.now() - DAY)  # the first
-    chain_checks.observe_what_is_due()
-    failed = ChainWatch.objects.get(pk=SOURCE)
-    assert "a defect" in caplog.text
-    assert (failed.looked_at, failed.lease_token, failed.attempts) == (None, "", 1)
-    assert failed.due_at
-    assert timedelta() < failed.due_at - timezone.now() < timedelta(seconds=2)
-    assert ChainWatch.objects.get(pk=31337).looked_at
-    monkeypatch.setattr(chain_checks, "examine", examine)
-    observe()
-    assert seen(SOURCE) == ["chain_unavailable"]
-    assert ChainWatch.objects.get(pk=SOURCE).attempts == 0
-
-
-def test_an_observation_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_alone(service, monkeypatch):
-    examine = chain_checks.examine
-
-    def slowly(chain, rpc):
-        found = examine(chain, rpc)
-        ChainWatch.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
-        assert leases.claim(ChainWatch.objects.all(), chain.id)
-        return found
-
-    monkeypatch.setattr(chain_checks, "examine", slowly)
-    observe()
-    watch = ChainWatch.objects.get()
-    assert watch.looked_at
-    assert watch.timestamp
-    assert watch.lease_token
-
-
-def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
-    observe()
-    ChainWatch.objects.create(chain_id=SOURCE, timestamp=1)
-    (witness,) = chain_checks.witnesses()
-    watch = ChainWatch.objects.get(pk=31337)
-    assert watch.timestamp == witness.made_at.timestamp()
-    assert witness.lag == timedelta(minutes=5)
-
-
-def test_test_networks_are_witnesses_only_where_there_are_no_other_chains(service, tmp_path):
-    connect_source(tmp_path, DEAD_NODE)
-    for chain_id in (31337, SOURCE):
-        ChainWatch.objects.create(chain_id=chain_id, timestamp=1)
-    assert [witness.chain_id for witness in chain_checks.witnesses()] == [SOURCE]
-    ChainWatch.objects.filter(pk=SOURCE).delete()
-    assert chain_checks.witnesses() == []
-
-
 def test_a_block_of_any_time_can_be_seen(service):
     service.rpc("evm_setNextBlockTimestamp", 2**63)
     service.mine()
-    observe()
+    work()
     assert seen() == []
-    (witness,) = chain_checks.witnesses()
-    assert witness.made_at.year == 9999
 
 
 # --- Clocks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_whose_clock_jumps_rejects_nothing_and_says_so(service, monkeypatch):
-    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
+@pytest.fixture
+def jump(monkeypatch) -> Callable[[], None]:
+    """Sets the clocks of the machine and of the database a day ahead."""
     right = timezone.now
-    with a_worker():
-        until(ServiceClock.objects.exists, "the first reading")
-        with monkeypatch.context() as jumped:
-            jumped.setattr(timezone, "now", lambda: right() + DAY)
-            jumped.setattr(Now, f"as_{connection.vendor}", skewed_now(DAY.total_seconds))
-            until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
-            assert "clock" in codes()
-            assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
-        until(lambda: "clock" not in codes(), "the end of it")
-        assert "no_worker" not in codes()
-        service.mine(3)
-        until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
+
+    def jump() -> None:
+        monkeypatch.setattr(timezone, "now", lambda: right() + DAY)
+        monkeypatch.setattr(Now, f"as_{connection.vendor}", skewed_now(DAY.total_seconds))
+
+    return jump
 
 
-def test_a_worker_that_starts_with_a_clock_that_is_ahead_rejects_nothing(service, monkeypatch):
+@pytest.mark.parametrize("has_worked", [True, False], ids=["of one that runs", "of one that starts"])
+def test_a_clock_that_jumps_rejects_nothing(service, jump, monkeypatch, has_worked):
     batch = submit(a_key(), request(ALICE, block=service.head() + 3))
-    right = timezone.now
-    monkeypatch.setattr(timezone, "now", lambda: right() + DAY)
-    monkeypatch.setattr(Now, f"as_{connection.vendor}", skewed_now(DAY.total_seconds))
-    with a_worker():
-        until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
-    assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
+    if has_worked:
+        work()
+    jump()
+    work()
+    assert fresh(batch).status == BatchStatus.RECEIVED
+    monkeypatch.undo()
+    service.mine(3)
+    assert work_until_done(batch).status == BatchStatus.DONE
+
+
+def test_after_a_pause_what_is_overdue_is_rejected_because_a_chain_agrees(service, jump):
+    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
+    work()
+    jump()
+    service.rpc("evm_increaseTime", int(DAY.total_seconds()))
+    service.mine()
+    work()
+    assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
 
 
 @pytest.mark.parametrize("is_up", [True, False])
 def test_a_chain_that_stands_still_or_is_down_does_not_keep_what_is_overdue_from_being_rejected(
-    service, settings, tmp_path, is_up
+    service, settings, is_up
 ):
     service.mine()
     batch = submit(a_key(), request(ALICE, block=service.head() + 3))
     Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
-    with Proxy(service.url) as node:
-        settings.CHAINS_FILE = chains_toml(tmp_path, node.url if is_up else DEAD_NODE)
-        forget_chains()
-        with a_worker():
-            until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.REJECTED, "REJECTED")
+    if not is_up:
+        reconfigure(settings, service.url, DEAD_NODE)
+    work()
+    assert fresh(batch).status == BatchStatus.REJECTED
 
 
-def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service):
+def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, start_worker):
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    put_off = {"due_at": timezone.now() + DAY, "leased_until": timezone.now() + DAY}
-    Batch.objects.update(**put_off)
-    chain_checks.wake()
-    ChainWatch.objects.update(**put_off)
-    with a_worker():
-        until(ChainWatch.objects.exclude(looked_at=None).exists, "an observation of the chain")
-        until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
+    Batch.objects.update(due_at=timezone.now() + DAY, leased_until=timezone.now() + DAY)
+    start_worker()
+    until(lambda: is_done(batch), "DONE")
 
 
-@pytest.mark.parametrize("model", [Batch, Block, Signer, FactsRegistry])
-def test_all_that_is_worked_on_is_found_again(service, model):
-    submit(a_key(), request(ALICE, block=service.head()))
-    put_off = {"due_at": timezone.now() + DAY, "leased_until": timezone.now() + DAY}
-    assert model.objects.update(**put_off) == 1
-    recover()
-    assert len(leases.due(model.objects.all(), 10)) == 1
-
-
-def test_no_node_is_asked_inside_a_transaction(service, monkeypatch, caplog):
+def test_no_node_is_asked_inside_a_transaction(service, settings):
     """Others would wait for the node, too."""
-    post, asked = bounded_http.post, Counter[bool]()
+    database, asked = connections["default"], Counter[bool]()
 
-    def seen(one: Post) -> bounded_http.Answer:
-        asked[connection.in_atomic_block] += 1
-        return post(one)
+    def note(_: Any, reply: Any) -> list[Any]:
+        asked[database.in_atomic_block] += 1
+        return [reply]
 
-    monkeypatch.setattr(bounded_http, "post", seen)
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    with a_worker():
-        until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
+    with between(service.url, note) as url:
+        reconfigure(settings, service.url, url)
+        work_until_done(submit(a_key(), request(ALICE, block=service.head())))
     assert asked[False] > 10
     assert not asked[True]
-    # Where tasks share what they ask, that is refused before.
-    assert not [record for record in caplog.records if record.exc_info]
-
-
-def test_a_worker_tells_what_the_database_has_refused_it(service):
-    with full_disk(), pytest.raises(OperationalError):
-        StorageCheck.objects.bulk_create(StorageCheck(at=timezone.now()) for _ in range(10_000))
-    with a_worker():
-        until(StorageCheck.objects.filter(pk__gt=1).exists, "the refusal")
-    assert "storage" in codes()
-
-
-@pytest.mark.parametrize("of_database", [True, False], ids=["the machine", "a worker on another one"])
-def test_an_hour_ahead_and_back_delays_nothing_beyond_a_lease(service, monkeypatch, of_database):
-    key, hour, right = a_key(), timedelta(hours=1), timezone.now
-    service.rpc("evm_setAutomine", False)
-    told = {"url": "https://example.org/hook"}
-    waits = submit(key, request(ALICE, block=service.head() + 3))
-    submit(key, request(BOB, block=service.head()) | {"webhook": told})
-    leased = submit(key, request(BOB, block=service.head() - 1))
-    with monkeypatch.context() as jumped:
-        jumped.setattr(timezone, "now", lambda: right() + hour)
-        jumped.setattr(Now, f"as_{connection.vendor}", skewed_now(hour.total_seconds if of_database else float))
-        for _ in range(3):
-            recover()
-            for task in due():
-                task()
-        assert Batch.objects.get(pk=waits.pk).waiting_for
-        # By a worker that is killed.
-        assert leases.claim(Block.objects.all(), leased.queries.get().block_id)
-    recover()
-    lease = timedelta(seconds=settings.LEASE_SECONDS + 1)
-    for model in (Batch, Block, Signer):
-        rows = model.objects.exclude(due_at=None)
-        assert rows.exists()
-        late = rows.filter(Q(due_at__gt=Now() + lease) | Q(leased_until__gt=Now() + lease))
-        assert [str(row) for row in late] == []
-
-
-def test_after_a_pause_what_is_overdue_is_rejected_because_a_chain_agrees(settings, tmp_path, transactional_db, caplog):
-    with DevChain(block_seconds=1) as chain:
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        batch = submit(a_key(), request(ALICE, block=1000))
-        Batch.objects.update(deadline_at=timezone.now() - timedelta(hours=1))
-        ServiceClock.objects.create(pk=1, at=timezone.now() - DAY)
-        with a_worker():
-            until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.REJECTED, "REJECTED")
-    assert "The clock is" not in caplog.text, "the chain is asked first"
-
-
-def test_beats_from_the_future_are_forgotten():
-    now = timezone.now()
-    WorkerHeartbeat.objects.create(worker="ahead", started_at=now, beat_at=now + DAY)
-    WorkerHeartbeat.objects.create(worker="dead", started_at=now, beat_at=now - DAY)
-    WorkerHeartbeat.objects.create(worker="alive", started_at=now, beat_at=now)
-    Worker()._say_that_it_runs("")
-    assert WorkerHeartbeat.objects.filter(worker="alive").exists()
-    assert WorkerHeartbeat.objects.count() == 2, "that one, and the one that has beaten"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "is_past"), [(-60, True), (-20, True), (-5, False), (0, False), (5, False), (20, True)]
-)
-def test_a_version_that_a_clock_ahead_has_signed_is_not_waited_for(seconds, is_past):
-    moment: datetime = timezone.now() + timedelta(seconds=seconds)
-    version = SignedTransaction(created_at=moment)
-    assert _is_past(version.created_at, timedelta(seconds=10)) == is_past
