@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -16,20 +16,17 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 from eth_account import Account
 
-from config.configured_chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
-from proving.health import chain_checks
-from proving.models import ChainWatch, WorkerHeartbeat
-from proving.registry.deploying import deploy
-from proving.transactions.fees import market_fees
+from proving.models import ChainWatch, SignedTransaction, WorkerHeartbeat
 from tests.attesting import process
-from tests.attesting.process import Attester
 from tests.chains.lying_node import Raw, ask, error, lying_node
+from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.names import Names
 from tests.service import SIGNER, SIGNERS, chains_toml
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 DEAD = "http://127.0.0.1:1/secret-path"
 
@@ -70,7 +67,7 @@ def configure(settings, tmp_path):
 
 def test_it_tells_of_every_node_and_of_the_signer_and_the_registry(configure, devchain):
     configure(f"{devchain.url}?key=secret", DEAD)
-    deployed = deploy(31337, 31337)
+    deployed = deploy()
     name, columns, good, dead, signer, registry = check()
     host = devchain.url.removeprefix("http://")
     assert name == "Development chain (31337)"
@@ -193,10 +190,9 @@ def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
         assert found, to_begin
         in_all, deploying, each = (round(float(amount) * 10**18) for amount in found.groups())
         assert 1 <= in_all / (10**16 + deploying + 20 * each) < 1.1
-        price = market_fees(get_rpc(31337)).offer.max_fee_per_gas
         chain.rpc("anvil_setBalance", SIGNER, hex(in_all))
-        chain.mine()
-        deploy(31337, 31337)
+        deploy()
+        price = SignedTransaction.objects.earliest("pk").max_fee_per_gas
         blocks = (chain.rpc("eth_getBlockByNumber", hex(number), False) for number in range(chain.head() + 1))
         used = sum(int(block["gasUsed"], 16) for block in blocks)
         assert used < deploying / price < 1.25 * used
@@ -222,7 +218,7 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
     devchain.mine()
     path = configure(devchain.url, chain="test_network = false")
     apart = time.time() + seconds
-    monkeypatch.setattr(chain_checks, "time", SimpleNamespace(time=lambda: apart))
+    monkeypatch.setattr(time, "time", lambda: apart)
     check("clock", "no_registry")
     path.write_text(path.read_text().replace("block_seconds = 1", "block_seconds = 100"))
     forget_chains()
@@ -231,7 +227,7 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
 
 def test_a_development_chain_may_have_any_time(configure, devchain, monkeypatch):
     configure(devchain.url)
-    monkeypatch.setattr(chain_checks, "time", SimpleNamespace(time=lambda: 0))
+    monkeypatch.setattr(time, "time", lambda: 0)
     check("no_registry")
 
 
@@ -358,7 +354,7 @@ def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable
 def test_a_registry_of_other_code_is_told(configure):
     with DevChain() as chain:
         configure(chain.url)
-        deployed = deploy(31337, 31337)
+        deployed = deploy()
         chain.rpc("anvil_setCode", deployed.address, "0x5f195f5260205ff3")
         chain.mine(200)
         *_, registry = check("registry_refused")
@@ -379,7 +375,7 @@ def there() -> Iterator[DevChain]:
 
 
 @pytest.fixture(scope="module")
-def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Attester]]:
+def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Any]]:
     """Two, as their operators run them."""
     with ExitStack() as stack:
         found = []
@@ -430,8 +426,8 @@ def test_each_attester_is_asked(attested, attesters):
     head, *lines = said_of_attesters(check("no_registry", "no_registry"))
     assert re.fullmatch(r"Of the attesters of Other chain \(31338\), 2 sign block \d+, and 2 must:", head)
     assert lines == [
-        f"{first.address}: {first.host} signs.",
-        f"{second.address}: {second.host} signs.",
+        f"{first.address}: {first.url.removeprefix('http://')} signs.",
+        f"{second.address}: {second.url.removeprefix('http://')} signs.",
         f"{silent}: 127.0.0.1:1 can't be reached.",
     ]
 
