@@ -70,7 +70,7 @@ class Killer:
 
         def execute(execute: Any, sql: str, *rest: Any) -> Any:
             answer = execute(sql, *rest)
-            if sql.startswith("UPDATE") and holds():
+            if sql.startswith(("UPDATE", "DELETE")) and holds():
                 transaction.on_commit(self.kill)
             return answer
 

@@ -1,7 +1,9 @@
 """What is pruned at which age, what never is, and that nothing is ever half."""
 
+import re
 from datetime import timedelta
 from io import StringIO
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,31 +14,38 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import AccountEvent, EventKind, KeyUse, SignInNonce, ThrottleCount, User
-from database import leases
-from proving import pruning
 from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
-from proving.worker.due import due
-from queries import progress
-from queries.models import Batch, BatchStatus, Block, Pruning, Query, ServiceClock, Step, StepKind
-from queries.rejection_codes import RejectionCode
-from tests.explorer.batches import a_batch, accept, batch_at, deployed, finish, page, path, settle
-from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
+from queries.models import Batch, BatchStatus, Block, Pruning, ServiceClock, Step, StepKind
+from tests.explorer.batches import (
+    a_batch,
+    accept,
+    batch_at,
+    complete,
+    deployed,
+    finish,
+    page,
+    path,
+    reject,
+    settle,
+)
+from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work, work_until_done
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 DAY = timedelta(days=1)
 
 
 @pytest.fixture(autouse=True)
-def thirty_days(settings, monkeypatch) -> None:
-    for setting in {kind.setting for kind in pruning.KINDS} - {""}:
-        setattr(settings, setting, 30)
-    monkeypatch.setattr(pruning, "_EXPIRED_DAYS", 30)
+def thirty_days(settings) -> None:
+    for kept in ("PROOFS", "STEPS", "CALLDATA", "PATH_HEADERS", "ACCOUNT_EVENTS", "KEY_USES"):
+        setattr(settings, f"KEEP_{kept}_DAYS", 30)
 
 
 def prune() -> dict[str, int]:
-    counts = pruning.prune_now()
-    assert counts is not None
-    return {name: count for name, count in counts.items() if count}
+    """Return how many rows of each kind the command has pruned, of which any."""
+    out = StringIO()
+    call_command("prune", stdout=out)
+    counts = re.findall(r"(.+): ([1-9]\d*) rows", out.getvalue())
+    return {name: int(count) for name, count in counts}
 
 
 def full() -> tuple[int, int]:
@@ -148,7 +157,7 @@ def test_quotas_shrink_by_what_is_freed():
 
 def test_a_rejected_batch_is_pruned_too():
     batch = a_batch()
-    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="Low.", retryable=True)
+    reject(batch)
     Block.objects.update(due_at=None)
     ended(batch, 31)
     assert prune()["proofs"]
@@ -170,22 +179,21 @@ def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):
     assert bundle(batch).status_code == 410
 
 
-def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(monkeypatch):
-    """Each chunk is a transaction: killed after any of them, each bundle is there whole, or said to be gone."""
-    monkeypatch.setattr(pruning, "_PROOFS", 1)
-    monkeypatch.setattr(pruning, "_BATCHES", 1)
-    monkeypatch.setattr(pruning, "_ROWS", 2)
+def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
+    """Killed after any of them, each bundle is there whole, or said to be gone."""
     batches = [done(31 + number, ALICE, BOB, block=12 + number) for number in range(2)]
-    chunks = 0
-    while True:
-        lease = leases.claim(Pruning.objects.all(), 1) if Pruning.objects.exists() else None
-        if lease is None:
-            pruning.wake()
-            continue
-        # One chunk, and then it is killed: nobody gives the lease back.
-        kinds = iter(kind for kind in pruning.KINDS if kind.name in {"proofs", "steps"})
-        with lease.writing():
-            changed = next((n for kind in kinds if (n := kind.prune(timezone.now() - 30 * DAY))), 0)
+
+    def left() -> tuple[object, ...]:
+        marks = Batch.objects.order_by("pk").values_list("proofs_gone_at", "steps_gone_at", "proofs_pruned_at")
+        return full(), Step.objects.count(), list(marks)
+
+    for chunks in count():  # noqa: B007 (it is counted)
+        before = left()
+        with killing.once(lambda before=before: left() != before):
+            prune()
+        if not killing.killed:
+            break
+        Pruning.objects.update(leased_until=timezone.now())
         for batch in batches:
             batch.refresh_from_db()
             answer = bundle(batch)
@@ -194,63 +202,24 @@ def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(monkeypatch):
                 assert answer.json()["accountProof"] == ["0xab"]
                 assert answer.json()["storageNodes"] == ["0xab"]
             assert page(batch)
-        Pruning.objects.update(leased_until=None)
-        chunks += 1
-        if not changed:
-            break
-    assert chunks > 12
+    assert chunks > 8
     assert full() == (0, 0)
     assert not Step.objects.exists()
 
 
-def test_one_process_at_a_time_prunes():
-    pruning.wake()
-    assert leases.claim(Pruning.objects.all(), 1)
+def test_one_process_at_a_time_prunes(unreachable_chain):
     done(31)
-    assert pruning.prune_now() is None
-    pruning.prune_when_due(1)
-    assert full() == (1, 1)
+    Pruning.objects.create(pk=1, due_at=timezone.now(), lease_token="another's", leased_until=timezone.now() + DAY)
     with pytest.raises(CommandError, match="A worker prunes at this moment"):
-        call_command("prune")
-
-
-def test_who_has_lost_the_lease_prunes_nothing(monkeypatch):
-    done(31)
-    prune_one = pruning._prune_proofs
-
-    def lose_the_lease(before):
-        changed = prune_one(before)
-        Pruning.objects.update(lease_token="another's")
-        return changed
-
-    monkeypatch.setattr(pruning, "KINDS", (pruning.Kind("proofs", "KEEP_PROOFS_DAYS", lose_the_lease),))
-    pruning.wake()
-    pruning.prune_when_due(1)
+        prune()
+    work()
     assert full() == (1, 1)
 
 
-def test_a_worker_does_it_when_it_is_due():
+def test_a_worker_does_it(unreachable_chain):
     done(31)
-    assert not [task for task in due() if task.kind == "pruning"]
-    pruning.wake()
-    (task,) = [task for task in due() if task.kind == "pruning"]
-    task()
+    work()
     assert full() == (0, 0)
-    row = Pruning.objects.get()
-    assert row.due_at is not None
-    assert row.due_at > timezone.now() + leases.LONGEST - timedelta(minutes=1)
-    assert row.lease_token == ""
-
-
-def test_a_worker_prunes_for_a_moment_and_goes_on_later(monkeypatch):
-    monkeypatch.setattr(pruning, "_TURN_SECONDS", 0)
-    done(31)
-    pruning.wake()
-    pruning.prune_when_due(1)
-    assert full() == (1, 1)
-    row = Pruning.objects.get()
-    assert row.due_at is not None
-    assert row.due_at < timezone.now() + timedelta(seconds=3)
 
 
 def test_a_clock_that_has_jumped_prunes_nothing(monkeypatch):
@@ -285,8 +254,8 @@ def test_of_a_rejected_batch_the_page_tells_where_it_stopped(settings):
     batch = a_batch()
     deployed()
     accept(batch)
-    progress.complete(list(Query.objects.values_list("pk", flat=True)), StepKind.INITIAL_STATE)
-    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Late.", retryable=True)
+    complete(batch, StepKind.INITIAL_STATE)
+    reject(batch)
     settle(batch)
     ended(batch, 31)
     prune()
@@ -382,7 +351,8 @@ def test_what_is_older_goes_and_what_is_younger_stays(settings, kind):
         "sign-in nonces": SignInNonce,
         "throttle counts": ThrottleCount,
     }[kind]
-    for number, days in enumerate((29.99, 30.01)):
+    setting = {"account events": "KEEP_ACCOUNT_EVENTS_DAYS", "key uses": "KEEP_KEY_USES_DAYS"}.get(kind)
+    for number, days in enumerate((29.99, 30.01) if setting else (0.99, 1.01)):
         at = now - days * DAY
         values = {
             "account events": {"user": key.user, "at": at, "kind": EventKind.SIGNED_IN},
@@ -395,7 +365,7 @@ def test_what_is_older_goes_and_what_is_younger_stays(settings, kind):
     kept = model.objects.order_by("pk").first()
     assert prune() == {kind: 1}
     assert model.objects.get() == kept
-    if setting := next(one.setting for one in pruning.KINDS if one.name == kind):
+    if setting:
         model.objects.update(**{"at" if kind == "account events" else "hour": now - 31 * DAY})
         setattr(settings, setting, None)
     assert prune() == {}
