@@ -87,7 +87,7 @@ LINT = $(MAKE) --no-print-directory lint
 
 # What is most likely to differ on PostgreSQL runs on it each time: transactions side by side, and bulk writes.
 POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/database/test_side_by_side.py \
-	tests/proving/test_side_by_side.py tests/queries/test_room.py \
+	tests/inside/test_side_by_side.py tests/inside/test_room.py \
 	tests/queries/test_idempotency.py tests/queries/test_own_batches.py \
 	tests/queries/test_storage.py tests/queries/test_submission.py \
 	tests/queries/test_uint256.py tests/proving/test_shared_transactions.py

@@ -3,7 +3,6 @@
 import pytest
 from django.test import Client
 
-from accounts.allowed_addresses import may_sign_in
 from accounts.models import OperatorDeed
 from proving.models import (
     ConnectionPause,
@@ -17,7 +16,9 @@ from proving.models import (
 )
 from queries.models import Batch, BatchStatus, Block
 from tests.factories import client_of
-from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, chains_toml, request, submit
+
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 @pytest.fixture(autouse=True)
@@ -212,5 +213,7 @@ def test_who_is_no_operator_any_more_is_not_let_in(settings):
 
 
 def test_an_operator_may_sign_in_where_nobody_else_may(settings):
-    settings.ALLOWED_ADDRESSES = [BOB]
-    assert may_sign_in(ALICE)
+    settings.ALLOWED_ADDRESSES = [CHARLIE]
+    asked = [{"address": address, "chainId": "31337"} for address in (ALICE, BOB)]
+    answers = [Client().post("/sign-in/message", one, content_type="application/json").status_code for one in asked]
+    assert answers == [200, 403]

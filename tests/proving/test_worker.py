@@ -4,6 +4,7 @@ import itertools
 import signal
 import socket
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,11 @@ def test_a_worker_serves_metrics_where_it_is_told(service, start_worker):
     assert value(text, "batchquery_job_run_seconds_count", kind="batch", outcome="done") == 1
     assert value(text, "batchquery_job_run_seconds_count", kind="block")
     assert value(text, "batchquery_job_run_seconds_count", outcome="defect") is None
+    for path, sent in (("/metrics", {"X-Forwarded-For": "192.0.2.1"}), ("/", {})):
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=sent)
+        with pytest.raises(urllib.error.HTTPError, match=r"40[34]") as refused:
+            urllib.request.urlopen(asked)
+        refused.value.close()
 
 
 def lengths() -> Iterator[int]:

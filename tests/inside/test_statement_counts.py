@@ -1,7 +1,11 @@
-"""Proves a batch as a worker does, and counts its statements: what is due of one kind is one group."""
+"""How many SQL statements a batch takes, from its submission to a page that shows that it is DONE.
+
+It is proven as by a worker: what is due of one kind is one group.
+"""
 
 from typing import Any
 
+import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -11,7 +15,37 @@ from chains import together
 from proving.models import Signer
 from proving.worker.due import due
 from queries.models import Batch, BatchStatus, Block
-from tests.service import header, submit
+from tests.service import ALICE, a_key, header, request, submit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+# Where rows are locked, that takes statements of its own.
+_MOST = {"sqlite": 150, "postgresql": 158}
+_MOST_IN_A_GROUP = {"sqlite": 42, "postgresql": 42}
+_GROUP = 64
+
+
+@pytest.fixture
+def key(service, settings):
+    """A key of somebody one of whose batches is DONE: what is done once, for all batches, is done."""
+    settings.MAX_BATCHES_PER_MINUTE = 1000
+    key = a_key()
+    submit(key, request(ALICE, block=1))
+    work_on_all()
+    service.mine(_GROUP)
+    return key
+
+
+def test_one_batch_alone(service, client: Client, key):
+    statements = prove_and_show(client, key, request(ALICE, block=service.head()))
+    assert statements <= _MOST[connection.vendor]
+
+
+def test_each_of_a_group(service, client: Client, key):
+    """Each is about a block of its own."""
+    asked = [request(ALICE, block=service.head() - place) for place in range(_GROUP)]
+    statements = prove_and_show(client, key, *asked)
+    assert statements <= _GROUP * _MOST_IN_A_GROUP[connection.vendor]
 
 
 def prove_and_show(client: Client, key: ApiKey, *asked: dict[str, Any]) -> int:

@@ -1,0 +1,76 @@
+"""What tasks side by side log, and the small server of a worker's metrics."""
+
+import socket
+import urllib.error
+import urllib.request
+from contextvars import Context
+from ipaddress import ip_network
+
+import pytest
+
+from chains import together
+from config import log_context, metrics_server
+from devnet.ports import free_port
+
+
+def test_tasks_side_by_side_have_each_its_own_context_and_that_of_who_asks():
+    seen: dict[str, object] = {}
+
+    def part(name: str) -> None:
+        # Set aside, while the others go on.
+        together.share_exchange("all", name, lambda names: [None] * len(names))
+        seen[name] = dict(log_context.fields())
+
+    def task(number: int) -> None:
+        with log_context.about(block=number):
+            part(f"{number} before")
+            together.each([lambda: part(f"{number} within"), lambda: part(f"{number} beside")])
+            part(f"{number} after")
+
+    def both() -> None:
+        with log_context.about(worker="w"):
+            together.run([lambda: task(1), lambda: task(2)])
+
+    # Without what the last request of this thread has left.
+    Context().run(both)
+    assert len(seen) == 8
+    for name, fields in seen.items():
+        assert fields == {"worker": "w", "block": int(name[0])}
+    assert "block" not in log_context.fields()
+
+
+def test_a_worker_serves_its_metrics_to_who_may_read_them(settings):
+    port = free_port()
+    metrics_server.serve(port)
+    url = f"http://127.0.0.1:{port}"
+    with urllib.request.urlopen(f"{url}/metrics") as answer:
+        text = answer.read().decode()
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert "batchquery_job_run_seconds" in text
+    assert "process_cpu_seconds_total" in text
+    for path, headers, status in [
+        ("/metrics", {"X-Forwarded-For": "192.0.2.1"}, 403),
+        ("/", {}, 404),
+        ("/metrics?a", {}, 404),
+    ]:
+        asked = urllib.request.Request(url + path, headers=headers)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(asked)
+        assert refused.value.code == status
+        refused.value.close()
+    # Nothing stands before a worker that would write this header over.
+    settings.CLIENT_ADDRESS_HEADER = "Client"
+    settings.METRICS_ALLOWED_NETWORKS = [ip_network("10.0.0.0/8")]
+    with pytest.raises(urllib.error.HTTPError, match="403") as forged:
+        urllib.request.urlopen(urllib.request.Request(f"{url}/metrics", headers={"Client": "10.0.0.1"}))
+    forged.value.close()
+    settings.METRICS_TOKEN = "right"
+    asked = urllib.request.Request(f"{url}/metrics", headers={"Authorization": "Bearer right"})
+    with urllib.request.urlopen(asked) as answer:
+        assert answer.status == 200
+
+
+def test_a_worker_works_without_its_port(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics_server.serve(taken.getsockname()[1])
+    assert "no metrics are served" in caplog.text
