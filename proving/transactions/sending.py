@@ -418,7 +418,9 @@ class _Sending:
         )
         proves = [(place, intent, intent.proves()) for place, intent in intents]
         live = Transaction.queries.through.objects.filter(
-            proves_facts("query__block", "transaction"), transaction__state__in=LIVE_STATES
+            # Others may have proven them while this process stood still.
+            proves_facts("query__block", "transaction"),
+            Q(transaction__state__in=LIVE_STATES) | Q(query__step=None),
         )
         proven: set[int] = set()
         for chunk in chunks(sorted(set().union(*(queries for _, _, queries in proves))), _PER_STATEMENT):

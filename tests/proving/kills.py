@@ -1,4 +1,4 @@
-"""A process that is killed at an exchange with a node, or after a commit: from then on it writes nothing."""
+"""A process that is killed at an exchange with a node, or after a commit: from then on it writes nothing. Or frozen."""
 
 import re
 import signal
@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import count
 from typing import Any, NoReturn
 
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from config.configured_chains import forget_chains
 from tests.campaign_shares import share
@@ -34,6 +34,7 @@ class Killer:
         self._between: set[str] = set()
         self._counter, self._last, self._after = count(1), 0, False
         self._dead = threading.Event()
+        self._meanwhile: Callable[[], None] | None = None
         self.killed = False
 
     @contextmanager
@@ -47,6 +48,21 @@ class Killer:
         with self.dying():
             yield
         self._last = 0
+
+    @contextmanager
+    def frozen_at(self, exchange: int, meanwhile: Callable[[], None], *, after: bool) -> Iterator[None]:
+        """Freeze what runs within at its n-th exchange, while others do something in another thread."""
+
+        def others() -> None:
+            expire_leases()
+            forget_chains()
+            meanwhile()
+            connections.close_all()
+
+        self._go_between()
+        self._counter, self._last, self._after, self._meanwhile = count(1), exchange, after, others
+        yield
+        self._last, self._meanwhile = 0, None
 
     @contextmanager
     def dying(self) -> Iterator[None]:
@@ -111,6 +127,9 @@ class Killer:
         def answer(body: Any) -> Any:
             is_last = next(self._counter) == self._last
             answered = ask(url, body) if self._after or not is_last else None
+            if is_last and self._meanwhile:
+                self._meanwhile()
+                return answered or ask(url, body)
             if is_last:
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
                 self._dead.wait(20)

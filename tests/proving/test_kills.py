@@ -6,8 +6,10 @@ A run takes each fourth exchange, and another run others.
 """
 
 import itertools
+from contextlib import suppress
 
 import pytest
+from django.core.management import CommandError
 
 from proving.models import FactsRegistry, Signer, Transaction
 from queries.models import BatchStatus, Step, StepKind
@@ -48,6 +50,33 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
     nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)
     assert list(nonces) == list(range(len(nonces)))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes_on(service, killing):
+    """Meanwhile its leases run out, and another one does all of it."""
+    key = a_key()
+    for batches, exchange in enumerate(exchanges("frozen"), 1):
+        service.mine(5)
+        work()
+        work()
+        nonce = signer_nonce(service)
+        batch = submit(key, request(ALICE, BOB, block=service.head()))
+        ended: list[str] = []
+
+        def another_works(batch=batch, ended=ended) -> None:
+            ended.append(work_until_done(batch).status)
+
+        with killing.frozen_at(exchange, another_works, after=batches % 2 == 0), suppress(CommandError):
+            work_until_done(batch)
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"frozen at exchange {exchange}"
+        if not ended:
+            break
+        assert ended == [BatchStatus.DONE]
+    assert exchange > 7
+    assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
 
 
 def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killing):
