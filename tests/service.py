@@ -92,11 +92,14 @@ def request(
 def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
     """Give a user another API key, whose text `secret_of` knows. `tests/accounts` makes keys as people do."""
     user = User.objects.for_address(address)
-    text = _text_of(user.pk, name)
+    return ApiKey.objects.create(user=user, name=name, **key_columns(user.pk, name))
+
+
+def key_columns(user_id: int, name: str) -> dict[str, Any]:
+    """Return what is stored of such a key."""
+    text = _text_of(user_id, name)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return ApiKey.objects.create(
-        user=user, name=name, salt=bytes(32), key_hash=digest, prefix=text[:8], last_four=text[-4:]
-    )
+    return {"salt": bytes(32), "key_hash": digest, "prefix": text[:8], "last_four": text[-4:]}
 
 
 def secret_of(key: ApiKey) -> str:

@@ -13,10 +13,9 @@ from tests.serving.process import Answer, WebServer, ask, connect
 
 USERS = 7
 MAKE_KEYS = f"""
-from accounts import keys
-from accounts.models import User
+from tests.service import a_key, secret_of
 for number in range(1, {USERS} + 1):
-    print(keys.reveal(keys.issue(User.objects.for_address(f"0x{{number:040d}}"), "default")))
+    print(secret_of(a_key(f"0x{{number:040d}}")))
 """
 
 

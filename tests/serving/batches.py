@@ -13,9 +13,8 @@ BODY = {
     "data": {"31337": {"block:1": {"accounts": {ACCOUNT: {"props": ["BALANCE"]}}}}},
 }
 MAKE_A_KEY = f"""
-from accounts import keys
-from accounts.models import User
-print(keys.reveal(keys.issue(User.objects.for_address("{ACCOUNT}"), "default")))
+from tests.service import a_key, secret_of
+print(secret_of(a_key("{ACCOUNT}")))
 """
 
 
