@@ -8,8 +8,6 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
@@ -263,13 +261,6 @@ def test_a_block_goes_on_in_the_turns_of_who_still_has_something_open_there(heav
     assert turn_of(39) == heavy.user_id
 
 
-def test_all_of_a_shared_block_end_done(heavy, newcomer):
-    first = submit(heavy, of_blocks(range(10, 14)))
-    second = submit(newcomer, request(BOB, block=13))
-    assert work_until_done(first).status == BatchStatus.DONE
-    assert work_until_done(second).status == BatchStatus.DONE
-
-
 # --- Threads ----------------------------------------------------------------------------------------------------------
 
 
@@ -398,14 +389,6 @@ def test_a_group_asks_only_for_so_much_in_all(service, idle):
     assert idle.all[1].may_grow
 
 
-def test_as_many_small_tasks_as_may_be_are_one_group(service, idle):
-    assert groups_of(idle, *[1] * 64, 1) == [[1] * 64, [1]]
-
-
-def test_what_is_large_is_a_group_by_itself(service, idle):
-    assert groups_of(idle, 1, 101, 1) == [[1, 1], [101]]
-
-
 def test_a_block_is_as_large_as_its_accounts_and_slots(heavy):
     body = request(ALICE, BOB, block=10)
     submit(heavy, body)
@@ -443,33 +426,6 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
 
 
 # --- One poll ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_lane_without_room_is_not_asked_what_is_due(heavy, newcomer, monkeypatch):
-    submit(heavy, of_blocks([1, 2]))
-    submit(newcomer, of_blocks([3, 4]))
-    accept_all()
-    monkeypatch.setattr(groups, "_asked_by_all", frozenset)
-    busy = worker.Worker(threads=4)
-    busy._in_hand.all = [Group([some(user, user)], Future()) for user in (-1, -2)]
-    with CaptureQueriesContext(connection) as statements:
-        busy._take_up_what_is_due()
-    busy._pool.shutdown()
-    assert len(busy._in_hand.tasks) == 2
-    assert not any('FROM "queries_b' in statement["sql"] for statement in statements)
-
-
-def test_a_lane_that_has_no_room_any_more_is_asked_no_further(heavy, newcomer):
-    submit(heavy, of_blocks([1, 2]))
-    submit(newcomer, of_blocks([3, 4]))
-    accept_all()
-    taken: list[Task] = []
-    with CaptureQueriesContext(connection) as statements:
-        for task in due(poll=Poll(lambda _: not taken)):
-            taken.extend([task] if task.kind == "block" else [])
-    assert len(taken) == 1
-    of_users = [each for each in statements if 'ORDER BY "queries_block"."queue_at"' in each["sql"]]
-    assert len(of_users) == 1
 
 
 def test_a_poll_that_takes_too_long_ends_and_the_next_one_goes_on_behind_it(heavy, newcomer, monkeypatch):

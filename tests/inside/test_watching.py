@@ -18,7 +18,7 @@ from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer,
 from proving.transactions.replacement import _is_past
 from proving.worker.due import due, recover
 from proving.worker.worker import Worker
-from queries.models import Batch, BatchStatus, Block, ServiceClock, StorageCheck
+from queries.models import Batch, Block, StorageCheck
 from tests.disks import full_disk
 from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
 from tests.factories import until
@@ -38,18 +38,6 @@ def seen(chain_id: int = 31337) -> list[str]:
 def codes() -> list[str]:
     found: list[str] = Client().get("/healthz").json()["codes"]
     return found
-
-
-def test_one_worker_observes_at_a_time_and_none_before_it_is_due(service):
-    chain_checks.wake()
-    lease = leases.claim(ChainWatch.objects.all(), 31337)
-    assert lease
-    chain_checks.observe_what_is_due()
-    assert ChainWatch.objects.get().looked_at is None
-    lease.release(timezone.now() + timedelta(seconds=20))
-    chain_checks.wake()
-    chain_checks.observe_what_is_due()
-    assert ChainWatch.objects.get().looked_at is None
 
 
 def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_looked_at(
@@ -79,23 +67,6 @@ def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_loo
     assert ChainWatch.objects.get(pk=SOURCE).attempts == 0
 
 
-def test_an_observation_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_alone(service, monkeypatch):
-    examine = chain_checks.examine
-
-    def slowly(chain, rpc):
-        found = examine(chain, rpc)
-        ChainWatch.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
-        assert leases.claim(ChainWatch.objects.all(), chain.id)
-        return found
-
-    monkeypatch.setattr(chain_checks, "examine", slowly)
-    observe()
-    watch = ChainWatch.objects.get()
-    assert watch.looked_at
-    assert watch.timestamp
-    assert watch.lease_token
-
-
 def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
     observe()
     ChainWatch.objects.create(chain_id=SOURCE, timestamp=1)
@@ -112,23 +83,6 @@ def test_test_networks_are_witnesses_only_where_there_are_no_other_chains(servic
     assert [witness.chain_id for witness in chain_checks.witnesses()] == [SOURCE]
     ChainWatch.objects.filter(pk=SOURCE).delete()
     assert chain_checks.witnesses() == []
-
-
-def test_a_worker_whose_clock_jumps_rejects_nothing_and_says_so(service, monkeypatch):
-    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
-    right = timezone.now
-    with a_worker():
-        until(ServiceClock.objects.exists, "the first reading")
-        with monkeypatch.context() as jumped:
-            jumped.setattr(timezone, "now", lambda: right() + DAY)
-            jumped.setattr(Now, f"as_{connection.vendor}", skewed_now(DAY.total_seconds))
-            until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
-            assert "clock" in codes()
-            assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
-        until(lambda: "clock" not in codes(), "the end of it")
-        assert "no_worker" not in codes()
-        service.mine(3)
-        until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
 
 
 @pytest.mark.parametrize("model", [Batch, Block, Signer, FactsRegistry])

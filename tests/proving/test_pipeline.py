@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError
 from django.db import connection
+from django.test import Client
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
@@ -18,6 +19,7 @@ from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
+from tests.metrics import value
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
@@ -435,4 +437,5 @@ def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service
     assert fresh(good).status == BatchStatus.DONE
     assert ["error of this service" in sentence for sentence in waiting()] == [True]
     assert "a defect" in caplog.text
+    assert value(Client().get("/metrics").text, "batchquery_job_run_seconds_count", kind="block", outcome="defect")
     assert Block.objects.filter(waiting_for__gt="", due_at__gt=timezone.now()).exists()
