@@ -12,6 +12,8 @@ import requests
 from tests.serving.batches import a_key, database, submit
 from tests.serving.process import WebServer, serving
 
+pytestmark = pytest.mark.outside
+
 THREADS = 3
 
 
