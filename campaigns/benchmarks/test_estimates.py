@@ -37,4 +37,5 @@ def test_batches(service, client, settings, capsys):
     service.rpc("anvil_mine", hex(80), hex(5))
     work_once()
     user = a_key()
-    show(capsys, [measured(client, user, name, asking(blocks)) for name, blocks in cases_of(service)])
+    cases = cases_of(service)
+    show(capsys, [measured(client, user, name, asking(blocks), work=work_once) for name, blocks in cases])

@@ -1,5 +1,5 @@
-"""Fixtures of tests that knew the outside and the inside once."""
+"""Fixtures of proving that tests of its inside use."""
 
-from tests.proving.conftest import costly
+from tests.proving.conftest import costly, killer, op_stack
 
-__all__ = ["costly"]
+__all__ = ["costly", "killer", "op_stack"]

@@ -3,21 +3,11 @@
 import pytest
 
 from config.configured_chains import get_chains
-from database import leases
-from proving.models import Signer, Transaction
+from proving.models import Transaction
 from proving.transactions import sending
-from proving.transactions.intents import Intent, Order, Sent, UnderWay
+from proving.transactions.intents import Intent, Order, UnderWay
 from tests.proving.chain_state import signer_nonce
 from tests.service import ALICE, a_key, request, submit, work
-
-
-def test_sending_waits_for_nobody_who_tends_what_was_sent(service):
-    lease = leases.claim(Signer.objects.all(), Signer.objects.get().pk)
-    assert lease is not None
-    sent = sending.submit_all(get_chains().chain(31337), Order([Intent(ALICE, b"")]))
-    assert isinstance(sent, Sent)
-    # The node may not have mined it yet.
-    assert sent.transactions[0].nonce == signer_nonce(service, "pending") - 1
 
 
 def test_who_lost_the_blocks_lease_sends_nothing_twice(service):

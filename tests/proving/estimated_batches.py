@@ -1,6 +1,6 @@
 """Batches of every kind, and what is estimated for them and then spent."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,13 @@ def estimate(client: Client, api_key: ApiKey, body: dict[str, Any], *, status: i
 
 
 def measured(
-    client: Client, api_key: ApiKey, name: str, body: dict[str, Any], *, chain: DevChain | None = None
+    client: Client,
+    api_key: ApiKey,
+    name: str,
+    body: dict[str, Any],
+    *,
+    chain: DevChain | None = None,
+    work: Callable[[], None] = work,
 ) -> Result:
     """Estimate a batch and prove it. Return what was estimated and spent. A `chain` mines between the rounds."""
     before = estimate(client, api_key, body)

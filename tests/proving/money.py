@@ -136,7 +136,7 @@ def scattered_slots(count: int) -> dict[str, Any]:
 
 
 def counts_of_day(settings, key: ApiKey, chain: DevChain, wei: int) -> bool:
-    """Whether so much counts of the user's day on chain 31337: with a wei less of a limit, a batch is refused."""
+    """Return whether so many wei count of the user's day on chain 31337: with a wei less left, a batch is refused."""
     body = request(CHARLIE, block=chain.head(), fee=ETHER)
     codes = []
     for lacks in (0, 1):

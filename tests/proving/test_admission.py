@@ -1,7 +1,6 @@
 """What is checked against the chains before anything is spent, and what is waited for instead of rejected."""
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -9,42 +8,28 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from accounts import keys
-from config.configured_chains import forget_chains
-from database.leases import Lease
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
-from proving.registry.deploying import deploy
-from proving.worker.due import reject_overdue
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, between, lying_node
-from tests.inside.working import accept_all, observe
-from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
+from tests.deployed import deploy
+from tests.proving.money import stopped
+from tests.service import ALICE, BOB, SIGNER, a_key, reconfigure, request, submit, waiting, work, work_until_done
+
+pytestmark = pytest.mark.outside
 
 
 @pytest.fixture
-def reconfigure(settings):
-    """Replaces text in the chains' file."""
-
-    def reconfigure(old: str, new: str) -> None:
-        text = settings.CHAINS_FILE.read_text()
-        assert old in text
-        settings.CHAINS_FILE.write_text(text.replace(old, new))
-        forget_chains()
-
-    return reconfigure
-
-
-@pytest.fixture
-def costly(reconfigure):
+def costly(service, settings):
     """The chain is no test network."""
-    reconfigure("test_network = true", "test_network = false")
+    settings.ALLOWED_ADDRESSES = ["*"]
+    reconfigure(settings, "test_network = true", "test_network = false")
 
 
 @pytest.fixture
-def short_window(service, reconfigure):
+def short_window(service, settings):
     """The block hash source vouches for 10 blocks."""
-    reconfigure('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 10')
+    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 10')
     FactsRegistry.objects.all().delete()
     deploy(31337, 31337)
 
@@ -73,7 +58,7 @@ def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, k
     assert "6 blocks above the newest one" in batch.rejection_reason
 
 
-def test_a_node_that_is_behind_has_nothing_rejected_and_is_told(service, key, settings, reconfigure):
+def test_a_node_that_is_behind_has_nothing_rejected_and_is_told(service, key, settings):
     settings.MAX_BLOCKS_AHEAD = 5
     service.mine(100)
     work()
@@ -85,14 +70,14 @@ def test_a_node_that_is_behind_has_nothing_rejected_and_is_told(service, key, se
         return [reply | {"result": service.rpc("eth_getBlockByNumber", hex(seen - 50), False)}]
 
     with between(service.url, change) as url:
-        reconfigure(service.url, url)
+        reconfigure(settings, service.url, url)
         batch = accepted(submit(key, request(ALICE, block=seen + 5)))
         assert batch.status == BatchStatus.RECEIVED
         work()
         assert f"The newest block of Development chain (31337) is {seen - 50}, and {seen} was seen" in told()
         far = accepted(submit(key, request(ALICE, block=seen + 6)))
         assert f"is 6 blocks above the newest one, {seen}." in far.rejection_reason
-        reconfigure(url, service.url)
+        reconfigure(settings, url, service.url)
     service.mine(5)
     assert work_until_done(batch).status == BatchStatus.DONE
     work()
@@ -100,7 +85,6 @@ def test_a_node_that_is_behind_has_nothing_rejected_and_is_told(service, key, se
 
 
 def told() -> str:
-    observe()
     return " ".join(Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()["problems"])
 
 
@@ -154,7 +138,7 @@ def test_a_time_that_is_waited_for_is_not_rejected_when_the_head_falls_back(serv
     assert (batch.status, batch.rejection_code) == (BatchStatus.RECEIVED, "")
 
 
-def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, reconfigure):
+def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, settings):
     """A node of a chain that is far ahead makes it seem so."""
     coming = service.head() + 2
     body = request(ALICE, block=coming)
@@ -162,30 +146,30 @@ def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(ser
     batch = accepted(submit(key, body))
     assert batch.status == BatchStatus.IN_PROGRESS
     service.mine(40)
-    reconfigure("window = 10", "window = 10\nmax_hops = 0\nmax_headers_walked = 0")
+    reconfigure(settings, "window = 10", "window = 10\nmax_hops = 0\nmax_headers_walked = 0")
     for _ in range(3):
         batch = accepted(batch)
     assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
     assert any("This service goes back at most 0 hops" in sentence for sentence in waiting())
-    reconfigure("\nmax_hops = 0\nmax_headers_walked = 0", "")
+    reconfigure(settings, "\nmax_hops = 0\nmax_headers_walked = 0", "")
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
-def test_a_block_that_is_waited_for_is_not_too_old_for_a_head_far_ahead(service, key, short_window, reconfigure):
+def test_a_block_that_is_waited_for_is_not_too_old_for_a_head_far_ahead(service, key, short_window, settings):
     batch = accepted(submit(key, request(ALICE, block=service.head() + 2)))
     assert batch.status == BatchStatus.RECEIVED
     service.mine(40)
-    reconfigure("window = 10", "window = 10\nmax_hops = 0\nmax_headers_walked = 0")
+    reconfigure(settings, "window = 10", "window = 10\nmax_hops = 0\nmax_headers_walked = 0")
     for _ in range(2):
         batch = accepted(batch)
         assert (batch.status, batch.rejection_code) == (BatchStatus.RECEIVED, "")
         assert "This service goes back at most 0 hops" in batch.waiting_for
-    reconfigure("\nmax_hops = 0\nmax_headers_walked = 0", "")
+    reconfigure(settings, "\nmax_hops = 0\nmax_headers_walked = 0", "")
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
 @pytest.mark.parametrize("named", ["block", "timestamp"])
-def test_headers_of_another_chain_reject_no_accepted_batch(service, key, reconfigure, named):
+def test_headers_of_another_chain_reject_no_accepted_batch(service, key, settings, named):
     """Its blocks have no `withdrawalsRoot`, or all are later than the time that is waited for."""
     later = _time(service) + 3
     body = request(ALICE, block=service.head())
@@ -202,35 +186,14 @@ def test_headers_of_another_chain_reject_no_accepted_batch(service, key, reconfi
             return ask(other.url if asks_for_headers else service.url, asked)
 
         with lying_node(answer) as wrong:
-            reconfigure(service.url, wrong)
+            reconfigure(settings, service.url, wrong)
             for _ in range(2):
                 batch = accepted(batch)
                 assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
             assert {"block": "WITHDRAWALS_ROOT", "timestamp": "before the first block"}[named] in batch.waiting_for
-            reconfigure(wrong, service.url)
+            reconfigure(settings, wrong, service.url)
     service.rpc("evm_increaseTime", 60)
     service.mine(2)
-    assert work_until_done(batch, service).status == BatchStatus.DONE
-
-
-def test_a_header_of_another_chain_rejects_no_block_that_was_admitted(service, key, reconfigure):
-    body = request(ALICE, block=service.head())
-    body["data"]["31337"][f"block:{service.head()}"] = {"header": ["WITHDRAWALS_ROOT"]}
-    batch = submit(key, body)
-    accept_all()
-    with DevChain(extra_args=["--hardfork", "london"]) as other:
-        other.mine(service.head())
-
-        def answer(asked):
-            return ask(other.url if "eth_getBlockBy" in json.dumps(asked) else service.url, asked)
-
-        with lying_node(answer) as wrong:
-            reconfigure(service.url, wrong)
-            for _ in range(2):
-                batch = accepted(batch)
-                assert (batch.status, batch.rejection_code) == (BatchStatus.ACCEPTED, "")
-            assert any("WITHDRAWALS_ROOT" in sentence for sentence in waiting())
-            reconfigure(wrong, service.url)
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
@@ -310,9 +273,8 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
     """Accepted at the price of one moment, it waits when gas has become dear."""
     batch = submit(key, request(ALICE, block=service.head(), fee=2 * 10**15))
     service.rpc("evm_setAutomine", False)
-    accept_all()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.ACCEPTED
+    with stopped():
+        assert accepted(batch).status == BatchStatus.IN_PROGRESS
     service.rpc("anvil_setNextBlockBaseFeePerGas", hex(90 * 10**9))
     service.mine()
     work()
@@ -329,13 +291,11 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
 
 def test_a_user_has_one_budget_whatever_key_is_used(service, key, costly, settings):
     settings.DAILY_GAS_BUDGET = 200_000
-    other = keys.issue(key.user, "another")
+    other = a_key(name="another")
     one = submit(key, request(ALICE, block=service.head(), fee=10**18))
     two = submit(other, request(BOB, block=service.head(), fee=10**18))
-    accept_all()
-    one.refresh_from_db()
-    two.refresh_from_db()
-    assert {one.status, two.status} == {BatchStatus.ACCEPTED, BatchStatus.REJECTED}
+    assert (accepted(one).status, accepted(two).status) == (BatchStatus.IN_PROGRESS, BatchStatus.REJECTED)
+    assert two.rejection_code == "budget_exceeded"
 
 
 # --- Waiting ----------------------------------------------------------------------------------------------------------
@@ -353,13 +313,9 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
 
 def test_nothing_waits_beyond_its_deadline(service, key):
     batch = submit(key, request(ALICE, block=service.head() + 3))
-    work()
-    reject_overdue(timezone.now())
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.RECEIVED
+    assert accepted(batch).status == BatchStatus.RECEIVED
     Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
-    reject_overdue(timezone.now())
-    batch.refresh_from_db()
+    accepted(batch)
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,
         "deadline_exceeded",
@@ -367,72 +323,7 @@ def test_nothing_waits_beyond_its_deadline(service, key):
     )
 
 
-@pytest.fixture
-def exchanges(service, reconfigure, monkeypatch) -> Iterator[list[int]]:
-    """Yield how many exchanges with the node there were between a lease's claim, extensions and end."""
-    counts = [0]
-
-    def count(body):
-        counts[-1] += 1
-        return ask(service.url, body)
-
-    def extend(lease):
-        counts.append(0)
-        extend_lease(lease)
-
-    extend_lease = Lease.extend
-    with lying_node(count) as url:
-        reconfigure(service.url, url)
-        monkeypatch.setattr(Lease, "extend", extend)
-        yield counts
-
-
-# Each may take seconds.
-MOST_EXCHANGES = 6
-
-
-def test_accepting_many_blocks_keeps_the_lease(service, key, exchanges):
-    service.mine(1200)
-    body = request(ALICE, block=1)
-    entry = body["data"]["31337"].pop("block:1")
-    body["data"]["31337"] = {f"block:{number}": entry for number in range(5, service.head())}
-    batch = submit(key, body)
-    accept_all()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.ACCEPTED
-    assert sum(exchanges) > 2 * MOST_EXCHANGES
-    assert max(exchanges) <= MOST_EXCHANGES
-
-
-def test_accepting_many_facts_that_may_be_held_keeps_the_lease(service, key, exchanges):
-    block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block)))
-    batch = submit(key, request(*(f"0x{number:040x}" for number in range(1200)), block=block))
-    exchanges[:] = [0]
-    accept_all()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.ACCEPTED
-    assert sum(exchanges) > 12
-    assert max(exchanges) <= MOST_EXCHANGES
-
-
-def test_finding_a_block_by_a_time_that_is_hard_to_guess_keeps_the_lease(service, key, exchanges):
-    service.rpc("anvil_mine", hex(1200), hex(1))
-    service.rpc("evm_increaseTime", 10**8)
-    service.mine(2)
-    earlier = service.rpc("eth_getBlockByNumber", hex(600), False)["timestamp"]
-    body = request(ALICE, block=1)
-    body["data"]["31337"] = {f"timestamp:{int(earlier, 16)}": body["data"]["31337"].pop("block:1")}
-    batch = submit(key, body)
-    accept_all()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.ACCEPTED
-    assert batch.queries.get(block__number=600)
-    assert sum(exchanges) > 10
-    assert max(exchanges) <= MOST_EXCHANGES
-
-
-def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key, monkeypatch):
+def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key):
     wanted = service.head() + 2
     ahead = submit(key, request(ALICE, block=wanted))
     now = submit(key, request(ALICE, block=service.head()))
@@ -440,7 +331,7 @@ def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key, mo
     assert work_until_done(ahead, service).status == BatchStatus.DONE
 
 
-def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(service, key, reconfigure):
+def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(service, key, settings):
     number = service.head() - 1
 
     def lose(body):
@@ -454,7 +345,7 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
     body["data"]["31337"][f"block:{number - 1}"] = body["data"]["31337"][f"block:{number}"]
     batch = submit(key, body)
     with lying_node(lose) as url:
-        reconfigure(service.url, url)
+        reconfigure(settings, service.url, url)
         work()
     batch.refresh_from_db()
     assert (batch.status, batch.estimated_gas) == (BatchStatus.RECEIVED, None)

@@ -2,22 +2,32 @@
 
 from datetime import timedelta
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import transaction
+from django.test import Client
 from django.utils import timezone
 
 from accounts.models import OperatorDeed
-from config.configured_chains import get_chains, get_rpc
-from proving.health import report
 from proving.models import ConnectionPause, FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
-from proving.transactions import pauses, signing
-from proving.transactions.fees import OfferedFees
-from proving.transactions.intents import Refused
 from queries.models import BatchStatus
-from tests.proving.transactions import age
-from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, request, submit, waiting, work, work_until_done
+from tests.chains.lying_node import ask, lying_node, recording
+from tests.proving.transactions import age, between_statements
+from tests.service import (
+    ALICE,
+    BOB,
+    SECOND_SIGNER,
+    SIGNER,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
+
+pytestmark = pytest.mark.outside
 
 
 def said(*command: str) -> str:
@@ -40,8 +50,12 @@ def senders() -> set[str]:
 PAUSED = "The operator has paused the connection from chain 31337 to chain 31337. The reason given: A test."
 
 
+def pause_connection() -> str:
+    return said("pause_connection", "31337", "31337", "--reason", "A test.")
+
+
 def test_batches_of_a_paused_connection_wait_and_go_on(service, key):
-    assert said("pause_connection", "31337", "31337", "--reason", "A test.") == PAUSED
+    assert pause_connection() == PAUSED
     batch = submit(key, request(ALICE, block=service.head()))
     work()
     batch.refresh_from_db()
@@ -59,7 +73,7 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
     work()
-    pauses.pause_connection(31337, 31337, "A test.")
+    pause_connection()
     other = submit(key, request(BOB, block=service.head() - 1))
     work()
     (sent, paused) = sorted(waiting())[::-1]
@@ -74,29 +88,25 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     assert Transaction.objects.exclude(to="").get().state != TransactionState.PENDING
     assert work_until_done(batch).status == BatchStatus.DONE
     assert Transaction.objects.exclude(to="").count() == 1
-    pauses.resume_connection(31337, 31337)
+    said("resume_connection", "31337", "31337")
     assert work_until_done(other).status == BatchStatus.DONE
 
 
-def test_a_pause_takes_effect_before_the_next_signature(service, key, monkeypatch):
+def test_a_pause_takes_effect_before_the_next_signature(service, key, settings):
     """Made after the block's reconcile has begun."""
-    simulate = get_rpc(31337).estimate_gas
-
-    def pause_and_simulate(*arguments):
-        pauses.pause_connection(31337, 31337, "A test.")
-        return simulate(*arguments)
-
-    monkeypatch.setattr(get_rpc(31337), "estimate_gas", pause_and_simulate)
-    submit(key, request(ALICE, block=service.head()))
-    work()
-    assert ConnectionPause.objects.exists()
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
+        reconfigure(settings, service.url, url)
+        submit(key, request(ALICE, block=service.head()))
+        with between_statements(lambda _: "eth_estimateGas" in str(asked), pause_connection):
+            work()
     assert waiting() == [PAUSED]
     assert not Transaction.objects.exclude(to="").exists()
 
 
 def test_a_pause_of_another_connection_is_no_matter(service, key):
-    pauses.pause_connection(5, 31337)
-    pauses.pause_connection(31337, 5)
+    ConnectionPause.objects.create(source_chain_id=5, destination_chain_id=31337)
+    ConnectionPause.objects.create(source_chain_id=31337, destination_chain_id=5)
     assert work_until_done(submit(key, request(ALICE, block=service.head()))).status == BatchStatus.DONE
 
 
@@ -123,14 +133,14 @@ def test_another_signer_sends_instead_of_a_paused_one(two_signers, key):
 
 
 def test_where_all_signers_are_paused_batches_wait(two_signers, key):
-    pauses.pause_signer(31337, SIGNER, "A test.")
-    pauses.pause_signer(31337, SECOND_SIGNER)
+    said("pause_signer", "31337", SIGNER, "--reason", "A test.")
+    said("pause_signer", "31337", SECOND_SIGNER)
     batch = submit(key, request(ALICE, block=two_signers.head()))
     work()
     work()
     assert waiting() == [f"The operator has paused the signer {SIGNER} on chain 31337. The reason given: A test."]
     assert not senders()
-    pauses.resume_signer(31337, SECOND_SIGNER)
+    said("resume_signer", "31337", SECOND_SIGNER)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert senders() == {SECOND_SIGNER}
 
@@ -142,21 +152,19 @@ def test_a_paused_signer_neither_replaces_nor_broadcasts(service, key):
     work()
     service.rpc("anvil_dropAllTransactions")
     tx = Transaction.objects.exclude(to="").get(state=TransactionState.PENDING)
-    pauses.pause_signer(31337, SIGNER)
+    said("pause_signer", "31337", SIGNER)
     age()
     SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(hours=1))
     work()
     assert tx.versions.count() == 1
     assert not service.rpc("eth_getTransactionByHash", tx.latest_hash)
-    with transaction.atomic():
-        assert isinstance(signing.sign(get_chains().chain(31337), tx, OfferedFees(1, 1)), Refused)
-    pauses.resume_signer(31337, SIGNER)
+    said("resume_signer", "31337", SIGNER)
     work()
     assert service.rpc("eth_getTransactionByHash", tx.newest.hash)
 
 
 def test_the_first_signer_alone_deploys_and_does_not_while_it_is_paused(two_signers):
-    pauses.pause_signer(31337, SIGNER)
+    said("pause_signer", "31337", SIGNER)
     FactsRegistry.objects.all().delete()
     with pytest.raises(CommandError, match="The operator has paused the signer"):
         call_command("deploy_registry", "31337", "31337")
@@ -170,13 +178,13 @@ def test_only_configured_signers_can_be_paused(service):
 
 
 def test_health_tells_of_pauses(service):
-    pauses.pause_connection(31337, 31337, "A test.")
-    pauses.pause_connection(5, 31337)
-    pauses.pause_signer(31337, SIGNER)
-    assert [(one.code, one.sentence) for one in report.stops()] == [
-        ("connection_paused", PAUSED),
-        ("signer_paused", f"The operator has paused the signer {SIGNER} on chain 31337."),
-    ]
+    pause_connection()
+    ConnectionPause.objects.create(source_chain_id=5, destination_chain_id=31337)
+    said("pause_signer", "31337", SIGNER)
+    told = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
+    assert {"connection_paused", "signer_paused"} <= set(told["codes"])
+    paused = [PAUSED, f"The operator has paused the signer {SIGNER} on chain 31337."]
+    assert [sentence for sentence in told["problems"] if "paused" in sentence] == paused
 
 
 def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):
@@ -186,7 +194,7 @@ def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings
     work()
     work()
     assert senders() == {SIGNER}
-    pauses.pause_signer(31337, SIGNER)
+    said("pause_signer", "31337", SIGNER)
     meanwhile = submit(key, request(BOB, block=two_signers.head() - 1))
     for batch in (before, meanwhile):
         assert work_until_done(batch, two_signers).status == BatchStatus.DONE

@@ -1,26 +1,17 @@
 """Several signers of a destination: who sends what, and that none is in another's way."""
 
-import threading
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
-from django.db import connections
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from chains import together
-from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import DevChain
-from proving.admission.admit import admit
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
-from proving.registry.deploying import deploy
-from proving.transactions import pending_limits, sending
-from proving.transactions.intents import Intent, Order, Sent, UnderWay
-from proving.transactions.signers import pending
 from queries.models import Batch, BatchStatus, Block
-from tests.proving.chain_state import signer_nonce
+from tests.deployed import deploy
+from tests.proving.money import accepted
 from tests.service import (
     ALICE,
     BOB,
@@ -35,6 +26,8 @@ from tests.service import (
     work,
     work_until_done,
 )
+
+pytestmark = pytest.mark.outside
 
 GWEI = 10**9
 ETHER = 10**18
@@ -53,18 +46,11 @@ def mempool(two_signers: DevChain) -> DevChain:
 
 def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tables: str) -> None:
     settings.CHAINS_FILE = chains_toml(folder, node.url, signers=signers, **tables)  # type: ignore[arg-type]
-    forget_chains()
 
 
 def senders() -> list[str]:
     """Return the sender of each transaction for batches, in the order in which they were stored."""
     return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
-
-
-def of_slot(block: int, slot: int, address: str = ALICE) -> dict[str, object]:
-    body = request(address, block=block)
-    body["data"]["31337"][f"block:{block}"]["accounts"] = {address: {"props": [], "slots": [hex(slot)]}}
-    return body
 
 
 def get_stuck(signer: str = SIGNER) -> None:
@@ -86,34 +72,6 @@ def send_each(key: ApiKey, chain: DevChain, *backs: int) -> list[Batch]:
 # --- Who sends --------------------------------------------------------------------------------------------------------
 
 
-def test_the_signer_with_the_least_pending_sends(mempool, key):
-    send_each(key, mempool, 1, 2)
-    assert senders() == [SIGNER, SECOND_SIGNER]
-    send_each(key, mempool, 3, 4)
-    assert sorted(senders()[2:]) == sorted([SIGNER, SECOND_SIGNER])
-    mempool.mine()
-    work()
-    send_each(key, mempool, 7, 8)
-    assert senders()[4:] == [SIGNER, SECOND_SIGNER]
-
-
-def test_of_as_many_the_one_with_less_gas_sends(mempool, key):
-    send_each(key, mempool, 1, 2)
-    Transaction.objects.filter(signer__address=SIGNER, state=TransactionState.PENDING).update(gas_limit=10**6)
-    send_each(key, mempool, 3)
-    assert senders()[2:] == [SECOND_SIGNER]
-
-
-def test_orders_of_one_moment_are_divided_and_each_goes_to_one_signer(mempool):
-    chain = get_chains().chain(31337)
-    order = partial(sending.submit_all, chain, Order([Intent(ALICE, b"")]))
-    sent = together.each([order] * 4)
-    assert [one.transactions[0].signer.address for one in sent if isinstance(one, Sent)] == [SIGNER, SECOND_SIGNER] * 2
-    several = sending.submit_all(chain, Order([Intent(ALICE, b"")] * 3))
-    assert isinstance(several, Sent)
-    assert [(tx.signer.address, tx.nonce) for tx in several.transactions] == [(SIGNER, nonce) for nonce in (5, 6, 7)]
-
-
 def test_contracts_are_created_by_the_first_one(mempool, key):
     assert set(Transaction.objects.filter(to="").values_list("signer__address", flat=True)) == {SIGNER}
     send_each(key, mempool, 1)
@@ -122,27 +80,6 @@ def test_contracts_are_created_by_the_first_one(mempool, key):
     FactsRegistry.objects.all().delete()
     deploy(31337, 31337)
     assert set(Transaction.objects.filter(to="").values_list("signer__address", flat=True)) == {SIGNER}
-
-
-@pytest.mark.django_db(transaction=True)
-def test_threads_that_send_at_once_use_each_nonce_once(chain, settings, tmp_path):
-    configure(settings, tmp_path, chain)
-    configured = get_chains().chain(31337)
-
-    def send() -> None:
-        for _ in range(8):
-            assert isinstance(sending.submit_all(configured, Order([Intent(ALICE, b"")])), Sent)
-        connections.close_all()
-
-    threads = [threading.Thread(target=send) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    for signer in Signer.objects.all():
-        nonces = list(signer.transactions.order_by("nonce").values_list("nonce", flat=True))
-        assert nonces == list(range(12))
-    assert signer_nonce(chain) == 24
 
 
 # --- One that can't ---------------------------------------------------------------------------------------------------
@@ -172,15 +109,6 @@ def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     send_each(key, mempool, 40)
     assert senders()[-1] == SIGNER
     assert Signer.objects.get(address=SIGNER).notice == ""
-
-
-def test_where_all_are_stuck_they_send_as_one_does(mempool, key):
-    send_each(key, mempool, 1, 2)
-    get_stuck(SIGNER)
-    get_stuck(SECOND_SIGNER)
-    send_each(key, mempool, 3, 4)
-    assert sorted(senders()[2:]) == sorted([SIGNER, SECOND_SIGNER])
-    assert not Signer.objects.exclude(notice="").exists()
 
 
 def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
@@ -242,26 +170,6 @@ def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempoo
 # --- What holds for all of them ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "most"), [(1, 4), (2, 8)])
-def test_room_grows_with_the_signers_and_one_user_leaves_half_of_it(
-    mempool, settings, tmp_path, key, monkeypatch, count, most
-):
-    configure(settings, tmp_path, mempool, signers=count)
-    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 8)
-    send_each(key, mempool, *range(1, 12))
-    assert len(senders()) == most
-    send_each(a_key(BOB), mempool, 12)
-    assert len(senders()) == most + 1
-
-
-def test_what_is_stuck_with_one_takes_no_room_of_the_other(mempool, key, monkeypatch):
-    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 2)
-    send_each(key, mempool, 1)
-    get_stuck()
-    send_each(key, mempool, 2, 3)
-    assert senders() == [SIGNER, SECOND_SIGNER]
-
-
 def test_the_daily_limit_is_that_of_all_together(mempool, settings, tmp_path):
     settings.ALLOWED_ADDRESSES = ["*"]
     costly = "test_network = false\nminimum_signer_balance = '0'\nmax_fee_per_gas_gwei = 100"
@@ -270,7 +178,7 @@ def test_the_daily_limit_is_that_of_all_together(mempool, settings, tmp_path):
     configure(settings, tmp_path, mempool, chain=costly)
     Transaction.objects.all().delete()
     for number, address in enumerate((ALICE, BOB), 2):
-        admit(submit(a_key(address), request(ALICE, block=mempool.head() - number, fee=ETHER)).pk)
+        accepted(a_key(address), request(ALICE, block=mempool.head() - number, fee=ETHER))
     configure(settings, tmp_path, mempool, chain=f"{costly}\ndaily_limit = '0.0035'")
     for _ in range(4):
         work()
@@ -298,100 +206,6 @@ def test_one_at_a_time_extends_a_registry(chain, key, settings, tmp_path):
     for _ in range(3):
         work()
     assert not Transaction.objects.exclude(to="").exclude(pk=path.pk).exists()
-    more = Intent(ALICE, b"", extends=path.extends_id)
-    assert sending.submit_all(get_chains().chain(31337), Order([more])) == UnderWay()
     for batch in (first, second, third):
         assert work_until_done(batch, chain, rounds=30).status == BatchStatus.DONE
     assert not Transaction.objects.filter(succeeded=False).exists()
-
-
-# --- What rests on something else -------------------------------------------------------------------------------------
-
-
-def test_what_rests_on_a_header_that_may_leave_the_chain_goes_the_same_way(chain, key, settings, tmp_path):
-    configure(settings, tmp_path, chain, chain="confirmations = 4")
-    chain.rpc("evm_setIntervalMining", 1)
-    deploy(31337, 31337)
-    chain.rpc("evm_setIntervalMining", 0)
-    chain.rpc("evm_setAutomine", False)
-    block = chain.head()
-    (first,) = send_each(key, chain, 0)
-    chain.mine()
-    send_each(key, chain, 2)
-    assert senders() == [SIGNER, SIGNER]
-    # The second one has nothing pending, and the header is known, but not confirmed.
-    other = a_key(BOB)
-    second = submit(other, request(BOB, block=block))
-    third = submit(other, request(BOB, block=block - 3))
-    work()
-    work()
-    at_block = Transaction.objects.filter(queries__batch__in=[second.pk, third.pk]).order_by("pk")
-    sent = {tx.queries.get().batch_id: tx.signer.address for tx in at_block}
-    assert sent == {second.pk: SIGNER, third.pk: SECOND_SIGNER}
-    # All of it is taken back, and mined in the same order again.
-    chain.mine()
-    work()
-    chain.rpc("anvil_reorg", 2, [])
-    for batch in (first, second, third):
-        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert not Transaction.objects.filter(succeeded=False).exists()
-
-
-def test_gas_does_for_what_is_mined_before_that_of_another_signer(mempool, key):
-    """Two slots that hold nothing share a word, which the first one pays for."""
-    block = mempool.head() - 1
-    known = work_until_done(submit(key, request(ALICE, block=block)), mempool)
-    assert known.status == BatchStatus.DONE
-    mempool.mine()
-    work()
-    submit(key, of_slot(block, 1))
-    work()
-    get_stuck()
-    batch = submit(a_key(BOB), of_slot(block, 2))
-    work()
-    assert senders()[1:] == [SIGNER, SECOND_SIGNER]
-    stuck = Transaction.objects.exclude(to="").order_by("pk")[1]
-    mempool.rpc("anvil_dropTransaction", stuck.latest_hash)
-    mempool.mine()
-    work()
-    tx = Transaction.objects.get(queries__batch=batch)
-    assert tx.succeeded is True
-
-
-def test_no_path_begins_at_a_header_that_is_not_mined(chain, key, settings, tmp_path):
-    configure(settings, tmp_path, chain, connection=f"window = {WINDOW}")
-    deploy(31337, 31337)
-    chain.mine(60)
-    chain.rpc("evm_setAutomine", False)
-    block = chain.head() - 5
-    submit(key, request(ALICE, block=block))
-    work()
-    # As after a reorganisation that took the header back.
-    Block.objects.filter(number=block).update(is_checkpoint=True)
-    beyond = submit(a_key(BOB), request(NOBODY, block=block - WINDOW))
-    work()
-    accumulating, path = Transaction.objects.exclude(to="").order_by("pk")
-    assert path.extends is not None
-    assert path.signer_id != accumulating.signer_id
-    chain.rpc("anvil_dropTransaction", accumulating.latest_hash)
-    chain.mine()
-    work()
-    path.refresh_from_db()
-    assert path.succeeded is True
-    assert work_until_done(beyond, chain, rounds=20).status == BatchStatus.DONE
-
-
-def test_a_reorganisation_takes_back_what_both_have_sent_and_it_is_mined_again(mempool, key):
-    batches = send_each(key, mempool, 8, 9)
-    for batch in batches:
-        assert work_until_done(batch, mempool).status == BatchStatus.DONE
-    sent = {tx.hash for tx in Transaction.objects.exclude(to="")}
-    assert set(senders()) == {SIGNER, SECOND_SIGNER}
-    Transaction.objects.update(spent_at=timezone.now() - timedelta(hours=1))
-    mempool.rpc("anvil_reorg", 3, [])
-    work()
-    assert not any(one.is_stuck(get_chains().chain(31337)) for one in pending(get_chains().chain(31337)).values())
-    assert Transaction.objects.filter(state=TransactionState.PENDING).count() == 2
-    for batch in batches:
-        assert work_until_done(batch, mempool).status == BatchStatus.DONE
-    assert {tx.hash for tx in Transaction.objects.exclude(to="")} == sent

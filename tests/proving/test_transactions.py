@@ -366,7 +366,7 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
 
 
 def doubts() -> set[str]:
-    """What the operator is told of nonces."""
+    """Return the codes of what the operator is told of nonces."""
     return {"nonce_gap", "node_doubtful"} & set(Client().get("/healthz").json()["codes"])
 
 

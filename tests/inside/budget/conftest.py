@@ -3,11 +3,8 @@
 import pytest
 
 from proving.models import Transaction
-from tests.proving.conftest import costly, op_stack
 from tests.proving.money import ETHER
 from tests.service import SIGNER, request, submit, work, work_until_done
-
-__all__ = ["costly", "one_by_one", "op_stack"]
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
-"""What counts of a user's day."""
+"""What counts of a day where clocks jump."""
 
 from datetime import timedelta
 
 from django.utils import timezone
 
 from proving.budget import reservations
+from proving.models import Transaction, TransactionState
 from queries.clock import Clock
+from queries.models import ServiceClock
+from tests.inside.working import admitted
 from tests.proving.money import ETHER, in_mempool, pending
-from tests.service import BOB, request, submit, work
+from tests.service import ALICE, BOB, request, submit, work
 
 
 def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
@@ -26,3 +29,16 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     other = submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
     late = pending(other)
     assert late.spent_at > tx.spent_at - timedelta(minutes=1)
+
+
+def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly, key, monkeypatch):
+    Clock().read([])
+    batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
+    now = timezone.now
+    with monkeypatch.context() as patch:
+        patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
+        pending(batch)
+    Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
+    assert reservations.on_chain(31337) == Transaction.objects.get().reserved > 1
+    ServiceClock.objects.update(at=now() + timedelta(days=2))
+    assert reservations.on_chain(31337) == 0

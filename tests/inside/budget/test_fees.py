@@ -1,47 +1,26 @@
 """The fee of a batch: none of it is burnt on a part of what is asked for."""
 
-import pytest
-
-from proving.admission.admit import admit
 from proving.models import Transaction
-from queries.models import Batch, BatchStatus
+from queries.models import BatchStatus
 from tests.inside.working import admitted
 from tests.proving.money import (
     ACCOUNT_GAS,
     ETHER,
     GWEI,
     go_on,
-    in_mempool,
     mine_at,
     scattered_slots,
     set_fee,
     without_limits,
 )
 from tests.service import (
-    BOB,
-    a_key,
     asking,
     balances,
     fresh,
-    request,
     waiting,
     work,
     work_until_done,
 )
-
-
-@pytest.mark.parametrize(("percent", "status"), [(90, BatchStatus.REJECTED), (110, BatchStatus.IN_PROGRESS)])
-def test_the_fee_must_do_for_what_was_caused_before_the_rest_was_admitted(costly, key, percent, status):
-    """It may have been dearer than it was estimated."""
-    batch, tx = in_mempool(costly, key)
-    query = batch.queries.get()
-    query.pk, query.position, query.address, query.is_admitted = None, 1, BOB, False
-    query.save()
-    same = admitted(a_key(BOB), request(BOB, block=costly.head(), fee=ETHER))
-    more = same.estimated_wei or 0
-    Batch.objects.filter(pk=batch.pk).update(estimated_wei=1, fee=more + tx.cost * percent // 100)
-    admit(batch.pk)
-    assert fresh(batch).status == status, batch.rejection_reason
 
 
 def test_a_fee_spike_burns_no_fee_on_a_part_of_the_batch(costly, key):

@@ -11,17 +11,17 @@ from chains import packed
 from chains.packed import AccountToProve
 from proving.budget import cost_allocation
 from proving.gas_model.remaining_work import HOP_GAS, RIDER_GAS, unproven
-from proving.models import Share, Signer, Transaction, TransactionState
+from proving.models import Share, Transaction, TransactionState
 from proving.reconcile.block import reconcile
 from proving.transactions.transaction_monitor import monitor
 from queries import progress, submission
-from queries.models import Batch, Block, PathUnit, Query
+from queries.models import Batch, Block, PathUnit
 from tests.contracts import tries
 from tests.inside.working import admitted
 from tests.proving.money import ETHER, mine_at, price_of, set_fee
 from tests.proving.paths import extending, fill_history, old_block
 from tests.proving.transactions import age
-from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, request, work
+from tests.service import BOB, CHARLIE, a_key, asking, balances, request, work
 
 
 @pytest.fixture
@@ -93,24 +93,6 @@ def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_pat
 
 
 # --- Those who ride along ---------------------------------------------------------------------------------------------
-
-
-def test_of_a_path_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(costly, key):
-    head = costly.head()
-    far = admitted(key, request(ALICE, block=head, fee=ETHER))
-    near = [admitted(a_key(BOB, f"key {place}"), request(BOB, block=head - 1, fee=ETHER)) for place in range(2)]
-    signer = Signer.objects.create(chain_id=31337, address=ALICE)
-
-    def weights(nonce: int, gas_limit: int) -> dict[str, int]:
-        path = Transaction.objects.create(
-            signer=signer, nonce=nonce, data=b"", gas_limit=gas_limit, leads_to=Block.objects.get(number=head)
-        )
-        path.queries.set(Query.objects.filter(batch__in=[far, *near]))
-        return cost_allocation.portions_of(path)
-
-    half = RIDER_GAS // 2
-    assert weights(0, 10**6) == {far.pk: 10**6 - RIDER_GAS, near[0].pk: half, near[1].pk: half}
-    assert weights(1, 21_000) == {far.pk: 10_500, near[0].pk: 5_250, near[1].pk: 5_250}
 
 
 def test_who_rides_along_pays_no_path_when_a_reorg_moves_the_other_to_another_block(costly, key, settings):

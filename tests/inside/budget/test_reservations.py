@@ -13,9 +13,7 @@ from proving.transactions import stop_switch
 from queries.models import Batch, Block, PathUnit
 from tests.inside.working import admitted
 from tests.proving.money import (
-    ACCOUNT_GAS,
     ETHER,
-    GWEI,
     in_mempool,
     mine_at,
     price_of,
@@ -86,34 +84,6 @@ def test_what_is_still_to_do_is_reserved_for_with_its_data(costly, key, rest, is
     assert by_fee.gas == rest.gas + (tx.gas_limit if is_beside else 0)
     assert by_fee.gas > tx.gas_limit
     assert by_fee.left == ETHER - 1000 * by_fee.gas
-
-
-# --- What is not admitted yet -----------------------------------------------------------------------------------------
-
-
-def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
-    """A second source chain that can't be asked now: its part of the fee isn't burnt on the first."""
-    mine_at(costly, 1)
-    batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
-    query = batch.queries.get()
-    for position in range(1, 9):
-        query.pk, query.position, query.source_chain_id, query.is_admitted = None, position, 5, False
-        query.save()
-    set_fee(batch, ACCOUNT_GAS * 2 * GWEI)
-    work()
-    work()
-    assert not Transaction.objects.exists()
-    set_fee(batch, 9 * ACCOUNT_GAS * 4 * GWEI)
-    work()
-    assert Transaction.objects.count() == 1
-
-
-def test_of_what_is_not_admitted_each_header_is_reserved_for(costly, key):
-    body = request(ALICE, BOB, block=costly.head(), fee=ETHER)
-    body["data"]["31337"]["block:1"] = {"accounts": {ALICE: {"props": ["NONCE"]}}}
-    batch = submit(key, body)
-    # What so much takes on mainnet, and what is signed above that.
-    assert unproven(batch, with_paths=True).unadmitted_gas > (280_000 + 172_000) * 1.2
 
 
 # --- Headers and paths ------------------------------------------------------------------------------------------------

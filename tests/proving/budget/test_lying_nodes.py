@@ -40,12 +40,12 @@ def limit_both(settings, wei: int) -> None:
 
 
 def doubts() -> bool:
-    """Whether the operator is told that a signer pauses because a node is doubted."""
+    """Return whether the operator is told that a signer pauses because a node is doubted."""
     return "node_doubtful" in Client().get("/healthz").json()["codes"]
 
 
 def gas_of_data(raw: bytes) -> int:
-    """What a transaction takes before it does anything: no receipt can tell less."""
+    """Return the gas that it takes before it does anything: no receipt can tell less."""
     data = rlp.decode(raw[1:])[7]
     return 21_000 + sum(16 if byte else 4 for byte in data)
 

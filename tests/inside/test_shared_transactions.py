@@ -14,17 +14,12 @@ from django.utils import timezone
 
 from campaigns.benchmarks.distant_node import DistantNode
 from config.configured_chains import forget_chains
-from database import leases
 from devnet.devchain import DevChain
 from proving import heads
-from proving.admission.admit import admit
-from proving.models import FactsRegistry, Share, Signer, Transaction
-from proving.reconcile import observe
-from proving.reconcile.block import _release
+from proving.models import FactsRegistry, Share, Transaction
 from proving.registry import packing
 from proving.registry.deploying import deploy
-from queries import progress
-from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from queries.properties import AccountField
 from tests.factories import until
 from tests.inside.working import work_once, work_side_by_side
@@ -40,7 +35,7 @@ from tests.proving.chain_state import (
 from tests.proving.kills import Killed, exchanges
 from tests.proving.money import ETHER, mine_at, price_of
 from tests.proving.transactions import age
-from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, expire_leases, fresh, request, submit, waiting
+from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, fresh, request, submit, waiting
 
 recent = heads.recent
 
@@ -195,38 +190,6 @@ def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, set
     assert Transaction.objects.get(queries__batch=edge).queries.count() == 1
 
 
-def test_a_signer_without_money_is_not_asked_for_each(service, blocks):
-    """All that is stored waits for this database transaction meanwhile."""
-    service.rpc("anvil_setBalance", SIGNER, hex(10**15))
-    user = a_key()
-    taken = []
-    for count in (2, 8):
-        batches = at_blocks(user, blocks[:count])
-        work_side_by_side("batch")
-        with CaptureQueriesContext(connection) as statements:
-            work_side_by_side("block")
-        taken.append(len(statements))
-        assert not Transaction.objects.filter(queries__batch__in=batches).exists()
-    assert (taken[1] - taken[0]) / 6 < 35
-    assert "Its operator must fund it." in Signer.objects.get().notice
-
-
-def test_what_comes_while_a_block_is_reconciled_is_not_put_off(service, blocks):
-    """Another's query is admitted while the block's transaction is sent: it must not wait until that is mined."""
-    service.rpc("evm_setAutomine", False)
-    first = at_blocks(a_key(), blocks[:1])[0]
-    work_side_by_side("batch")
-    block = Block.objects.get(number=blocks[0])
-    lease = leases.claim(Block.objects.all(), block.pk)
-    assert lease is not None
-    now = timezone.now()
-    Block.objects.filter(pk=block.pk).update(due_at=now)
-    _release(lease, "", 60, attempts=0)
-    block.refresh_from_db()
-    assert block.due_at == now
-    assert fresh(first).status == BatchStatus.ACCEPTED
-
-
 def test_after_one_that_reverted_each_goes_alone(service, blocks):
     """A shared transaction can revert for one of its blocks: then none is proven, and that one must not stop all."""
     batches = at_blocks(a_key(), blocks[:3])
@@ -370,15 +333,3 @@ def test_many_batches_take_few_exchanges_transactions_and_statements(counted):
     assert len(node.exchanges) <= 9
     assert Transaction.objects.count() - sent <= 2
     assert len(statements) <= 9 * count
-
-
-def test_of_many_blocks_side_by_side_each_is_looked_at(service, key, monkeypatch):
-    monkeypatch.setattr(observe, "_QUERIES_PER_LOOK", 2)
-    batches = [submit(key, request(ALICE, BOB, block=number)) for number in (1, 2, 3)]
-    queries = list(Query.objects.values_list("pk", flat=True))
-    for batch in batches:
-        admit(batch.pk)
-    progress.complete(queries, StepKind.INITIAL_STATE)
-    blocks = list(Block.objects.order_by("number"))
-    found = observe._first_idle_of(service.head(), blocks)
-    assert [[query.block_id for query in of_block] for of_block in found] == [[block.pk] * 2 for block in blocks]

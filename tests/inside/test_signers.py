@@ -1,0 +1,223 @@
+"""Several signers of a destination that send at once: who sends what, and that none is in another's way."""
+
+import threading
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from django.db import connections
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from chains import together
+from config.configured_chains import forget_chains, get_chains
+from devnet.devchain import DevChain
+from proving.models import Signer, Transaction, TransactionState
+from proving.registry.deploying import deploy
+from proving.transactions import pending_limits, sending
+from proving.transactions.intents import Intent, Order, Sent
+from proving.transactions.signers import pending
+from queries.models import Batch, BatchStatus, Block
+from tests.proving.chain_state import signer_nonce
+from tests.service import (
+    ALICE,
+    BOB,
+    SECOND_SIGNER,
+    SIGNER,
+    a_key,
+    chains_toml,
+    request,
+    submit,
+    work,
+    work_until_done,
+)
+
+GWEI = 10**9
+ETHER = 10**18
+WINDOW = 10
+NOBODY = "0x" + "77" * 20
+
+
+@pytest.fixture
+def mempool(two_signers: DevChain) -> DevChain:
+    """A chain that mines only when told to, with blocks to be asked for."""
+    two_signers.mine(20)
+    work()
+    two_signers.rpc("evm_setAutomine", False)
+    return two_signers
+
+
+def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tables: str) -> None:
+    settings.CHAINS_FILE = chains_toml(folder, node.url, signers=signers, **tables)  # type: ignore[arg-type]
+    forget_chains()
+
+
+def senders() -> list[str]:
+    """Return the sender of each transaction for batches, in the order in which they were stored."""
+    return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
+
+
+def of_slot(block: int, slot: int, address: str = ALICE) -> dict[str, object]:
+    body = request(address, block=block)
+    body["data"]["31337"][f"block:{block}"]["accounts"] = {address: {"props": [], "slots": [hex(slot)]}}
+    return body
+
+
+def get_stuck(signer: str = SIGNER) -> None:
+    """Make the signer's pending transactions seem to have waited for long."""
+    Transaction.objects.filter(signer__address=signer, state=TransactionState.PENDING).update(
+        spent_at=timezone.now() - timedelta(minutes=5)
+    )
+
+
+def send_each(key: ApiKey, chain: DevChain, *backs: int) -> list[Batch]:
+    """Batches of these blocks before the head, each sent by itself."""
+    batches = []
+    for back in backs:
+        batches.append(submit(key, request(ALICE, block=chain.head() - back)))
+        work()
+    return batches
+
+
+def test_the_signer_with_the_least_pending_sends(mempool, key):
+    send_each(key, mempool, 1, 2)
+    assert senders() == [SIGNER, SECOND_SIGNER]
+    send_each(key, mempool, 3, 4)
+    assert sorted(senders()[2:]) == sorted([SIGNER, SECOND_SIGNER])
+    mempool.mine()
+    work()
+    send_each(key, mempool, 7, 8)
+    assert senders()[4:] == [SIGNER, SECOND_SIGNER]
+
+
+def test_orders_of_one_moment_are_divided_and_each_goes_to_one_signer(mempool):
+    chain = get_chains().chain(31337)
+    order = partial(sending.submit_all, chain, Order([Intent(ALICE, b"")]))
+    sent = together.each([order] * 4)
+    assert [one.transactions[0].signer.address for one in sent if isinstance(one, Sent)] == [SIGNER, SECOND_SIGNER] * 2
+    several = sending.submit_all(chain, Order([Intent(ALICE, b"")] * 3))
+    assert isinstance(several, Sent)
+    assert [(tx.signer.address, tx.nonce) for tx in several.transactions] == [(SIGNER, nonce) for nonce in (5, 6, 7)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_threads_that_send_at_once_use_each_nonce_once(chain, settings, tmp_path):
+    configure(settings, tmp_path, chain)
+    configured = get_chains().chain(31337)
+
+    def send() -> None:
+        for _ in range(8):
+            assert isinstance(sending.submit_all(configured, Order([Intent(ALICE, b"")])), Sent)
+        connections.close_all()
+
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for signer in Signer.objects.all():
+        nonces = list(signer.transactions.order_by("nonce").values_list("nonce", flat=True))
+        assert nonces == list(range(12))
+    assert signer_nonce(chain) == 24
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 4), (2, 8)])
+def test_room_grows_with_the_signers_and_one_user_leaves_half_of_it(
+    mempool, settings, tmp_path, key, monkeypatch, count, most
+):
+    configure(settings, tmp_path, mempool, signers=count)
+    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 8)
+    send_each(key, mempool, *range(1, 12))
+    assert len(senders()) == most
+    send_each(a_key(BOB), mempool, 12)
+    assert len(senders()) == most + 1
+
+
+def test_what_rests_on_a_header_that_may_leave_the_chain_goes_the_same_way(chain, key, settings, tmp_path):
+    configure(settings, tmp_path, chain, chain="confirmations = 4")
+    chain.rpc("evm_setIntervalMining", 1)
+    deploy(31337, 31337)
+    chain.rpc("evm_setIntervalMining", 0)
+    chain.rpc("evm_setAutomine", False)
+    block = chain.head()
+    (first,) = send_each(key, chain, 0)
+    chain.mine()
+    send_each(key, chain, 2)
+    assert senders() == [SIGNER, SIGNER]
+    # The second one has nothing pending, and the header is known, but not confirmed.
+    other = a_key(BOB)
+    second = submit(other, request(BOB, block=block))
+    third = submit(other, request(BOB, block=block - 3))
+    work()
+    work()
+    at_block = Transaction.objects.filter(queries__batch__in=[second.pk, third.pk]).order_by("pk")
+    sent = {tx.queries.get().batch_id: tx.signer.address for tx in at_block}
+    assert sent == {second.pk: SIGNER, third.pk: SECOND_SIGNER}
+    # All of it is taken back, and mined in the same order again.
+    chain.mine()
+    work()
+    chain.rpc("anvil_reorg", 2, [])
+    for batch in (first, second, third):
+        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert not Transaction.objects.filter(succeeded=False).exists()
+
+
+def test_gas_does_for_what_is_mined_before_that_of_another_signer(mempool, key):
+    """Two slots that hold nothing share a word, which the first one pays for."""
+    block = mempool.head() - 1
+    known = work_until_done(submit(key, request(ALICE, block=block)), mempool)
+    assert known.status == BatchStatus.DONE
+    mempool.mine()
+    work()
+    submit(key, of_slot(block, 1))
+    work()
+    get_stuck()
+    batch = submit(a_key(BOB), of_slot(block, 2))
+    work()
+    assert senders()[1:] == [SIGNER, SECOND_SIGNER]
+    stuck = Transaction.objects.exclude(to="").order_by("pk")[1]
+    mempool.rpc("anvil_dropTransaction", stuck.latest_hash)
+    mempool.mine()
+    work()
+    tx = Transaction.objects.get(queries__batch=batch)
+    assert tx.succeeded is True
+
+
+def test_no_path_begins_at_a_header_that_is_not_mined(chain, key, settings, tmp_path):
+    configure(settings, tmp_path, chain, connection=f"window = {WINDOW}")
+    deploy(31337, 31337)
+    chain.mine(60)
+    chain.rpc("evm_setAutomine", False)
+    block = chain.head() - 5
+    submit(key, request(ALICE, block=block))
+    work()
+    # As after a reorganisation that took the header back.
+    Block.objects.filter(number=block).update(is_checkpoint=True)
+    beyond = submit(a_key(BOB), request(NOBODY, block=block - WINDOW))
+    work()
+    accumulating, path = Transaction.objects.exclude(to="").order_by("pk")
+    assert path.extends is not None
+    assert path.signer_id != accumulating.signer_id
+    chain.rpc("anvil_dropTransaction", accumulating.latest_hash)
+    chain.mine()
+    work()
+    path.refresh_from_db()
+    assert path.succeeded is True
+    assert work_until_done(beyond, chain, rounds=20).status == BatchStatus.DONE
+
+
+def test_a_reorganisation_takes_back_what_both_have_sent_and_it_is_mined_again(mempool, key):
+    batches = send_each(key, mempool, 8, 9)
+    for batch in batches:
+        assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    sent = {tx.hash for tx in Transaction.objects.exclude(to="")}
+    assert set(senders()) == {SIGNER, SECOND_SIGNER}
+    Transaction.objects.update(spent_at=timezone.now() - timedelta(hours=1))
+    mempool.rpc("anvil_reorg", 3, [])
+    work()
+    assert not any(one.is_stuck(get_chains().chain(31337)) for one in pending(get_chains().chain(31337)).values())
+    assert Transaction.objects.filter(state=TransactionState.PENDING).count() == 2
+    for batch in batches:
+        assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    assert {tx.hash for tx in Transaction.objects.exclude(to="")} == sent
