@@ -11,7 +11,7 @@ from chains import packed
 from chains.packed import AccountToProve
 from proving.budget import cost_allocation
 from proving.gas_model.remaining_work import HOP_GAS, RIDER_GAS, unproven
-from proving.models import Share, Transaction, TransactionState
+from proving.models import Share, Transaction
 from proving.reconcile.block import reconcile
 from proving.transactions.transaction_monitor import monitor
 from queries import progress, submission
@@ -19,7 +19,7 @@ from queries.models import Batch, Block, PathUnit
 from tests.contracts import tries
 from tests.inside.working import admitted
 from tests.proving.money import ETHER, mine_at, price_of, set_fee
-from tests.proving.paths import extending, fill_history, old_block
+from tests.proving.paths import extending, old_block
 from tests.proving.transactions import age
 from tests.service import BOB, CHARLIE, a_key, asking, balances, request, work
 
@@ -110,25 +110,6 @@ def test_who_rides_along_pays_no_path_when_a_reorg_moves_the_other_to_another_bl
     progress.move([far.queries.get().pk], moved, reason="The chain was reorganised.")
     cost_allocation.divide(cost_allocation.weights_of(path))
     assert Share.objects.get(batch=near).wei <= before
-
-
-def test_who_goes_to_an_old_block_does_not_pay_for_those_who_ride_along(costly, key, settings):
-    """Alone it takes 213,000."""
-    settings.DAILY_GAS_BUDGET = 10**9
-    fill_history(costly)
-    block = old_block(costly, settings, depth=60)
-    mine_at(costly, 1)
-    victim = admitted(a_key(BOB), request(BOB, block=block, fee=ETHER))
-    admitted(key, asking(balances(range(block + 1, block + 36)), fee=ETHER))
-    reconcile(Block.objects.get(number=block).pk)
-    path = Transaction.objects.get()
-    assert path.queries.count() > 20
-    for _ in range(2):
-        mine_at(costly, 1)
-        monitor(path.signer_id)
-    path.refresh_from_db()
-    assert path.state != TransactionState.PENDING
-    assert Share.objects.get(transaction=path, batch=victim).gas <= 300_000
 
 
 @pytest.mark.parametrize("count", [1, 20])
