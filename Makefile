@@ -90,7 +90,7 @@ POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/database/test_side
 	tests/inside/test_side_by_side.py tests/inside/test_room.py \
 	tests/queries/test_idempotency.py tests/queries/test_own_batches.py \
 	tests/queries/test_storage.py tests/queries/test_submission.py \
-	tests/queries/test_uint256.py tests/proving/test_shared_transactions.py
+	tests/queries/test_uint256.py tests/inside/test_shared_transactions.py
 # Of servers that are killed and waited for. `make test-postgres` runs them; the demo of a cluster is among the others.
 MINUTES_LONG := tests/cluster/test_celery_workers.py tests/cluster/test_rabbitmq.py tests/serving/test_postgresql.py
 

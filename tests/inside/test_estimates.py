@@ -7,16 +7,14 @@ from eth_utils.crypto import keccak
 from campaigns.benchmarks import estimates
 from campaigns.benchmarks.gas import Lab, generated
 from chains.trie_path import End, TriePath, path_of
-from config import rpc_bulkhead
-from proving import batch_estimate
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.gas_model import proof_gas, trie_shapes
 from proving.gas_model.proof_gas import Missing, Route, Tries
 from queries.properties import AccountField, HeaderField
 from tests.contracts import tries
 from tests.inside.working import work_once
-from tests.proving.estimated_batches import Result, cases_of, estimate, measured
-from tests.service import ALICE, BOB, a_key, asking, request
+from tests.proving.estimated_batches import Result, cases_of, measured
+from tests.service import ALICE, BOB, a_key, asking
 
 # A contract of mainnet that has the most storage.
 LARGE = (16, 16, 16, 16, 16, 16, 4)
@@ -68,18 +66,6 @@ def test_blocks_that_share_a_transaction_take_what_is_expected(service, client, 
     results = [measured(client, user, name, asking(blocks), work=work_once) for name, blocks in cases]
     wrong = [str(result) for result in results if not is_right(result)]
     assert not wrong, "\n".join(wrong)
-
-
-def test_it_waits_for_nobody_for_long(service, client, key, settings, monkeypatch):
-    body = request(ALICE, block=service.head())
-    with monkeypatch.context() as patch:
-        patch.setattr(batch_estimate, "_MOST_SECONDS", -1)
-        answer = estimate(client, key, body, status=503)
-        assert (answer["code"], "within -1 s" in answer["error"]) == ("chain_unavailable", True)
-    with monkeypatch.context() as patch:
-        patch.setattr(rpc_bulkhead, "_most", 0)
-        patch.setattr(batch_estimate, "_PATIENCE_SECONDS", 0)
-        assert estimate(client, key, body, status=503)["code"] == "busy"
 
 
 # --- Parts ------------------------------------------------------------------------------------------------------------

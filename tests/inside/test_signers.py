@@ -3,35 +3,23 @@
 import threading
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 import pytest
 from django.db import connections
 from django.utils import timezone
 
-from accounts.models import ApiKey
 from chains import together
-from config.configured_chains import forget_chains, get_chains
+from config.configured_chains import get_chains
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction, TransactionState
 from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, sending
 from proving.transactions.intents import Intent, Order, Sent
 from proving.transactions.signers import pending
-from queries.models import Batch, BatchStatus, Block
+from queries.models import BatchStatus, Block
 from tests.proving.chain_state import signer_nonce
-from tests.service import (
-    ALICE,
-    BOB,
-    SECOND_SIGNER,
-    SIGNER,
-    a_key,
-    chains_toml,
-    request,
-    submit,
-    work,
-    work_until_done,
-)
+from tests.proving.several_signers import configure, get_stuck, send_each, senders
+from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, request, submit, work, work_until_done
 
 GWEI = 10**9
 ETHER = 10**18
@@ -48,36 +36,10 @@ def mempool(two_signers: DevChain) -> DevChain:
     return two_signers
 
 
-def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tables: str) -> None:
-    settings.CHAINS_FILE = chains_toml(folder, node.url, signers=signers, **tables)  # type: ignore[arg-type]
-    forget_chains()
-
-
-def senders() -> list[str]:
-    """Return the sender of each transaction for batches, in the order in which they were stored."""
-    return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
-
-
 def of_slot(block: int, slot: int, address: str = ALICE) -> dict[str, object]:
     body = request(address, block=block)
     body["data"]["31337"][f"block:{block}"]["accounts"] = {address: {"props": [], "slots": [hex(slot)]}}
     return body
-
-
-def get_stuck(signer: str = SIGNER) -> None:
-    """Make the signer's pending transactions seem to have waited for long."""
-    Transaction.objects.filter(signer__address=signer, state=TransactionState.PENDING).update(
-        spent_at=timezone.now() - timedelta(minutes=5)
-    )
-
-
-def send_each(key: ApiKey, chain: DevChain, *backs: int) -> list[Batch]:
-    """Batches of these blocks before the head, each sent by itself."""
-    batches = []
-    for back in backs:
-        batches.append(submit(key, request(ALICE, block=chain.head() - back)))
-        work()
-    return batches
 
 
 def test_the_signer_with_the_least_pending_sends(mempool, key):

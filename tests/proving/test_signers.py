@@ -1,17 +1,16 @@
 """Several signers of a destination: who sends what, and that none is in another's way."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from django.utils import timezone
 
-from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
-from queries.models import Batch, BatchStatus, Block
+from queries.models import BatchStatus, Block
 from tests.deployed import deploy
 from tests.proving.money import accepted
+from tests.proving.several_signers import configure, get_stuck, send_each, senders
 from tests.service import (
     ALICE,
     BOB,
@@ -19,7 +18,6 @@ from tests.service import (
     SECOND_SIGNER,
     SIGNER,
     a_key,
-    chains_toml,
     request,
     submit,
     waiting,
@@ -42,31 +40,6 @@ def mempool(two_signers: DevChain) -> DevChain:
     work()
     two_signers.rpc("evm_setAutomine", False)
     return two_signers
-
-
-def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tables: str) -> None:
-    settings.CHAINS_FILE = chains_toml(folder, node.url, signers=signers, **tables)  # type: ignore[arg-type]
-
-
-def senders() -> list[str]:
-    """Return the sender of each transaction for batches, in the order in which they were stored."""
-    return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
-
-
-def get_stuck(signer: str = SIGNER) -> None:
-    """Make the signer's pending transactions seem to have waited for long."""
-    Transaction.objects.filter(signer__address=signer, state=TransactionState.PENDING).update(
-        spent_at=timezone.now() - timedelta(minutes=5)
-    )
-
-
-def send_each(key: ApiKey, chain: DevChain, *backs: int) -> list[Batch]:
-    """Batches of these blocks before the head, each sent by itself."""
-    batches = []
-    for back in backs:
-        batches.append(submit(key, request(ALICE, block=chain.head() - back)))
-        work()
-    return batches
 
 
 # --- Who sends --------------------------------------------------------------------------------------------------------

@@ -3,24 +3,8 @@
 from proving.models import Transaction
 from queries.models import BatchStatus
 from tests.inside.working import admitted
-from tests.proving.money import (
-    ACCOUNT_GAS,
-    ETHER,
-    GWEI,
-    go_on,
-    mine_at,
-    scattered_slots,
-    set_fee,
-    without_limits,
-)
-from tests.service import (
-    asking,
-    balances,
-    fresh,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.proving.money import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at, scattered_slots, set_fee, without_limits
+from tests.service import asking, balances, fresh, waiting, work, work_until_done
 
 
 def test_a_fee_spike_burns_no_fee_on_a_part_of_the_batch(costly, key):

@@ -12,15 +12,7 @@ from proving.reconcile.block import reconcile
 from proving.transactions import stop_switch
 from queries.models import Batch, Block, PathUnit
 from tests.inside.working import admitted
-from tests.proving.money import (
-    ETHER,
-    in_mempool,
-    mine_at,
-    price_of,
-    scattered_slots,
-    set_fee,
-    without_limits,
-)
+from tests.proving.money import ETHER, in_mempool, mine_at, price_of, scattered_slots, set_fee, without_limits
 from tests.service import ALICE, BOB, CHARLIE, asking, balances, fresh, request, submit, waiting, work
 
 # --- Transactions and queries -----------------------------------------------------------------------------------------

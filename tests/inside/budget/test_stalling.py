@@ -18,18 +18,7 @@ from tests.inside.working import admitted
 from tests.proving import sources
 from tests.proving.money import ETHER, cancel
 from tests.proving.paths import extending, old_block
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    a_key,
-    fresh,
-    reconfigure,
-    request,
-    submit,
-    work,
-    work_until_done,
-)
+from tests.service import ALICE, BOB, SIGNER, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
 
 def test_who_cannot_pay_holds_up_no_transaction_before_its_own(costly, key, one_by_one):

@@ -8,32 +8,10 @@ import pytest
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
-from tests.proving.money import (
-    ACCOUNT_GAS,
-    ETHER,
-    GWEI,
-    accepted,
-    go_on,
-    in_mempool,
-    mine_at,
-    price_of,
-    serve,
-    set_fee,
-)
+from tests.proving.money import ACCOUNT_GAS, ETHER, GWEI, accepted, go_on, in_mempool, mine_at, price_of, serve, set_fee
 from tests.proving.paths import old_block
 from tests.proving.receipts import balance
-from tests.service import (
-    ALICE,
-    asking,
-    balances,
-    fresh,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import ALICE, asking, balances, fresh, reconfigure, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.outside
 

@@ -6,17 +6,7 @@ import pytest
 
 from proving.models import Transaction
 from queries.models import BatchStatus
-from tests.proving.money import (
-    ETHER,
-    GWEI,
-    accepted,
-    go_on,
-    limit,
-    mine_at,
-    pending,
-    scattered_slots,
-    set_fee,
-)
+from tests.proving.money import ETHER, GWEI, accepted, go_on, limit, mine_at, pending, scattered_slots, set_fee
 from tests.proving.paths import extending, fill_history, old_block
 from tests.service import (
     ALICE,

@@ -1,0 +1,37 @@
+"""Several signers of a destination, and what each has sent."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from devnet.devchain import DevChain
+from proving.models import Transaction, TransactionState
+from queries.models import Batch
+from tests.service import ALICE, SIGNER, chains_toml, request, submit, work
+
+
+def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tables: str) -> None:
+    settings.CHAINS_FILE = chains_toml(folder, node.url, signers=signers, **tables)  # type: ignore[arg-type]
+
+
+def senders() -> list[str]:
+    """Return the sender of each transaction for batches, in the order in which they were stored."""
+    return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
+
+
+def get_stuck(signer: str = SIGNER) -> None:
+    """Make the signer's pending transactions seem to have waited for long."""
+    Transaction.objects.filter(signer__address=signer, state=TransactionState.PENDING).update(
+        spent_at=timezone.now() - timedelta(minutes=5)
+    )
+
+
+def send_each(key: ApiKey, chain: DevChain, *backs: int) -> list[Batch]:
+    """Batches of these blocks before the head, each sent by itself."""
+    batches = []
+    for back in backs:
+        batches.append(submit(key, request(ALICE, block=chain.head() - back)))
+        work()
+    return batches
