@@ -15,7 +15,7 @@ from accounts.models import ApiKey, User
 from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Signer
-from queries.models import Batch, BatchStatus, Block
+from queries.models import Batch, BatchStatus, Block, Webhook
 
 ALICE, BOB, CHARLIE, SIGNER = (address for address, _ in ACCOUNTS)
 SIGNER_KEY = ACCOUNTS[3][1]
@@ -141,7 +141,7 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
 
 def expire_leases() -> None:
     """Let the leases of a worker that was killed run out, as time passes."""
-    for model in (Batch, Block, Signer):
+    for model in (Batch, Block, Signer, Webhook):
         model.objects.exclude(leased_until=None).update(leased_until=timezone.now() - timedelta(seconds=1))
 
 

@@ -225,6 +225,7 @@ def reopen(batch: Batch, kind: StepKind, *, of: Collection[int] | None = None) -
     batch.queries.filter(pk__in=queries).update(step=kind)
     open_again = {"status": BatchStatus.IN_PROGRESS, "finished_at": None, "deadline_at": now + timedelta(hours=24)}
     Batch.objects.filter(pk=batch.pk).update(**open_again, **back)
+    tell(batch, "WENT_BACK", "IN_PROGRESS", step=kind, reason=REORGANISED)
 
 
 def reject(batch: Batch, code: str = "deadline_exceeded", reason: str = "Too late.", *, retryable: bool = True) -> None:

@@ -2,17 +2,21 @@
 
 import json
 import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from ipaddress import ip_network
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from accounts import sealing
-from explorer.batch import submitted_request
-from queries import webhooks
 from queries.models import Batch, Webhook
 from tests.databases import all_that_is_stored
+from tests.proving.receiver import Receiver, receiver
 from tests.queries.submissions import faults
-from tests.service import ALICE, request
+from tests.service import ALICE, request, work
+
+pytestmark = pytest.mark.outside
 
 URL = "https://hooks.example.org/in?token=s3cret-in-the-url"
 HEADERS = {"Authorization": "Bearer s3cret-in-a-header", "X-Mine": ""}
@@ -22,14 +26,29 @@ def body(**webhook: object) -> dict[str, object]:
     return {**request(ALICE, block=1), "webhook": webhook}
 
 
-def test_it_is_stored_sealed_and_can_be_read_again(post):
+@pytest.fixture
+def hook(settings) -> Iterator[Receiver]:
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
+    with receiver() as hook:
+        yield hook
+
+
+def overdue() -> None:
+    """All batches are rejected, of which their webhooks are told."""
+    Batch.objects.update(deadline_at=timezone.now() - timedelta(minutes=1))
+    work()
+
+
+def test_it_is_stored_and_sent_to(post, hook):
     assert post(body(url=URL, headers=HEADERS, events=["STEP", "DONE", "STEP"])).status_code == 200
     webhook = Webhook.objects.get()
     assert (webhook.batch, webhook.receiver, webhook.due_at) == (Batch.objects.get(), "hooks.example.org:443", None)
     assert webhook.events == ["STEP", "DONE"]
-    to = webhooks.destination(webhook)
-    assert (to.url, to.headers) == (URL, HEADERS)
-    assert "s3cret" not in repr(to)
+    assert post(body(url=f"{hook.url}?token=mine", headers=HEADERS)).status_code == 200
+    overdue()
+    (got,) = hook.received
+    assert got.path == "/hook?token=mine"
+    assert {name: got.headers[name.lower()] for name in HEADERS} == HEADERS
 
 
 def test_it_tells_of_three_events_unless_it_says_otherwise(post):
@@ -51,24 +70,19 @@ def test_nothing_secret_of_it_is_shown_logged_or_stored_as_it_is(post, caplog):
     pages = [Client().get(f"/explorer/query/{pk}{rest}").text for rest in ("", ".json", "/request.json")]
     for text in (*pages, refused.text, caplog.text, all_that_is_stored()):
         assert "s3cret" not in text
-    shown = submitted_request.public_request(Batch.objects.get())
+    shown = Client().get(f"/explorer/query/{pk}/request.json").json()
     assert shown == {**request(ALICE, block=1), "webhook": {"url": "(not shown)"}}
 
 
-def test_what_was_sealed_opens_for_its_row_and_secret_alone(post, settings):
-    post(body(url=URL))
-    webhook = Webhook.objects.get()
-    other = Webhook(pk="01M7W1MRHW703BTRFFPT53VVP5", sealed=webhook.sealed)
-    with pytest.raises(sealing.CantOpen):
-        webhooks.destination(other)
-    changed = bytes(webhook.sealed)
-    with pytest.raises(sealing.CantOpen):
-        webhooks.destination(Webhook(pk=webhook.pk, sealed=changed[:-1] + bytes([changed[-1] ^ 1])))
-    with pytest.raises(sealing.CantOpen):
-        webhooks.destination(Webhook(pk=webhook.pk, sealed=b""))
-    settings.API_KEY_SECRET = "another"
-    with pytest.raises(sealing.CantOpen):
-        webhooks.destination(webhook)
+def test_what_was_sealed_opens_for_its_row_alone(post, hook):
+    for path in ("right", "other", "changed", "empty"):
+        post(body(url=f"{hook.url}/{path}"))
+    right, other, changed, empty = Webhook.objects.order_by("pk")
+    sealed = bytes(right.sealed)
+    for webhook, bad in ((other, sealed), (changed, sealed[:-1] + bytes([sealed[-1] ^ 1])), (empty, b"")):
+        Webhook.objects.filter(pk=webhook.pk).update(sealed=bad)
+    overdue()
+    assert [got.path for got in hook.received] == ["/hook/right"]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +131,12 @@ def test_headers_of_others_are_no_header_of_it(post, name):
 @pytest.mark.parametrize(
     "value", ["application/json", "Application/JSON;charset=utf-8", "application/json ; charset=UTF-8"]
 )
-def test_the_content_type_that_is_sent_anyway_may_be_named(post, value):
+def test_the_content_type_that_is_sent_anyway_may_be_named(post, hook, value):
     """The documentation of the service that this one replaces names it, and its clients follow that."""
-    assert post(body(url=URL, headers={"x-a": "b", "content-Type": value})).status_code == 200
-    assert webhooks.destination(Webhook.objects.get()).headers == {"x-a": "b"}
+    assert post(body(url=hook.url, headers={"x-a": "b", "content-Type": value})).status_code == 200
+    overdue()
+    (got,) = hook.received
+    assert (got.headers["content-type"], got.headers["x-a"]) == ("application/json", "b")
 
 
 @pytest.mark.parametrize(

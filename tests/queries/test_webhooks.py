@@ -5,36 +5,32 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
 from django.test import Client
+from django.utils import timezone
 
-from queries import progress, webhooks
-from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDelivery
-from queries.rejection_codes import RejectionCode
-from tests.explorer.batches import accept, complete, queries_of
-from tests.service import ALICE, BOB, a_key, header, request, submit
+from queries.models import Batch, BatchStatus, DeliveryStatus, Step, StepKind, Webhook, WebhookDelivery
+from tests.explorer.batches import accept, complete
+from tests.service import ALICE, BOB, a_key, fresh, header, request, submit, work, work_until_done
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 INITIAL, AVAILABLE, HEADER, ACCOUNT = StepKind
 EVERY = ["DONE", "REJECTED", "WENT_BACK", "STEP"]
 THREE = EVERY[:3]
-WHY = "Chain 31337 was reorganised."
 
 
 @pytest.fixture
 def batch(key) -> Batch:
-    return with_webhook(key)
+    accept(batch := with_webhook(key))
+    return batch
 
 
 def with_webhook(
     key, *, events: list[str] | None = None, accounts: tuple[str, ...] = (ALICE, BOB), block: int = 12
 ) -> Batch:
-    """Accepted, and told of everything unless `events` says otherwise."""
+    """Return a batch that is told of everything, unless `events` says otherwise."""
     body = request(*accounts, block=block)
-    made = submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": events or EVERY}})
-    accept(made)
-    return made
+    return submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": events or EVERY}})
 
 
 def said(batch: Batch) -> list[tuple[str, str]]:
@@ -53,112 +49,72 @@ def data(batch: Batch) -> dict[str, Any]:
     return dict(json.loads(batch.webhook.deliveries.order_by("pk").last().body)["data"])  # type: ignore[union-attr]
 
 
-def reject(batch: Batch) -> None:
-    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="It is too low.", retryable=True)
-
-
 # --- What is written --------------------------------------------------------------------------------------------------
 
 
-def test_each_step_is_told_once_when_all_queries_have_completed_it_and_then_done(batch):
-    first, second = queries_of(batch)
-    for kind in StepKind:
-        progress.complete([first], kind)
-    assert said(batch) == []
-    for kind in StepKind:
-        progress.complete([second, first], kind)
-        progress.complete([second], kind)
+def overdue() -> None:
+    Batch.objects.update(deadline_at=timezone.now() - timedelta(minutes=1))
+    work()
+
+
+def test_each_step_is_told_once_when_all_queries_have_completed_it_and_then_done(service, key):
+    body = request(ALICE, block=service.head())
+    body["data"]["31337"][f"block:{service.head() + 6}"] = {"accounts": {BOB: {"props": ["NONCE"]}}}
+    batch = submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": EVERY}})
+    for _ in range(4):
+        work()
+    first, second = batch.queries.order_by("position")
+    assert (first.step, second.step, said(batch)) == (None, INITIAL, [])
+    service.mine(6)
+    work_until_done(batch, service)
     assert said(batch) == [*(("step_completed", kind) for kind in StepKind), ("done", "")]
     assert data(batch) == {"internalId": batch.pk, "queryStatus": "DONE"}
 
 
-def test_a_batch_of_headers_alone_is_told_of_its_three_steps(key):
+def test_a_batch_of_headers_alone_is_told_of_its_three_steps(service, key):
     body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {"block:1": {"header": ["TIMESTAMP"]}}}}
-    made = submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": EVERY}})
-    accept(made)
-    complete(made, INITIAL, AVAILABLE, HEADER)
-    assert said(made) == [*(("step_completed", kind) for kind in (INITIAL, AVAILABLE, HEADER)), ("done", "")]
+    batch = submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": EVERY}})
+    work_until_done(batch, service)
+    assert said(batch) == [*(("step_completed", kind) for kind in (INITIAL, AVAILABLE, HEADER)), ("done", "")]
 
 
-def test_only_what_was_asked_for_is_told(key):
-    batch = with_webhook(key, events=["DONE"])
-    complete(batch, *StepKind)
-    progress.reopen(queries_of(batch), HEADER, reason=WHY)
-    complete(batch, HEADER, ACCOUNT)
-    assert [type_ for type_, _ in said(batch)] == ["done", "done"]
-
-
-def test_a_rejection_is_told_with_why_and_once(batch):
-    reject(batch)
-    reject(batch)
-    assert said(batch) == [("rejected", "fee_too_low")]
-    assert data(batch) == {
+def test_a_rejection_is_told_with_why_and_once_of_each_batch_by_itself(batch, key):
+    theirs, without = with_webhook(a_key(BOB), block=13), submit(key, request(ALICE, block=14))
+    overdue()
+    overdue()
+    assert said(batch) == said(theirs) == [("rejected", "deadline_exceeded")]
+    told = data(batch)
+    assert told.pop("error") == fresh(batch).rejection_reason != ""
+    assert told == {
         "internalId": batch.pk,
         "queryStatus": "REJECTED",
-        "error": "It is too low.",
-        "code": "fee_too_low",
-        "retryable": True,
+        "code": "deadline_exceeded",
+        "retryable": batch.rejection_retryable,
     }
-
-
-def test_others_that_are_rejected_with_it_are_told_each_by_itself(key):
-    ours, theirs = with_webhook(key), with_webhook(a_key(BOB), block=13)
-    without = submit(key, request(ALICE, block=14))
-    progress.reject(
-        [theirs.pk, ours.pk, without.pk], code=RejectionCode.FEE_TOO_LOW, reason="It is too low.", retryable=True
-    )
-    assert said(ours) == said(theirs) == [("rejected", "fee_too_low")]
+    assert fresh(without).status == BatchStatus.REJECTED
     assert WebhookDelivery.objects.count() == 2
 
 
-@pytest.mark.parametrize("events", [EVERY, THREE], ids=["with steps", "without"])
-def test_going_back_from_done_is_told_once_however_many_queries_go_back(key, events):
-    batch = with_webhook(key, events=events)
-    complete(batch, *StepKind)
-    before = len(said(batch))
-    for query in queries_of(batch):
-        progress.reopen([query], HEADER, reason=WHY)
-    assert said(batch)[before:] == [("went_back", HEADER)]
-    assert data(batch) == {"internalId": batch.pk, "queryStatus": "IN_PROGRESS", "step": HEADER, "reason": WHY}
-    complete(batch, HEADER, ACCOUNT)
-    assert [type_ for type_, _ in said(batch)[before:] if type_ != "step_completed"] == ["went_back", "done"]
-
-
-def test_before_done_it_is_told_to_those_who_were_told_of_the_step(key):
-    with_steps, without = with_webhook(key), with_webhook(key, events=THREE, block=13)
-    for batch in (with_steps, without):
-        complete(batch, INITIAL, AVAILABLE)
-        # Nobody was told that the header is there.
-        progress.reopen(queries_of(batch), HEADER, reason=WHY)
-        progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)
-        progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)
-    steps = [("step_completed", INITIAL), ("step_completed", AVAILABLE)]
-    assert said(with_steps) == [*steps, ("went_back", AVAILABLE)]
-    assert said(without) == []
-
-
-def test_what_is_rolled_back_is_told_to_nobody(batch):
-    with transaction.atomic():
-        complete(batch, *StepKind)
-        assert said(batch)
-        transaction.set_rollback(True)
-    assert said(batch) == []
-    assert Webhook.objects.get().due_at is None
-
-
-def test_an_event_makes_the_webhook_due_and_leaves_a_pause_as_it_is(batch):
-    complete(batch, INITIAL)
-    due_at = Webhook.objects.get().due_at
-    assert due_at
-    complete(batch, AVAILABLE)
-    assert Webhook.objects.get().due_at == due_at
-
-
-def test_batches_without_webhooks_take_one_statement_more(key, django_assert_max_num_queries):
-    batch = submit(key, request(ALICE, block=3))
-    accept(batch)
-    with django_assert_max_num_queries(14):
-        complete(batch, INITIAL)
+def test_going_back_from_done_is_told_once_however_many_queries_go_back(service, key):
+    """To each what it asked for; and the batch keeps when and why."""
+    before = service.head()
+    batches = [with_webhook(key, events=events, block=2) for events in (EVERY, THREE, ["DONE"])]
+    for batch in batches:
+        work_until_done(batch)
+    told = [len(said(batch)) for batch in batches]
+    service.rpc("anvil_reorg", service.head() - before, [])
+    for _ in range(4):
+        work()
+    with_steps, without, of_done = (said(batch)[count:] for batch, count in zip(batches, told, strict=True))
+    (went_back, step), *steps, done = with_steps
+    assert (went_back, done, {event for event, _ in steps}) == ("went_back", ("done", ""), {"step_completed"})
+    assert (without, of_done) == ([("went_back", step), ("done", "")], [("done", "")])
+    body = json.loads(batches[1].webhook.deliveries.get(event="WENT_BACK").body)["data"]
+    why = fresh(batches[1]).went_back_because
+    assert why
+    assert body == {"internalId": batches[1].pk, "queryStatus": "IN_PROGRESS", "step": step, "reason": why}
+    # The batch and the step keep it, also after it completed again.
+    assert set(Step.objects.filter(kind=step).values_list("went_back_because", flat=True)) == {why}
 
 
 # --- What the API says ------------------------------------------------------------------------------------------------
@@ -177,6 +133,7 @@ def again(key, delivery: str):
 def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     complete(batch, *StepKind)
     other = with_webhook(a_key(BOB), block=13)
+    accept(other)
     complete(other, INITIAL)
     found: list[Any] = []
     more: dict[str, str] = {}
@@ -227,7 +184,7 @@ def test_sending_again_makes_it_pending_and_due(key, batch):
     row = WebhookDelivery.objects.get()
     assert (row.status, row.failures, row.message_id) == (DeliveryStatus.PENDING, 0, one["id"])
     assert row.next_try_at
-    assert abs(row.gives_up_at - row.next_try_at - webhooks.RETRIED) < timedelta(minutes=1)
+    assert abs(row.gives_up_at - row.next_try_at - timedelta(days=1)) < timedelta(minutes=1)
     assert Webhook.objects.get().due_at
 
 
@@ -243,12 +200,11 @@ def test_nobody_sends_anothers_again(key, batch):
     assert Client().get("/webhook-deliveries").status_code == 401
 
 
-def test_nobody_sends_again_without_end(key, batch, monkeypatch):
-    monkeypatch.setattr(webhooks, "_MAX_AGAIN_PER_MINUTE", 2)
+def test_nobody_sends_again_without_end(key, batch):
     complete(batch, INITIAL)
     (one,) = listed(key)["deliveries"]
-    answers = [again(key, one["id"]) for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [202, 202, 429]
+    answers = [again(key, one["id"]) for _ in range(61)]
+    assert [answer.status_code for answer in answers] == [202] * 60 + [429]
     assert int(answers[-1].headers["Retry-After"]) > 0
 
 

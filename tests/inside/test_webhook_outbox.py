@@ -1,0 +1,66 @@
+"""Events in the transaction of the change that they tell of."""
+
+import pytest
+from django.db import transaction
+
+from queries import progress
+from queries.models import Batch, StepKind, Webhook
+from tests.explorer.batches import REORGANISED as WHY
+from tests.explorer.batches import accept, queries_of
+from tests.queries.test_webhooks import AVAILABLE, HEADER, INITIAL, THREE, said
+from tests.queries.test_webhooks import with_webhook as not_accepted
+from tests.service import ALICE, request, submit
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unreachable_chain")]
+
+
+def with_webhook(key, **more) -> Batch:
+    accept(batch := not_accepted(key, **more))
+    return batch
+
+
+@pytest.fixture
+def batch(key) -> Batch:
+    return with_webhook(key)
+
+
+def complete(batch: Batch, *kinds: StepKind) -> None:
+    for kind in kinds:
+        progress.complete(queries_of(batch), kind)
+
+
+def test_before_done_it_is_told_to_those_who_were_told_of_the_step(key):
+    with_steps, without = with_webhook(key), with_webhook(key, events=THREE, block=13)
+    for batch in (with_steps, without):
+        complete(batch, INITIAL, AVAILABLE)
+        # Nobody was told that the header is there.
+        progress.reopen(queries_of(batch), HEADER, reason=WHY)
+        progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)
+        progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)
+    steps = [("step_completed", INITIAL), ("step_completed", AVAILABLE)]
+    assert said(with_steps) == [*steps, ("went_back", AVAILABLE)]
+    assert said(without) == []
+
+
+def test_what_is_rolled_back_is_told_to_nobody(batch):
+    with transaction.atomic():
+        complete(batch, *StepKind)
+        assert said(batch)
+        transaction.set_rollback(True)
+    assert said(batch) == []
+    assert Webhook.objects.get().due_at is None
+
+
+def test_an_event_makes_the_webhook_due_and_leaves_a_pause_as_it_is(batch):
+    complete(batch, INITIAL)
+    due_at = Webhook.objects.get().due_at
+    assert due_at
+    complete(batch, AVAILABLE)
+    assert Webhook.objects.get().due_at == due_at
+
+
+def test_batches_without_webhooks_take_one_statement_more(key, django_assert_max_num_queries):
+    batch = submit(key, request(ALICE, block=3))
+    accept(batch)
+    with django_assert_max_num_queries(14):
+        complete(batch, INITIAL)

@@ -1,0 +1,165 @@
+"""How webhooks are dispatched, and the last gates before a connection."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from accounts.models import User
+from chains.bounded_http import Failed
+from database import leases
+from proving.webhooks import delivery, guarded_post
+from proving.webhooks.delivery import deliver
+from proving.webhooks.guarded_post import Post, look_up, post
+from proving.worker.due import MOST_OF_A_RECEIVER, due_webhooks
+from proving.worker.webhook_dispatcher import WebhookDispatcher
+from queries import webhooks
+from queries.models import Webhook
+from queries.webhook_targets import Address
+from tests.proving.receiver import Received, Receiver, receiver
+from tests.proving.test_webhooks import SECONDS, done, outcomes, rows
+from tests.service import BOB
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def webhooks_to_this_machine(unreachable_chain, settings) -> None:
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
+
+
+@pytest.fixture
+def hook() -> Iterator[Receiver]:
+    with receiver() as hook:
+        yield hook
+
+
+def test_pauses_add_up_to_no_more_attempts_in_a_day_than_are_kept():
+    pauses = [
+        leases.backoff(n, first=delivery._FIRST_PAUSE, longest=delivery._LONGEST_PAUSE) * (1 - delivery._SPREAD)
+        for n in range(webhooks.MAX_ATTEMPTS_KEPT)
+    ]
+    assert sum(pauses, timedelta()) > webhooks.RETRIED
+
+
+def test_whose_lease_is_lost_notes_nothing(monkeypatch):
+    def lose(_: Received) -> int:
+        Webhook.objects.update(lease_token="another's", leased_until=timezone.now() + timedelta(minutes=1))
+        return 500
+
+    with receiver(lose) as hook:
+        batch = done(hook.url, events=["DONE"])
+        deliver(batch.pk)
+    assert rows(batch)[0].attempts == []
+    assert Webhook.objects.get().lease_token == "another's"
+
+
+def test_a_user_has_some_of_the_threads_at_a_time(monkeypatch):
+    is_over, begun = threading.Event(), []
+
+    def hang(key: object, **_: object) -> None:
+        begun.append(key)
+        is_over.wait(SECONDS)
+
+    monkeypatch.setattr(delivery, "deliver", hang)
+    for block in range(12):
+        done(f"http://127.0.0.{block + 1}:9/", block=block, events=["DONE"])
+    done("http://127.0.0.1:9/", user=BOB, block=30, events=["DONE"])
+    dispatcher = WebhookDispatcher(at_end=lambda: None)
+    taken = [task for task in due_webhooks() if dispatcher.take(task)]
+    # None twice.
+    assert not any(dispatcher.take(task) for task in taken)
+    by_user = [sum(task.user == user.pk for task in taken) for user in User.objects.order_by("pk")]
+    is_over.set()
+    dispatcher.stop()
+    assert by_user == [8, 1]
+    assert dispatcher._in_hand == set()
+
+
+def test_what_is_due_is_told_by_receivers_in_turn(hook):
+    for block in range(3 * MOST_OF_A_RECEIVER):
+        done(hook.url, block=block, events=["DONE"])
+    other = done("http://127.0.0.2:9/", block=50, events=["DONE"])
+    tasks = list(due_webhooks())
+    assert len(tasks) == MOST_OF_A_RECEIVER + 1
+    assert other.pk in {task.key for task in tasks[:2]}
+
+
+def test_one_that_fails_for_a_defect_is_pushed_ahead(hook, monkeypatch):
+    batch = done(hook.url, events=["DONE"])
+    monkeypatch.setattr(webhooks, "destination", lambda _: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        deliver(batch.pk)
+    webhook = Webhook.objects.get()
+    assert (webhook.attempts, webhook.lease_token) == (1, "")
+    assert webhook.due_at
+    assert webhook.due_at > timezone.now()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "localhost", "0x7f.1", "0x7f000001", "017700000001", "2130706433", "127.1", "0", "0.0.0.0"),
+        *("[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]"),
+        *("127.0.0.1.", "localhost.", "①②⑦.0.0.1", "%31%32%37.0.0.1", "user@127.0.0.1", "example.org@127.0.0.1"),
+    ],
+)
+def test_no_spelling_of_this_machine_is_sent_to(settings, hook, host):
+    """Even where a row of the database holds it: what is judged is what is connected to."""
+    settings.WEBHOOK_ALLOW = []
+    port = hook.url.rsplit(":", 1)[1]
+    url = f"http://{host}:{port}"
+    with pytest.raises((Failed, ValueError)):
+        post(Post(url, {}, b"{}"), look_up(url))
+    assert hook.received == []
+
+
+def test_the_last_gate_is_what_is_connected_to(settings, hook):
+    """Whatever was judged before."""
+    settings.WEBHOOK_ALLOW = []
+    request_ = Post(hook.url.replace("127.0.0.1", "rebound.example"), {}, b"{}")
+    addresses: list[Address] = [ip_address("127.0.0.1")]
+    with pytest.raises(OSError):
+        guarded_post._loop().run(guarded_post._answered(request_, addresses, is_named=False, seconds=SECONDS))
+    assert hook.received == []
+
+
+def test_no_address_of_this_machine_is_sent_to_though_it_be_public(monkeypatch, settings):
+    settings.WEBHOOK_ALLOW = []
+    monkeypatch.setattr("queries.webhook_targets._is_public", lambda _: True)
+    assert guarded_post._is_of_this_machine(ip_address("127.0.0.1"))
+    assert not guarded_post._may_connect(ip_address("127.0.0.1"))
+    assert guarded_post._may_connect(ip_address("8.8.8.8"))
+
+
+def test_a_name_server_that_hangs_is_not_waited_for_but_its_thread_is_counted(monkeypatch, settings):
+    settings.WEBHOOK_ALLOW = ["hangs.example"]
+    is_over, is_noted = threading.Event(), threading.Event()
+
+    def hang(*_: object, **__: object) -> list[object]:
+        is_over.wait(SECONDS)
+        return []
+
+    batch = done("http://hangs.example:9/", events=["DONE"])
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setattr(guarded_post, "TOTAL_SECONDS", 0.2)
+    noted = delivery._note
+
+    def note(*args: Any) -> None:
+        noted(*args)
+        is_noted.set()
+
+    monkeypatch.setattr(delivery, "_note", note)
+    dispatcher = WebhookDispatcher(at_end=lambda: None)
+    assert [dispatcher.take(task) for task in due_webhooks()] == [True]
+    assert is_noted.wait(SECONDS)
+    assert len(dispatcher._in_hand) == 1
+    is_over.set()
+    dispatcher.stop()
+    assert dispatcher._in_hand == set()
+    assert outcomes(batch) == ["The receiver did not answer within 0.2 seconds."]
