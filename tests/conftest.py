@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 from django.conf import settings as django_settings
+from django.core.signals import got_request_exception
 from django.db import connection
 from django.db.models.signals import post_migrate
 from django.test.client import MULTIPART_CONTENT, RequestFactory
@@ -19,6 +20,7 @@ from django.utils.http import urlencode
 
 from accounts import key_use
 from accounts.models import ApiKey
+from config import database_connections
 from devnet.devchain import DevChain
 from proving import heads
 from proving.paths import rotation
@@ -187,6 +189,16 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy_on(chain)
     return chain
+
+
+@pytest.fixture
+def kept_connection(unreachable_chain) -> Iterator[None]:
+    """Watch the connection as a process that answers requests does."""
+    connection.close()
+    database_connections.watch()
+    yield
+    got_request_exception.disconnect(database_connections._close_after_error)
+    connection.close()
 
 
 @pytest.fixture

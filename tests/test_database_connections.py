@@ -2,33 +2,21 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.core.signals import got_request_exception
 from django.db import connection
 from django.test import Client
 
 from accounts.models import ApiKey
-from config import database_connections
 from queries.models import Batch
 from tests.disks import full_disk, locked_database
 from tests.service import ALICE, a_key, header, request
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("unreachable_chain")]
-
-
-@pytest.fixture(autouse=True)
-def watched() -> Iterator[None]:
-    """Watch the connection as a process that answers requests does."""
-    connection.close()
-    database_connections.watch()
-    yield
-    got_request_exception.disconnect(database_connections._close_after_error)
-    connection.close()
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside, pytest.mark.usefixtures("kept_connection")]
 
 
 @pytest.fixture
@@ -72,12 +60,18 @@ def test_after_a_full_disk_the_next_request_has_a_connection_of_its_own(client):
     assert submitted(client, key, accounts=3000) == 200
 
 
-def test_a_defect_of_a_view_closes_nothing(client, monkeypatch):
+def test_a_defect_of_a_view_closes_nothing(client):
     key = a_key()
     assert submitted(client, key) == 200
     kept = connection.connection
-    monkeypatch.setattr("queries.submission.store", lambda *_: 1 // 0)
-    assert submitted(client, key) == 500
+
+    def fail(execute: Any, sql: str, *how: Any) -> Any:
+        if "queries_query" in sql:
+            raise ZeroDivisionError("a defect")
+        return execute(sql, *how)
+
+    with connection.execute_wrapper(fail):
+        assert submitted(client, key) == 500
     assert connection.connection is kept
 
 

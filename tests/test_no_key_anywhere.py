@@ -18,7 +18,7 @@ from tests.databases import all_that_is_stored
 from tests.explorer.batches import a_batch, finish
 from tests.service import ALICE, secret_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 # The one place that answers with a key, to its owner's post.
 REVEALING = "dashboard/keys/<int:key_id>/reveal"

@@ -11,6 +11,8 @@ import pytest
 import batch_query_client
 from devnet.devchain import PROJECT
 
+pytestmark = pytest.mark.outside
+
 # Each takes a tenth of a second or more, alone or with what it loads in its turn.
 OF_SERVICE = {
     *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "pydantic", "ninja", "prometheus_client"),

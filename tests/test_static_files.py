@@ -3,11 +3,14 @@
 import json
 import re
 
+import pytest
 from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.management import call_command
 
 from config import settings as project
 from devnet.devchain import PROJECT
+
+pytestmark = pytest.mark.outside
 
 
 def test_a_script_imports_another_by_the_name_that_pages_load_it_by(settings, tmp_path):

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from config.configured_chains import get_chains
 from tests.accounts.wallets import ALICE, sign
 
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
@@ -23,12 +22,12 @@ def configure_chains(settings, tmp_path):
             f'[[connections]]\nsource = {chain_id}\ndestination = {chain_id}\nblock_hash_source = "native"\n'
             for chain_id in destinations
         ]
-        settings.CHAINS_FILE = Path(tmp_path / "chains.toml")
-        settings.CHAINS_FILE.write_text("".join(parts))
-        get_chains.cache_clear()
+        path = Path(tmp_path / "chains.toml")
+        path.write_text("".join(parts))
+        # What names the file has it read.
+        settings.CHAINS_FILE = path
 
-    yield configure
-    get_chains.cache_clear()
+    return configure
 
 
 @pytest.fixture(autouse=True)

@@ -3,11 +3,11 @@
 import pytest
 from django.core.management import CommandError, call_command
 
-from accounts import keys
 from accounts.models import AccountEvent, EventKind, User
+from tests.accounts import over_http as keys
 from tests.accounts.wallets import ALICE, BOB
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def test_it_revokes_everybody_s_keys_and_again_none(issued, capsys):
 
 def test_the_user_s_log_says_that_the_operator_did_it(issued):
     call_command("revoke_keys", BOB.address)
-    event = AccountEvent.objects.get()
-    assert (event.user.address, event.kind, event.key_name) == (BOB.address, EventKind.KEY_REVOKED, "one")
+    event = AccountEvent.objects.get(kind=EventKind.KEY_REVOKED)
+    assert (event.user.address, event.key_name) == (BOB.address, "one")
     assert event.detail == "by the operator"
     assert issued[2] not in (event.key_ends, event.detail)
 

@@ -1,3 +1,4 @@
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -7,15 +8,15 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from accounts import sign_in
 from accounts.models import SignInNonce, ThrottleCount, User
-from accounts.sign_in import MAX_MESSAGE_CHARS, MAX_SIGNATURE_CHARS, SignInError, finish, start
+from tests.accounts.over_http import Refused, finish, start
 from tests.accounts.wallets import ALICE, BOB, sign
 from tests.disks import locked_database
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 CLIENT = "192.0.2.1"
+MAX_MESSAGE_CHARS, MAX_SIGNATURE_CHARS = 1024, 16_384
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def message():
 
 
 def code_of(function, *args) -> str:
-    with pytest.raises(SignInError) as caught:
+    with pytest.raises(Refused) as caught:
         function(*args)
     assert caught.value.sentence.endswith(".")
     return caught.value.code
@@ -126,10 +127,14 @@ def test_a_message_that_says_more_is_refused_although_it_is_signed(message, more
     assert not User.objects.exists()
 
 
-def test_a_changed_message_asks_no_node(message, monkeypatch):
-    monkeypatch.setattr(sign_in, "_verify_contract_wallet", lambda *_: pytest.fail("a node was asked"))
-    changed = message.replace("Sign in to", "Give everything to")
-    assert code_of(finish, changed, sign(changed, BOB)) == "malformed_message"
+def test_a_changed_message_asks_no_node(message, configure_chains):
+    with socket.create_server(("127.0.0.1", 0)) as node:
+        configure_chains((31337, True, f"http://127.0.0.1:{node.getsockname()[1]}"), destinations=(31337,))
+        changed = message.replace("Sign in to", "Give everything to")
+        assert code_of(finish, changed, sign(changed, BOB)) == "malformed_message"
+        node.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            node.accept()
 
 
 def test_a_nonce_in_the_statement_does_not_stand_in_for_the_message_s_own(message):
@@ -155,15 +160,15 @@ def test_an_expired_nonce_is_refused_whatever_the_message_says(message):
     assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
 
 
-@pytest.mark.parametrize("text", ["", "hello", "\x00", "\n" * 5000, "Nonce: x" * 100_000], ids=range(5))
+@pytest.mark.parametrize("text", ["", "hello", "\x00", "\n" * 5000, "Nonce: x" * 1000], ids=range(5))
 def test_text_that_is_no_message_is_refused(text):
     assert code_of(finish, text, "0x") == "malformed_message"
 
 
 @pytest.mark.parametrize(
     "signature",
-    ["", "hello", "0x0", "0xzz", "00" * 65, "0x" + "00" * MAX_SIGNATURE_CHARS, "\ud800", "0x00\n"],
-    ids=range(8),
+    ["", "hello", "0x0", "0xzz", "00" * 65, "0x" + "00" * MAX_SIGNATURE_CHARS, "\ud800"],
+    ids=range(7),
 )
 def test_text_that_is_no_signature_is_refused_and_does_not_use_the_message_up(message, signature):
     assert code_of(finish, message, signature) == "malformed_signature"
@@ -229,7 +234,7 @@ def test_a_client_address_starts_so_many_sign_ins_a_minute_whether_finished_or_n
     message = start(ALICE.address, 31337, CLIENT)
     finish(message, sign(message, ALICE))
     start(BOB.address, 31337, CLIENT)
-    with pytest.raises(SignInError) as caught:
+    with pytest.raises(Refused) as caught:
         start(ALICE.address, 31337, CLIENT)
     assert caught.value.code == "too_many_sign_ins"
     assert caught.value.retry_after is not None
@@ -244,7 +249,7 @@ def test_a_client_address_starts_so_many_sign_ins_a_minute_whether_finished_or_n
 def test_who_started_too_many_waits_for_no_lock(settings):
     settings.MAX_SIGN_INS_PER_MINUTE = 1
     start(ALICE.address, 31337, CLIENT)
-    with locked_database(), pytest.raises(SignInError) as caught:
+    with locked_database(), pytest.raises(Refused) as caught:
         start(ALICE.address, 31337, CLIENT)
     assert caught.value.code == "too_many_sign_ins"
 
@@ -254,7 +259,7 @@ def test_the_wait_is_what_is_left_of_the_minute(settings):
     start(ALICE.address, 31337, CLIENT)
     ThrottleCount.objects.update(began_at=timezone.now() - timedelta(seconds=29.5))
     start(ALICE.address, 31337, CLIENT)
-    with pytest.raises(SignInError) as caught:
+    with pytest.raises(Refused) as caught:
         start(ALICE.address, 31337, CLIENT)
     assert caught.value.retry_after == 31
 
@@ -269,7 +274,7 @@ def test_of_many_sign_ins_at_once_no_more_are_started(settings):
         begun = 0
         try:
             for _ in range(3):
-                with suppress(SignInError):
+                with suppress(Refused):
                     start(ALICE.address, 31337, CLIENT)
                     begun += 1
         finally:

@@ -1,17 +1,14 @@
 """The secret of webhooks: sealed in the database, shown to its owner, rotated with an overlap."""
 
 import base64
-from datetime import timedelta
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
-from accounts import sealing, webhook_secrets
 from accounts.models import AccountEvent, EventKind, User, WebhookSecret
 from tests.databases import all_that_is_stored
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 JSON = {"Accept": "application/json"}
 REVEAL, ROTATE = "/dashboard/webhooks/reveal", "/dashboard/webhooks/rotate"
@@ -35,14 +32,13 @@ def test_it_is_made_when_it_is_first_shown_and_stays_the_same(alice_client):
     # As Standard Webhooks asks: 24 to 64 bytes.
     assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
     assert shown(alice_client) == secret
-    assert webhook_secrets.signing(user_of(alice_client).pk) == [secret]
     assert [event.kind for event in AccountEvent.objects.order_by("pk")][-2:] == [EventKind.WEBHOOK_SECRET_SHOWN] * 2
 
 
 def test_only_a_post_of_its_owner_shows_it(alice_client):
     secret = shown(alice_client)
     assert secret not in alice_client.get("/keys").text
-    assert webhook_secrets.ends(secret) in alice_client.get("/keys").text
+    assert f"{secret[:10]}…{secret[-4:]}" in alice_client.get("/keys").text
     assert secret in alice_client.post(REVEAL).text
     assert alice_client.get(REVEAL).status_code == 302
     assert Client().post(REVEAL, headers=JSON).status_code == 401
@@ -62,27 +58,17 @@ def test_a_database_that_leaks_does_not_give_it_away(alice_client):
 
 
 def test_it_is_rotated_with_an_overlap_or_at_once(alice_client):
-    user, first = user_of(alice_client), shown(alice_client)
+    first = shown(alice_client)
     answer = alice_client.post(ROTATE, {"overlap": "1d"}, headers=JSON)
     assert answer.status_code == 201
     second = shown(alice_client)
-    assert webhook_secrets.signing(user.pk) == [second, first]
     assert "signs beside it until" in alice_client.get("/keys").text
     # The one before the last signs no more.
     assert alice_client.post(ROTATE, {"overlap": "7d"}).status_code == 302
     third = shown(alice_client)
-    assert webhook_secrets.signing(user.pk) == [third, second]
     alice_client.post(ROTATE, {"overlap": "now"})
-    assert webhook_secrets.signing(user.pk) == [shown(alice_client)]
     assert len({first, second, third, shown(alice_client)}) == 4
     assert WebhookSecret.objects.count() == 2
-
-
-def test_an_overlap_ends(alice_client):
-    user, first = user_of(alice_client), shown(alice_client)
-    webhook_secrets.rotate(user, timedelta(hours=1))
-    WebhookSecret.objects.exclude(expires_at=None).update(expires_at=timezone.now())
-    assert webhook_secrets.signing(user.pk) == [shown(alice_client)] != [first]
 
 
 @pytest.mark.parametrize("overlap", ["", "2d", "bqs_" + "x" * 43])
@@ -105,12 +91,5 @@ def test_under_another_api_key_secret_it_is_lost_until_it_is_rotated(alice_clien
     answer = alice_client.post(REVEAL, headers=JSON)
     assert (answer.status_code, answer.json()["code"]) == (409, "secret_lost")
     assert "Nothing is sent until you rotate it" in alice_client.post(REVEAL).text
-    assert webhook_secrets.signing(user_of(alice_client).pk) == []
     alice_client.post(ROTATE, {"overlap": "1d"})
-    assert webhook_secrets.signing(user_of(alice_client).pk) == [shown(alice_client)]
-
-
-def test_a_sealed_text_is_never_the_same_twice():
-    sealed = {sealing.seal("the same", "row") for _ in range(5)}
-    assert len(sealed) == 5
-    assert {sealing.unseal(one, "row") for one in sealed} == {"the same"}
+    assert shown(alice_client)

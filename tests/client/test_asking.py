@@ -17,6 +17,8 @@ from batch_query_client.asking import ask, read, require
 from batch_query_client.effects import Answer, Request, Unreachable
 from tests.client.world import PATIENCE, World, answer
 
+pytestmark = pytest.mark.outside
+
 URL = "https://service.example/secret-path"
 GET = Request("GET", URL)
 LOST = Unreachable("broke off its answer", was_sent=True)

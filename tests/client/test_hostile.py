@@ -11,6 +11,8 @@ from batch_query_client import AsyncBatchQueryService, BatchQueryService, Patien
 from batch_query_client.answers import Fact
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, hostile_node
 
+pytestmark = pytest.mark.outside
+
 WORST = {**FLOODS, **DRIPS, **LIES}
 IMPATIENT = Patience(seconds=0, answer_seconds=0.5)
 # Beside what a flood takes to come, on a machine that does much else.

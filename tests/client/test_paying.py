@@ -14,6 +14,8 @@ from batch_query_client.registry import selector
 from tests.client.answers import ID, batch
 from tests.client.world import PATIENCE, World, answer
 
+pytestmark = pytest.mark.outside
+
 REGISTRY, TOKEN, ME = ("0x" + digit * 40 for digit in "123")
 ACCESS = Access("https://service.example", "bqs_key", PATIENCE)
 PROOF = "0x02" + "ab" * 40

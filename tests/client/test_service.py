@@ -53,6 +53,8 @@ from devnet.devchain import ACCOUNTS, DevChain
 from devnet.ports import free_port
 from tests.http_server import serving
 
+pytestmark = pytest.mark.outside
+
 (ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS
 CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 SECONDS = 60

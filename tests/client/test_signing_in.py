@@ -8,6 +8,8 @@ from batch_query_client.signing_in import check_message, new_key
 from devnet.devchain import ACCOUNTS
 from tests.client.world import PATIENCE, World, answer
 
+pytestmark = pytest.mark.outside
+
 ALICE, BOB = (address for address, _ in ACCOUNTS[:2])
 URL = "https://service.example"
 MESSAGE = f"""\

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from chains.encoding import hex_data
 from contracts import Artifact, load_artifact
 from contracts.build import CODE, code_of, run_compiler
 from devnet.devchain import PROJECT, DevChain
-from proving.registry import deployments
+from proving.models import FactsRegistry
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.service import BOB, a_key, submit, work_until_done
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 SOLIDITY = PROJECT / "client" / "solidity"
 SOURCES = [*sorted(SOLIDITY.rglob("*.sol")), Path(__file__).with_name("ReadsOfEveryKind.sol")]
@@ -45,7 +44,7 @@ def reads(service: DevChain, compiled) -> Deployed:
 
 
 def registry() -> str:
-    return deployments.find(31337, 31337).contract.address
+    return str(FactsRegistry.in_use.get().address)
 
 
 def prove(chain: DevChain, block: int, accounts: dict[str, Any], header: list[str] | None = None) -> None:
@@ -89,7 +88,7 @@ def test_a_vote_by_what_another_chain_held(service: DevChain, reads: Deployed, c
         vote.send("vote", True)
     assert unproven.value.error == ("SlotNotProven", reads.address.lower(), block, slot)
 
-    prove(service, block, {reads.address: {"slots": [hex_data(slot)]}})
+    prove(service, block, {reads.address: {"slots": ["0x" + slot.hex()]}})
     assert vote.logged(vote.send("vote", True)) == [("Voted", SENDER.lower(), True, BALANCE)]
     assert (vote.call("votesFor"), vote.call("votesAgainst")) == (BALANCE, 0)
     with pytest.raises(Reverted) as twice:
@@ -110,21 +109,21 @@ def test_typed_reads_are_what_the_chain_held(service: DevChain, reads: Deployed)
     prove(
         service,
         block,
-        {SENDER: {"props": props}, reads.address: {"props": props, "slots": [hex_data(slot) for slot in slots]}},
+        {SENDER: {"props": props}, reads.address: {"props": props, "slots": ["0x" + slot.hex() for slot in slots]}},
         ["TIMESTAMP", "MIX_HASH"],
     )
     at = hex(block)
     header = service.rpc("eth_getBlockByNumber", at, False)
     assert reads.call("timestampOf", block) == int(header["timestamp"], 16)
-    assert hex_data(reads.call("prevRandaoOf", block)) == header["mixHash"]
+    assert "0x" + reads.call("prevRandaoOf", block).hex() == header["mixHash"]
     for account in (SENDER, reads.address):
         proof = service.rpc("eth_getProof", account, [], at)
         assert reads.call("balanceAt", account, block) == int(proof["balance"], 16)
         assert reads.call("nonceAt", account, block) == int(proof["nonce"], 16)
-        assert hex_data(reads.call("codeHashAt", account, block)) == proof["codeHash"]
-        assert hex_data(reads.call("storageRootAt", account, block)) == proof["storageHash"]
+        assert "0x" + reads.call("codeHashAt", account, block).hex() == proof["codeHash"]
+        assert "0x" + reads.call("storageRootAt", account, block).hex() == proof["storageHash"]
     for slot, value in zip(slots, (BALANCE, int(SENDER, 16), 5), strict=True):
-        assert int(service.rpc("eth_getStorageAt", reads.address, hex_data(slot), at), 16) == value
+        assert int(service.rpc("eth_getStorageAt", reads.address, "0x" + slot.hex(), at), 16) == value
         reads.call("requireSlotAt", reads.address, block, slot, value.to_bytes(32))
         with pytest.raises(Reverted) as differs:
             reads.call("requireSlotAt", reads.address, block, slot, bytes(32))

@@ -10,6 +10,8 @@ from batch_query_client.operations import Access, details, wait
 from tests.client.answers import ID, batch, query
 from tests.client.world import PATIENCE, World, answer
 
+pytestmark = pytest.mark.outside
+
 ACCESS = Access("https://service.example", "bqs_key", PATIENCE)
 
 OPEN = {"queryStatus": "IN_PROGRESS"}

@@ -8,6 +8,8 @@ import standardwebhooks
 
 from batch_query_client import InvalidWebhook, verify_webhook
 
+pytestmark = pytest.mark.outside
+
 SECRET, OLD, OTHERS = ("whsec_" + letter * 32 for letter in "abc")
 BODY = json.dumps(
     {

@@ -19,6 +19,8 @@ from tests.proving.receiver import Receiver, receiver
 from tests.service import ALICE, SIGNER_KEY
 from tests.serving.process import Answer, connect, read_answer
 
+pytestmark = pytest.mark.outside
+
 CHAIN = 11155111
 VITALIK = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
 SECONDS = 60

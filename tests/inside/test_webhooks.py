@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from accounts.models import User
 from chains.bounded_http import Failed
-from database import leases
 from proving.webhooks import delivery, guarded_post
 from proving.webhooks.delivery import deliver
 from proving.webhooks.guarded_post import Post, look_up, post
@@ -37,14 +36,6 @@ def webhooks_to_this_machine(unreachable_chain, settings) -> None:
 def hook() -> Iterator[Receiver]:
     with receiver() as hook:
         yield hook
-
-
-def test_pauses_add_up_to_no_more_attempts_in_a_day_than_are_kept():
-    pauses = [
-        leases.backoff(n, first=delivery._FIRST_PAUSE, longest=delivery._LONGEST_PAUSE) * (1 - delivery._SPREAD)
-        for n in range(webhooks.MAX_ATTEMPTS_KEPT)
-    ]
-    assert sum(pauses, timedelta()) > webhooks.RETRIED
 
 
 def test_whose_lease_is_lost_notes_nothing(monkeypatch):
