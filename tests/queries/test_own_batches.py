@@ -188,11 +188,12 @@ def test_what_is_cancelled_while_its_transaction_is_on_the_way_stays_so(service,
     for _ in range(2):
         work()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    step = batch.queries.get().step
     assert cancel(batch.pk).status_code == 200
     for _ in range(3):
         service.mine()
         work()
-    assert fresh(batch).status == BatchStatus.REJECTED
+    assert (fresh(batch).status, batch.queries.get().step) == (BatchStatus.REJECTED, step)
 
 
 @pytest.mark.parametrize("end", ["DONE", "REJECTED"])
