@@ -4,9 +4,19 @@ from typing import Any
 
 import pytest
 
+from batch_query_client.command_line.asked_in_files import Asked, document
 from explorer.new_batch import pasted_rows
 from explorer.new_batch.drafts import Draft, Row
-from tests.client.test_command_line import ALICE, CHAINS, B, asked
+from tests.service import ALICE
+
+CHAINS, B = {"ethereum": 1, "op mainnet": 10}, "0x" + "bb" * 20
+
+
+def asked(**given: Any) -> Any:
+    nothing = dict.fromkeys(("file", "destination", "chain", "block", "time", "fee", "webhook"))
+    lists = dict.fromkeys(("accounts", "props", "slots", "header", "webhook_events"), ())
+    return document(Asked(**{**nothing, **lists, "is_paid_by_caller": False, **given}), lambda: CHAINS)
+
 
 # What the console's form takes, and what `bqs` took from the beginning.
 FILES = {

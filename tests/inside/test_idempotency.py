@@ -1,13 +1,21 @@
 """Idempotency-Key where rows are locked."""
 
 import pytest
+from django.test import Client
 
 from queries import idempotency, submission_rate
 from queries.models import Batch
-from tests.queries.test_idempotency import BODY, OTHER, sent
+from tests.service import ALICE, header, request
 from tests.side_by_side import meet
 
 pytestmark = pytest.mark.usefixtures("unreachable_chain")
+
+BODY, OTHER = request(ALICE, block=1), request(ALICE, block=2)
+
+
+def sent(key, body=BODY, name: str = "k"):
+    headers = header(key) | {"idempotency-key": name}
+    return Client().post("/submit-batch-query", body, content_type="application/json", headers=headers)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,5 +1,8 @@
 """Events in the transaction of the change that they tell of."""
 
+import json
+from collections.abc import Sequence
+
 import pytest
 from django.db import transaction
 
@@ -7,16 +10,24 @@ from queries import progress
 from queries.models import Batch, StepKind, Webhook
 from tests.explorer.batches import REORGANISED as WHY
 from tests.explorer.batches import accept, queries_of
-from tests.queries.test_webhooks import AVAILABLE, HEADER, INITIAL, THREE, said
-from tests.queries.test_webhooks import with_webhook as not_accepted
 from tests.service import ALICE, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unreachable_chain")]
 
 
-def with_webhook(key, **more) -> Batch:
-    accept(batch := not_accepted(key, **more))
+INITIAL, AVAILABLE, HEADER, _ = StepKind
+THREE = ["DONE", "REJECTED", "WENT_BACK"]
+
+
+def with_webhook(key, *, events: Sequence[str] = (*THREE, "STEP"), block: int = 12) -> Batch:
+    webhook = {"url": "https://hooks.example.org", "events": events}
+    accept(batch := submit(key, {**request(ALICE, block=block), "webhook": webhook}))
     return batch
+
+
+def said(batch: Batch) -> list[tuple[str, str]]:
+    bodies = [json.loads(row.body) for row in batch.webhook.deliveries.order_by("pk")]
+    return [(body["type"].partition(".")[2], body["data"].get("step", "")) for body in bodies]
 
 
 @pytest.fixture

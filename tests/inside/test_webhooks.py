@@ -18,13 +18,15 @@ from proving.webhooks.guarded_post import Post, look_up, post
 from proving.worker.due import MOST_OF_A_RECEIVER, due_webhooks
 from proving.worker.webhook_dispatcher import WebhookDispatcher
 from queries import webhooks
-from queries.models import Webhook
+from queries.models import Batch, Webhook
 from queries.webhook_targets import Address
+from tests.explorer.batches import finish
 from tests.proving.receiver import Received, Receiver, receiver
-from tests.proving.test_webhooks import SECONDS, done, outcomes, rows
-from tests.service import BOB
+from tests.service import ALICE, BOB, a_key, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+SECONDS = 20
 
 
 @pytest.fixture(autouse=True)
@@ -38,15 +40,26 @@ def hook() -> Iterator[Receiver]:
         yield hook
 
 
+def done(url: str, *, user: str = ALICE, block: int = 12) -> Batch:
+    key = User.objects.for_address(user).api_keys.first() or a_key(user)
+    batch = submit(key, {**request(ALICE, block=block), "webhook": {"url": url}})
+    finish(batch)
+    return batch
+
+
+def attempts(batch: Batch) -> list[str]:
+    return [attempt["outcome"] for attempt in batch.webhook.deliveries.get().attempts]
+
+
 def test_whose_lease_is_lost_notes_nothing(monkeypatch):
     def lose(_: Received) -> int:
         Webhook.objects.update(lease_token="another's", leased_until=timezone.now() + timedelta(minutes=1))
         return 500
 
     with receiver(lose) as hook:
-        batch = done(hook.url, events=["DONE"])
+        batch = done(hook.url)
         deliver(batch.pk)
-    assert rows(batch)[0].attempts == []
+    assert attempts(batch) == []
     assert Webhook.objects.get().lease_token == "another's"
 
 
@@ -59,8 +72,8 @@ def test_a_user_has_some_of_the_threads_at_a_time(monkeypatch):
 
     monkeypatch.setattr(delivery, "deliver", hang)
     for block in range(12):
-        done(f"http://127.0.0.{block + 1}:9/", block=block, events=["DONE"])
-    done("http://127.0.0.1:9/", user=BOB, block=30, events=["DONE"])
+        done(f"http://127.0.0.{block + 1}:9/", block=block)
+    done("http://127.0.0.1:9/", user=BOB, block=30)
     dispatcher = WebhookDispatcher(at_end=lambda: None)
     taken = [task for task in due_webhooks() if dispatcher.take(task)]
     # None twice.
@@ -74,15 +87,15 @@ def test_a_user_has_some_of_the_threads_at_a_time(monkeypatch):
 
 def test_what_is_due_is_told_by_receivers_in_turn(hook):
     for block in range(3 * MOST_OF_A_RECEIVER):
-        done(hook.url, block=block, events=["DONE"])
-    other = done("http://127.0.0.2:9/", block=50, events=["DONE"])
+        done(hook.url, block=block)
+    other = done("http://127.0.0.2:9/", block=50)
     tasks = list(due_webhooks())
     assert len(tasks) == MOST_OF_A_RECEIVER + 1
     assert other.pk in {task.key for task in tasks[:2]}
 
 
 def test_one_that_fails_for_a_defect_is_pushed_ahead(hook, monkeypatch):
-    batch = done(hook.url, events=["DONE"])
+    batch = done(hook.url)
     monkeypatch.setattr(webhooks, "destination", lambda _: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         deliver(batch.pk)
@@ -136,7 +149,7 @@ def test_a_name_server_that_hangs_is_not_waited_for_but_its_thread_is_counted(mo
         is_over.wait(SECONDS)
         return []
 
-    batch = done("http://hangs.example:9/", events=["DONE"])
+    batch = done("http://hangs.example:9/")
     monkeypatch.setattr(socket, "getaddrinfo", hang)
     monkeypatch.setattr(guarded_post, "TOTAL_SECONDS", 0.2)
     noted = delivery._note
@@ -153,4 +166,4 @@ def test_a_name_server_that_hangs_is_not_waited_for_but_its_thread_is_counted(mo
     is_over.set()
     dispatcher.stop()
     assert dispatcher._in_hand == set()
-    assert outcomes(batch) == ["The receiver did not answer within 0.2 seconds."]
+    assert attempts(batch) == ["The receiver did not answer within 0.2 seconds."]
