@@ -163,9 +163,9 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 ## Campaigns
 
 REAL_NODES := tests/real_nodes/npm/node_modules
-attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000)
+attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000 SEQUENCES=2000)
 	@$(BIN)/python -m campaigns.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
-		$(if $(REQUESTS),--requests $(REQUESTS))
+		$(if $(REQUESTS),--requests $(REQUESTS)) $(if $(SEQUENCES),--sequences $(SEQUENCES))
 
 chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node at random, on each engine (ONLY=name ENGINE=name SEED=1)
 	@$(BIN)/python -m campaigns.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))

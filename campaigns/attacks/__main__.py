@@ -1,4 +1,4 @@
-"""All attacks, one after another: `make attack`, ONLY=name, SEED=1, REQUESTS=100000.
+"""All attacks, one after another: `make attack`, ONLY=name, SEED=1, REQUESTS=100000, SEQUENCES=2000.
 
 Everything stays on this machine. It prints what was tried and what was seen, and ends with 1 where a promise was
 broken.
@@ -15,8 +15,11 @@ from campaigns.attacks.table import Seen, run_all
 Attack = Callable[[int], Iterator[Seen]]
 
 
-def attacks(count: int) -> Mapping[str, Attack]:
-    """By name. Each is given a seed, and tells what it has seen as soon as it has. `count` is that of requests."""
+def attacks(count: int, orders: int) -> Mapping[str, Attack]:
+    """By name. Each is given a seed, and tells what it has seen as soon as it has.
+
+    `count` is that of requests, `orders` that of sequences.
+    """
     return {
         "clients": clients.run,
         "clocks": clocks.run,
@@ -25,6 +28,7 @@ def attacks(count: int) -> Mapping[str, Attack]:
         "nodes": nodes.run,
         "real_nodes": real_nodes.run,
         "requests": lambda seed: requests.run(seed, count),
+        "sequences": lambda seed: money.search(seed, orders),
         "starvation": starvation.run,
         "storage": storage.run,
         "waiting": waiting.run,
@@ -33,11 +37,14 @@ def attacks(count: int) -> Mapping[str, Attack]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
-    parser.add_argument("--only", choices=sorted(attacks(0)))
+    parser.add_argument("--only", choices=sorted(attacks(0, 0)))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=20_000, help="to be made by `requests`")
+    parser.add_argument("--sequences", type=int, default=200, help="to be tried by `sequences`")
     options = parser.parse_args()
-    wanted = {name: run for name, run in attacks(options.requests).items() if options.only in {None, name}}
+    wanted = {
+        name: run for name, run in attacks(options.requests, options.sequences).items() if options.only in {None, name}
+    }
     return run_all((name, partial(run, options.seed)) for name, run in wanted.items())
 
 

@@ -1,6 +1,9 @@
 """Who wants the operator's money spent: beyond a budget, beyond a fee, after a stop, or without being counted."""
 
+import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,12 +16,14 @@ from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from demo.client import TIMEOUT, ClientError, submit
 from demo.installation import CHAIN_ID, CHAINS_TOML
-from devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.proving.rollups import OP_STACK, charge_for_data
 
 _ETHER, _GWEI = 10**18, 10**9
 _SIGNER = ACCOUNTS[3][0]
 _BUDGET = 1_300_000
+# Characters of a search's output, the last ones.
+_PRINTED = 2_000
 _COSTLY = CHAINS_TOML.replace("test_network = true", 'test_network = false\ndaily_limit_per_user = "1"')
 
 
@@ -28,6 +33,19 @@ def run(seed: int) -> Iterator[Seen]:
         yield _fee_spike(service)
         yield _stop_under_load(service)
     yield _data_fees()
+
+
+def search(seed: int, count: int) -> Iterator[Seen]:
+    """Try so many orders of submissions, kills, reorgs, lies and changed limits."""
+    command = [sys.executable, "-m", "pytest", "campaigns/attacks/sequences.py", f"--hypothesis-seed={seed}", "-q"]
+    env = {**os.environ, "SEQUENCES": str(count)}
+    ended = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
+    yield Seen(
+        f"{count} sequences of events around the operator's money",
+        "within every bound; each nonce used once; no fact paid for twice; nothing sent for a self-funded batch",
+        ended.stdout[-_PRINTED:],
+        kept=ended.returncode == 0,
+    )
 
 
 # --- Rejected when it is paid -----------------------------------------------------------------------------------------

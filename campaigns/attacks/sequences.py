@@ -1,0 +1,34 @@
+"""Search for an order of events in which a promise about money is broken. Pytest runs it, for `make attack`.
+
+Hypothesis prints the shortest sequence that it finds, which comes to `tests/proving/test_money.py`.
+"""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from django.core.management import call_command
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.proving.money_machine import WORDS, a_machine, a_node
+from tests.proving.money_node import Node
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[tuple[Node, str]]:
+    with a_node() as node:
+        yield node
+
+
+@settings(
+    max_examples=int(os.environ.get("SEQUENCES", "100")),
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=30))
+def test_no_sequence_breaks_a_promise_about_money(transactional_db, node: tuple[Node, str], settings, tmp_path, words):
+    call_command("flush", verbosity=0, interactive=False, allow_cascade=False, inhibit_post_migrate=True)
+    with a_machine(*node, settings, tmp_path) as machine:
+        machine.run(" ".join(words))

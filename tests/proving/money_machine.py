@@ -1,0 +1,465 @@
+"""A service that spends real money, and what may happen to it in any order.
+
+`Machine.run` takes a sequence of words, does one after another, and after each looks at what is signed, what the node
+was sent and what is in the chain: no promise about money may be broken. At last nodes tell the truth again, and all
+that was asked for must end.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from io import StringIO
+from itertools import chain as chained
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import requests
+from django.core.management import call_command
+from django.db import connection
+from django.db.models import F, Q
+from django.test import Client
+from eth_utils.crypto import keccak
+
+from devnet.devchain import DevChain
+from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
+from queries.models import Batch, BatchStatus, Query, Sender
+from tests.chains.lying_node import lying_node
+from tests.deployed import deploy_on
+from tests.proving.money_node import FINAL_DEPTH, GWEI, LIES, STALE_BLOCKS, Node, Version
+from tests.proving.transactions import send_from_elsewhere
+from tests.service import (
+    ALICE,
+    BOB,
+    SECOND_SIGNER,
+    SIGNER,
+    a_key,
+    asking,
+    balances,
+    chains_toml,
+    expire_leases,
+    header,
+    submit,
+    waiting,
+    work,
+)
+
+ETHER = 10**18
+ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
+# Of limits: a transaction of one account takes about four of them at 1 gwei, at the most that is offered.
+UNIT = 10**14
+DAY = timedelta(hours=25)
+_OTHER_WORDS = """
+work work work work mine mine mine age final tomorrow stop resume crash drop broken elsewhere honest
+reorg:1 reorg:2 reorg:3 cancel:0 cancel:1 cancel:2 cap:1 cap:3 cap:200 gwei:1 gwei:2 gwei:5 gwei:30
+"""
+# What a search makes sequences of.
+WORDS = (
+    *_OTHER_WORDS.split(),
+    *(f"{who}:{place}" for who in ("alice", "bob", "self") for place in range(4)),
+    *(f"{limit}:{units}" for limit in ("day", "user") for units in (0, 4, 5, 8, 12, 20, 1000)),
+    *(f"lie:{lie}" for lie in ("stale", "lost", *(lie for lie, _ in LIES))),
+    *(f"kill:{statement}" for statement in range(0, 60, 3)),
+)
+
+
+class Killed(BaseException):
+    pass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a nonce in wei: at the worst, until it is known."""
+
+    batches: frozenset[str]
+    users: frozenset[int]
+    today: int
+    for_facts: int
+    """The same on any day, but without what a cancellation takes: that is the operator's."""
+    is_dearer: bool
+    """True if a version was signed now by which it can cost more; `is_dearer_for_facts` if that is no cancellation."""
+    is_dearer_for_facts: bool
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The state after a word, and how it differs from that before."""
+
+    new: list[Version]
+    sent: Collection[str]
+    """Hashes of what the node was sent."""
+    receipts: dict[str, Any]
+    """Receipts of our transactions in the chain, by hash."""
+    costs: list[Cost]
+
+
+class Machine:
+    """The service on a chain that mines only when it is told to, behind a node; with the keys of two users."""
+
+    def __init__(self, chain: DevChain, node: Node, write_chains: Callable[[str], object]) -> None:
+        """Start upon an empty database. `write_chains` writes the chains file, with these lines about the chain."""
+        self._chain, self._node, self._write_chains = chain, node, write_chains
+        node.lie = ""
+        self._limits = {"max_fee_per_gas_gwei": 200.0, "daily_limit": 100 * ETHER, "daily_limit_per_user": 100 * ETHER}
+        self._write_limits()
+        self._gwei, self._is_stopped = 1, False
+        chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
+        self._mine()
+        deploy_on(chain)
+        Transaction.objects.all().delete()
+        chain.rpc("evm_setAutomine", False)
+        # So many that a stale node knows the registry.
+        self._mine(STALE_BLOCKS + 1)
+        node.sent.clear()
+        self._base = chain.head()
+        self._registry = FactsRegistry.in_use.get().address
+        self._code = chain.rpc("eth_getCode", self._registry, "latest")
+        self._keys = {"alice": a_key(ALICE), "bob": a_key(BOB)}
+        self._batches: list[Batch] = []
+        self._versions: dict[str, Version] = {}
+        self._sent: dict[str, bytes] = {}
+        self._yesterday: set[tuple[str, str]] = set()
+        self._told: set[str] = set()
+
+    def run(self, sequence: str) -> None:
+        for word in sequence.split():
+            self._do(word)
+            self._judge(word)
+        self._settle()
+
+    def _do(self, word: str) -> None:
+        name, _, number = word.partition(":")
+        plain = {"work": work, "mine": self._mine}
+        (plain.get(name) or getattr(self, f"_do_{name}"))(*([number] if number else []))
+
+    # --- What happens -------------------------------------------------------------------------------------------------
+
+    def _do_alice(self, place: str) -> None:
+        """Ask for an account at one block, with a large fee."""
+        self._submit("alice", balances([self._base - int(place)]), fee=str(ETHER // 50))
+
+    def _do_bob(self, place: str) -> None:
+        """Ask for the same account at two blocks, with a fee that hardly suffices."""
+        self._submit("bob", balances(self._base - int(place) - more for more in (0, 1)), fee="auto")
+
+    def _do_self(self, place: str) -> None:
+        self._submit("alice", balances([self._base - int(place)], SECOND_SIGNER), fee="0", sender="self")
+
+    def _submit(self, user: str, blocks: dict[str, Any], **more: str) -> None:
+        self._batches.append(submit(self._keys[user], asking(blocks) | more))
+
+    def _do_cancel(self, place: str) -> None:
+        for batch in self._batches[int(place) : int(place) + 1]:
+            key = next(key for key in self._keys.values() if key.user_id == batch.user_id)
+            answer = Client().post(f"/batch-queries/{batch.pk}/cancel", headers=header(key))
+            assert answer.status_code in {200, 409}, answer.text
+
+    def _do_kill(self, statement: str) -> None:
+        """Kill a worker before a statement that writes."""
+        left = int(statement)
+
+        def is_due(sql: str) -> bool:
+            nonlocal left
+            left -= sql.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE"))
+            return left < 0
+
+        self._work_until(is_due)
+
+    def _do_crash(self) -> None:
+        """Kill a worker as soon as it has sent something."""
+        sent = len(self._node.sent)
+        self._work_until(lambda _: len(self._node.sent) > sent)
+
+    def _work_until(self, is_due: Any) -> None:
+        def execute(execute: Any, sql: str, *others: Any) -> Any:
+            # What Django does when an exception leaves a transaction, a database does for a dead client.
+            if not sql.startswith(("ROLLBACK", "RELEASE")) and (self._node.is_silent or is_due(sql)):
+                self._node.is_silent = True
+                raise Killed
+            return execute(sql, *others)
+
+        try:
+            with connection.execute_wrapper(execute):
+                work()
+        except Killed:
+            expire_leases()
+        self._node.is_silent = False
+
+    def _mine(self, blocks: int = 1) -> None:
+        """Mine a block, after which gas costs what it shall."""
+        if blocks > 1:
+            self._chain.mine(blocks - 1)
+        self._chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(self._gwei * GWEI))
+        self._chain.mine()
+
+    def _do_final(self) -> None:
+        self._mine(FINAL_DEPTH + 1)
+
+    def _do_gwei(self, price: str) -> None:
+        self._gwei = int(price)
+        self._mine()
+
+    def _do_broken(self) -> None:
+        """Mine a block in which the registry refuses everything."""
+        self._chain.rpc("anvil_setCode", self._registry, "0xfe")
+        self._mine()
+        self._chain.rpc("anvil_setCode", self._registry, self._code)
+
+    def _do_reorg(self, depth: str) -> None:
+        self._chain.rpc("anvil_reorg", int(depth), [])
+        # It may have brought back what `_do_broken` had set.
+        self._chain.rpc("anvil_setCode", self._registry, self._code)
+        self._mine()
+
+    def _do_drop(self) -> None:
+        self._chain.rpc("anvil_dropAllTransactions")
+
+    def _do_elsewhere(self) -> None:
+        """Another program uses the next nonce."""
+        send_from_elsewhere(self._chain, self._nonce())
+        self._mine()
+
+    def _do_age(self) -> None:
+        """Let all that is signed and sent wait for long."""
+        SignedTransaction.objects.update(created_at=F("created_at") - DAY, broadcast_at=F("broadcast_at") - DAY)
+
+    def _do_tomorrow(self) -> None:
+        """A day passes: what is mined costs nothing today."""
+        self._yesterday |= {(hash_, receipt["blockHash"]) for hash_, receipt in self._receipts().items()}
+        Transaction.objects.update(spent_at=F("spent_at") - DAY, created_at=F("created_at") - DAY)
+        self._do_age()
+
+    def _do_lie(self, lie: str) -> None:
+        self._node.lie = lie
+        self._told.add(lie)
+
+    def _do_honest(self) -> None:
+        self._node.lie = ""
+
+    def _do_stop(self) -> None:
+        call_command("stop_signing", "31337", stdout=StringIO())
+        self._is_stopped = True
+
+    def _do_resume(self) -> None:
+        call_command("resume_signing", "31337", stdout=StringIO())
+        self._is_stopped = False
+
+    def _do_day(self, units: str) -> None:
+        self._write_limits(daily_limit=int(units) * UNIT)
+
+    def _do_user(self, units: str) -> None:
+        self._write_limits(daily_limit_per_user=int(units) * UNIT)
+
+    def _do_cap(self, gwei: str) -> None:
+        self._write_limits(max_fee_per_gas_gwei=float(gwei))
+
+    def _write_limits(self, **changed: float) -> None:
+        self._limits |= changed
+        lines = [f"max_fee_per_gas_gwei = {self._limits['max_fee_per_gas_gwei']}"]
+        lines += [f"{name} = '{self._limits[name] / ETHER:.6f}'" for name in ("daily_limit", "daily_limit_per_user")]
+        self._write_chains("\n".join(["test_network = false", "minimum_signer_balance = '0'", *lines]))
+
+    # --- What is promised ---------------------------------------------------------------------------------------------
+
+    def _judge(self, word: str) -> None:
+        seen = self._look()
+        for promise in PROMISES:
+            assert promise(self, seen), f"after {word}: not so that {promise.__doc__}"
+
+    def _look(self) -> Seen:
+        before = dict(self._versions)
+        stored = SignedTransaction.objects.values_list("hash", "raw", "transaction")
+        self._versions |= {one: Version.of(bytes(raw), pk) for one, raw, pk in stored if one not in before}
+        sent, self._sent = self._sent, {"0x" + keccak(raw).hex(): raw for raw in self._node.sent}
+        new = [version for one, version in self._versions.items() if one not in before]
+        receipts = self._receipts()
+        return Seen(new, self._sent.keys() - sent.keys(), receipts, list(self._costs(before, receipts)))
+
+    def _receipts(self) -> dict[str, Any]:
+        """Return receipts of what is in the chain of ours, by hash."""
+        wanted = list({*self._versions, *self._sent})
+        body = [
+            {"jsonrpc": "2.0", "id": place, "method": "eth_getTransactionReceipt", "params": [one]}
+            for place, one in enumerate(wanted)
+        ]
+        told = requests.post(self._chain.url, json=body, timeout=10).json() if body else []
+        return {wanted[one["id"]]: one["result"] for one in told if one["result"]}
+
+    def _costs(self, before: Collection[str], receipts: Mapping[str, Any]) -> Iterator[Cost]:
+        of_batches: dict[int, dict[str, int]] = defaultdict(dict)
+        asking = Transaction.queries.through.objects.values_list("transaction", "query__batch", "query__batch__user")
+        for pk, batch, user in asking:
+            of_batches[pk][batch] = user
+        used, final = self._nonce(), self._chain.head() - FINAL_DEPTH
+        by_transaction: dict[int, dict[str, Version]] = defaultdict(dict)
+        for one, version in self._versions.items():
+            by_transaction[version.transaction][one] = version
+        for pk, versions in by_transaction.items():
+            facts = [version for version in versions.values() if not version.is_cancellation]
+            today, for_facts = _worst(versions.values()), _worst(facts)
+            old = [version for one, version in versions.items() if one in before]
+            dearer = today > _worst(old), for_facts > _worst(one for one in old if not one.is_cancellation)
+            if mined := next((one for one in versions if one in receipts), None):
+                paid, block = _paid(receipts[mined]), receipts[mined]["blockHash"]
+                for_facts = 0 if versions[mined].is_cancellation else paid
+                if (mined, block) in self._yesterday:
+                    today = 0
+                elif int(receipts[mined]["blockNumber"], 16) <= final:
+                    today = paid
+            elif next(iter(versions.values())).nonce < used:
+                today = for_facts = 0  # Another program has used the nonce.
+            yield Cost(frozenset(of_batches[pk]), frozenset(of_batches[pk].values()), today, for_facts, *dearer)
+
+    def _nonce(self, block: str = "latest") -> int:
+        return int(self._chain.rpc("eth_getTransactionCount", SIGNER, block), 16)
+
+    def nothing_goes_out_after_a_stop(self, seen: Seen) -> bool:
+        """nothing is signed or broadcast after a stop"""
+        return not (self._is_stopped and (seen.new or seen.sent))
+
+    def what_goes_out_is_stored(self, seen: Seen) -> bool:
+        """what is broadcast is stored before"""
+        return self._sent.keys() <= self._versions.keys()
+
+    def prices_are_below_the_cap(self, seen: Seen) -> bool:
+        """no signature is above the cap, or one raise above it where it cancels"""
+        cap = int(self._limits["max_fee_per_gas_gwei"] * GWEI)
+        return all(one.price <= (cap * 113 // 100 + 1 if one.is_cancellation else cap) for one in seen.new)
+
+    def the_day_is_within_its_limit(self, seen: Seen) -> bool:
+        """nothing is signed beyond the chain's limit of a day"""
+        dearer = any(cost.is_dearer for cost in seen.costs)
+        return not dearer or sum(cost.today for cost in seen.costs) <= self._limits["daily_limit"]
+
+    def each_user_is_within_the_limit(self, seen: Seen) -> bool:
+        """nothing is signed for a user beyond the limit of a day"""
+        limit = self._limits["daily_limit_per_user"]
+        return all(
+            sum(cost.today for cost in seen.costs if cost.users and cost.users <= users) <= limit * len(users)
+            for one in seen.costs
+            if one.is_dearer_for_facts
+            for users in _subsets(one.users)
+        )
+
+    def each_batch_is_within_its_fee(self, seen: Seen) -> bool:
+        """nothing is signed for a batch beyond its fee"""
+        fees = dict(Batch.objects.values_list("pk", "fee"))
+        return all(
+            sum(cost.for_facts for cost in seen.costs if cost.batches and cost.batches <= batches)
+            <= sum(fees[batch] for batch in batches)
+            for one in seen.costs
+            if one.is_dearer_for_facts
+            for batches in _subsets(one.batches)
+        )
+
+    def no_batch_costs_more_than_its_fee(self, seen: Seen) -> bool:
+        """no batch shows that it has cost more than its fee"""
+        return not Batch.objects.filter(spent__gt=F("fee")).exists()
+
+    def each_nonce_is_used_once(self, seen: Seen) -> bool:
+        """whatever has one nonce does one thing, or nothing"""
+        uses = {
+            (one.nonce, one.to, one.data) for one in map(Version.of, self._sent.values()) if not one.is_cancellation
+        }
+        return len(uses) == len({nonce for nonce, *_ in uses})
+
+    def no_fact_is_paid_for_twice(self, seen: Seen) -> bool:
+        """what is mined has proven something that was not proven before"""
+        if "ahead" in self._told:
+            # Known: a transaction that a false nonce has displaced fills the gap, beside that which was sent anew.
+            return True
+        proofs = (receipt for one, receipt in seen.receipts.items() if not Version.of(self._sent[one]).is_cancellation)
+        return all(receipt["logs"] or receipt["status"] == "0x0" for receipt in proofs)
+
+    def nothing_is_sent_for_a_self_funded_batch(self, seen: Seen) -> bool:
+        """nothing is sent for a self-funded batch"""
+        account = "0x" + SECOND_SIGNER[2:].lower().zfill(64)
+        topics = {topic for receipt in seen.receipts.values() for log in receipt["logs"] for topic in log["topics"]}
+        is_for_one = Transaction.objects.filter(queries__batch__sender=Sender.SELF).exists()
+        return account not in topics and not is_for_one
+
+    # --- The end ------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Time passes, nodes are honest, gas is cheap and limits wide: all ends, but for what has no fee left."""
+        for word in ("honest", "resume", "day:100000", "user:100000", "cap:200", "gwei:1"):
+            self._do(word)
+        call_command("resume_signer", "31337", SIGNER, stdout=StringIO())
+        ended = Q(status__in=(BatchStatus.DONE, BatchStatus.REJECTED)) | Q(sender=Sender.SELF)
+        pending = Transaction.objects.filter(state=TransactionState.PENDING)
+        for _ in range(20):
+            self._do_age()
+            work()
+            self._judge("the end")
+            waits = [*waiting()]
+            is_unpaid = bool(waits) and all("the batch's fee leaves" in sentence for sentence in waits)
+            if not pending.exists() and (is_unpaid or not Batch.objects.exclude(ended).exists()):
+                break
+            self._mine()
+        else:
+            raise AssertionError(f"{[*Batch.objects.exclude(ended), *pending]} don't end: {waiting()}")
+        assert self._nonce() == self._nonce("pending")
+        done = Query.objects.filter(batch__status=BatchStatus.DONE).values_list("address", "block__number")
+        assert self._proven() >= {(address.lower(), number) for address, number in done}
+
+    def _proven(self) -> set[tuple[str, int]]:
+        logs = [log for receipt in self._receipts().values() for log in receipt["logs"]]
+        found = [log["topics"] for log in logs if log["topics"][0] == ACCOUNT_PROVEN]
+        return {("0x" + account[-40:], int(block, 16)) for _, account, block in found}
+
+
+@contextmanager
+def a_node() -> Iterator[tuple[Node, str]]:
+    """Start a node before a chain of few blocks, for many machines; with its URL."""
+    with DevChain(slots_in_an_epoch=FINAL_DEPTH // 2) as chain:
+        chain.mine(40)
+        node = Node(chain)
+        with lying_node(node) as url:
+            yield node, url
+
+
+@contextmanager
+def a_machine(node: Node, url: str, settings: Any, folder: Path) -> Iterator[Machine]:
+    """Make a machine upon a database that is empty, and give the chain back as it was."""
+    settings.ALLOWED_ADDRESSES = ["*"]
+    settings.DAILY_GAS_BUDGET, settings.MAX_BATCHES_PER_MINUTE = 10**9, 10**6
+
+    def write_chains(lines: str) -> None:
+        settings.CHAINS_FILE = chains_toml(folder, url, chain=lines)
+
+    snapshot = node.chain.rpc("evm_snapshot")
+    try:
+        yield Machine(node.chain, node, write_chains)
+    finally:
+        node.chain.rpc("anvil_dropAllTransactions")
+        node.chain.rpc("evm_revert", snapshot)
+        node.chain.rpc("evm_setAutomine", True)
+
+
+PROMISES = (
+    Machine.nothing_is_sent_for_a_self_funded_batch,
+    Machine.nothing_goes_out_after_a_stop,
+    Machine.what_goes_out_is_stored,
+    Machine.prices_are_below_the_cap,
+    Machine.the_day_is_within_its_limit,
+    Machine.each_user_is_within_the_limit,
+    Machine.each_batch_is_within_its_fee,
+    Machine.no_batch_costs_more_than_its_fee,
+    Machine.each_nonce_is_used_once,
+    Machine.no_fact_is_paid_for_twice,
+)
+
+
+def _worst(versions: Iterable[Version]) -> int:
+    return max((version.worst for version in versions), default=0)
+
+
+def _paid(receipt: Any) -> int:
+    return int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+
+
+def _subsets(members: Collection[Any]) -> Iterator[frozenset[Any]]:
+    sizes = range(1, len(members) + 1)
+    return map(frozenset, chained.from_iterable(combinations(members, size) for size in sizes))

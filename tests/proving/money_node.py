@@ -1,0 +1,98 @@
+"""A node before a chain that lies, and what is signed, as its bytes say."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+import rlp
+from eth_utils.crypto import keccak
+
+from devnet.devchain import DevChain
+from tests.chains.lying_node import error, result
+
+GWEI = 10**9
+# Blocks from a head to the newest final one, and those that a node lags which is stale. A reorg takes fewer.
+FINAL_DEPTH, STALE_BLOCKS = 8, 3
+# By what it is called and the method: the lie instead of a true result.
+LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
+    ("hidden", "eth_getTransactionReceipt"): lambda _: None,
+    ("cheap", "eth_getTransactionReceipt"): lambda receipt: receipt | {"gasUsed": "0x1"},
+    ("failed", "eth_getTransactionReceipt"): lambda receipt: receipt | {"status": "0x0"},
+    ("ahead", "eth_getTransactionCount"): lambda nonce: hex(int(nonce, 16) + 2),
+    ("behind", "eth_getTransactionCount"): lambda nonce: hex(max(0, int(nonce, 16) - 2)),
+    ("large", "eth_estimateGas"): lambda gas: hex(10 * int(gas, 16)),
+    ("tip", "eth_maxPriorityFeePerGas"): lambda _: hex(5000 * GWEI),
+}
+
+
+@dataclass
+class Node:
+    """A node before the chain, which lies as `lie` says, and notes the transactions that it is sent."""
+
+    chain: DevChain
+    lie: str = ""
+    sent: list[bytes] = field(default_factory=list)
+    is_silent: bool = False
+
+    def __call__(self, body: Any) -> Any:
+        questions = body if isinstance(body, list) else [body]
+        if self.is_silent:
+            return [error(one, -32000, "silent") for one in questions]
+        self.sent += [raw for one in questions if (raw := _raw(one))]
+        passed = [self._passed(one) for one in questions]
+        told = {one["id"]: one for one in requests.post(self.chain.url, json=passed, timeout=10).json()}
+        replies = [self._reply(one, told[one["id"]]) for one in questions]
+        return replies if isinstance(body, list) else replies[0]
+
+    def _head(self) -> int:
+        return self.chain.head() - STALE_BLOCKS
+
+    def _passed(self, question: Any) -> Any:
+        if self.lie == "lost" and _raw(question):
+            return question | {"method": "eth_chainId", "params": []}
+        if self.lie == "stale":
+            head = self._head()
+            tags = {"latest": hex(head), "pending": hex(head), "finalized": hex(head - FINAL_DEPTH)}
+            return question | {"params": [tags.get(str(one), one) for one in question["params"]]}
+        return question
+
+    def _reply(self, question: Any, reply: Any) -> Any:
+        method, value = question["method"], reply.get("result")
+        if self.lie == "lost" and (raw := _raw(question)):
+            return result(question, "0x" + keccak(raw).hex())
+        number = value and {"eth_getTransactionReceipt": "blockNumber", "eth_getBlockByNumber": "number"}.get(method)
+        if self.lie == "stale" and number and int(value[number], 16) > self._head():
+            return result(question, None)
+        told = LIES.get((self.lie, method))
+        return result(question, told(value)) if told and value else reply
+
+
+def _raw(question: Any) -> bytes:
+    return bytes.fromhex(question["params"][0][2:]) if question["method"] == "eth_sendRawTransaction" else b""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One signed version, as its bytes say."""
+
+    nonce: int
+    to: str
+    data: bytes
+    price: int
+    """The most for a unit of gas, in wei."""
+    worst: int
+    """The most that it can cost, in wei."""
+    transaction: int = 0
+    """The id of its row."""
+
+    @classmethod
+    def of(cls, raw: bytes, transaction: int = 0) -> "Version":
+        # EIP-1559, behind the byte of its type.
+        _, nonce, _, price, gas, to, _, data, *_ = rlp.decode(raw[1:])
+        price = int.from_bytes(price)
+        return cls(int.from_bytes(nonce), to.hex(), data, price, int.from_bytes(gas) * price, transaction)
+
+    @property
+    def is_cancellation(self) -> bool:
+        return not self.data

@@ -1,0 +1,113 @@
+"""A worker that looked, froze, and wakes after another has sent, and after that was confirmed, sends nothing."""
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from eth_utils.crypto import keccak
+
+from devnet.devchain import DevChain
+from proving.models import FactsRegistry, Signer, Transaction, WorkerHeartbeat
+from queries.models import Batch, Block
+from tests.chains.lying_node import ask, lying_node
+from tests.deployed import deploy_on
+from tests.factories import is_done, until
+from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
+
+pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
+
+EVENTS = ("HeaderAccumulated(uint256,bytes32)", "AccountProven(address,uint256,uint8)")
+# Exchanges of workers for a block: a method, and which of the exchanges with it.
+EXCHANGES = {
+    "admitting": ("eth_getProof", 1),
+    "looking at the registry": ("eth_getProof", 2),
+    "broadcasting": ("eth_sendRawTransaction", 1),
+}
+
+
+@dataclass
+class Freezer:
+    """Freezes the worker that makes this exchange, the `left`-th with the method, when its node has answered."""
+
+    chain: DevChain
+    method: str
+    left: int
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    frozen: subprocess.Popen[bytes] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def node_of(self, worker: int) -> Callable[[Any], Any]:
+        def answer(body: Any) -> Any:
+            given = ask(self.chain.url, body)
+            methods = {one["method"] for one in (body if isinstance(body, list) else [body])}
+            with self.lock:
+                self.left -= bool(self.workers) and self.method in methods
+                if self.left == 0 and self.frozen is None:
+                    self._freeze(self.workers[worker])
+            return given
+
+        return answer
+
+    def _freeze(self, worker: subprocess.Popen[bytes]) -> None:
+        # Another thread of it might hold a lock, for which everybody would wait.
+        with transaction.atomic():
+            for model in (Signer, Block, Batch):
+                list(model.objects.select_for_update())
+            worker.send_signal(signal.SIGSTOP)
+        connection.close()
+        self.frozen = worker
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        *(pytest.param(exchange, id=name) for name, exchange in EXCHANGES.items()),
+        pytest.param(
+            ("eth_estimateGas", 1),
+            id="simulating",
+            marks=pytest.mark.xfail(reason="it signs what another has sent and confirmed meanwhile"),
+        ),
+    ],
+)
+def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings, tmp_path, start_worker, exchange):
+    freezer = Freezer(chain, *exchange)
+    with lying_node(freezer.node_of(0)) as one, lying_node(freezer.node_of(1)) as other:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        deploy_on(chain)
+        chain.mine()
+        block, nonce = chain.head(), nonce_of(chain)
+        started = []
+        for place, url in enumerate((one, other)):
+            (folder := tmp_path / str(place)).mkdir()
+            settings.CHAINS_FILE = chains_toml(folder, url)
+            started.append(start_worker())
+        until(lambda: WorkerHeartbeat.objects.count() == 2, "both workers")
+        freezer.workers += started
+        batch = submit(a_key(), request(ALICE, block=block))
+        until(lambda: freezer.frozen is not None, f"the exchange {exchange}")
+        until(lambda: is_done(batch), "DONE by the other worker")
+        stored = Transaction.objects.filter(queries__batch=batch)
+        until(lambda: {tx.state for tx in stored} <= {"CONFIRMED", "FINAL"}, "confirmations")
+        frozen, awake = sorted(started, key=lambda worker: worker is not freezer.frozen)
+        # It ends what it has in hand, and takes up nothing else.
+        frozen.terminate()
+        frozen.send_signal(signal.SIGCONT)
+        assert frozen.wait(timeout=20) == 0
+        awake.terminate()
+        assert awake.wait(timeout=20) == 0
+    chain.mine()
+    assert nonce_of(chain) == nonce_of(chain, "pending") == nonce + 1
+    assert stored.count() == 1
+    for event in EVENTS:
+        topic = "0x" + keccak(text=event).hex()
+        logs = {"address": FactsRegistry.in_use.get().address, "topics": [topic], "fromBlock": "0x0"}
+        assert len(chain.rpc("eth_getLogs", logs)) == 1
+
+
+def nonce_of(chain: DevChain, block: str = "latest") -> int:
+    return int(chain.rpc("eth_getTransactionCount", SIGNER, block), 16)
