@@ -21,12 +21,13 @@ from django.utils.http import urlencode
 from accounts import key_use
 from accounts.models import ApiKey
 from config import database_connections
+from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
 from proving.paths import rotation
 from queries import storage
 from tests.deployed import deploy_on
-from tests.service import a_key, chains_toml, forget_chains
+from tests.service import a_key, chains_toml
 from tests.slow import SLOW, WITH_A_CHAIN
 
 

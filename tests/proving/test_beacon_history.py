@@ -158,7 +158,7 @@ def test_a_registry_stays_usable_when_the_slot_of_the_next_fork_is_known_and_not
     assert FactsRegistry.objects.count() == 1
     assert answer(jumping, FactsRegistry.objects.get().beacon_history, "end()") == 2**64 - 1
     FactsRegistry.objects.all().delete()
-    deploying.deploy(31337, 31337)
+    deploy()
     assert check() == ""
     reconfigure(settings, "end = 20_000_000", "end = 20_000_001")
     assert "with the values of chain 31337" in check()

@@ -1,8 +1,6 @@
 """The four steps, on a real chain that mines a block for each transaction."""
 
 import logging
-import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
