@@ -112,6 +112,15 @@ class Lease(Generic[LeasedRow]):
         release_all([self], due, attempts=attempts, **also)
 
 
+def lost(rows: Sequence[LeasedRow]) -> set[LeasedRow]:
+    """Return those of these leased rows that another worker has claimed since, whatever it did with them."""
+    tokens: dict[tuple[type[Leased], Any], str] = {}
+    for model in {type(row) for row in rows}:
+        leased = model._default_manager.filter(pk__in=[row.pk for row in rows if isinstance(row, model)])
+        tokens |= {(model, pk): token for pk, token in leased.values_list("pk", "lease_token")}
+    return {row for row in rows if tokens.get((type(row), row.pk)) != row.lease_token}
+
+
 def release_all(
     leases: "Sequence[Lease[LeasedRow]]",
     due: "timedelta | datetime | Combinable | None",

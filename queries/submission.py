@@ -49,7 +49,7 @@ _BYTES_PER_SLOT = 70
 # What proving adds, counted from the start: nobody can be refused then. The proof of an account or of a slot has as
 # many nodes as its tree has levels, each of up to 532 bytes, stored as twice as many digits. Measured as what SQLite's
 # file grows by: 8,274 for an account of Mainnet, 4,198 for a slot of a tree of five levels, 8,294 for one of eight, as
-# the largest contracts have. Headers have up to 650. `pytest tests/queries/test_room.py -k proofs` compares.
+# the largest contracts have. Headers have up to 650.
 _BYTES_PER_PROOF, _BYTES_PER_HEADER = 8400, 900
 # Of a proof, what is free again when its nodes are pruned: the row with its value stays.
 PRUNED_BYTES_PER_PROOF = _BYTES_PER_PROOF - 400

@@ -15,5 +15,5 @@ SLOW = {
     "test_stacks.py",
     "test_unavailable.py",
 }
-# One batch goes from its submission to DONE, on a chain: a quarter of the service's lines run in no other fast test.
-WITH_A_CHAIN = {"test_statement_counts.py"}
+# Batches go from their submission to DONE, on a chain: a quarter of the service's lines run in no other fast test.
+WITH_A_CHAIN = {"test_reorgs.py"}

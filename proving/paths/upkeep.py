@@ -148,15 +148,16 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     leg = _leg_to(lease, connection, target)
     if isinstance(leg, NotYet | TooFar):
         return _Done(leg.sentence, _POSTPONED_PAUSE)
-    return _send(connection, leg)
+    return _send(lease.row, connection, leg)
 
 
-def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
+def _send(held: FactsRegistry, connection: OpenConnection, leg: Leg | Preparation) -> _Done:
     chain = get_chains().chain(connection.config.destination_id)
     to, data = in_one_call(connection.registry.multicall, leg.calls)
     passed, fact = (leg.checkpoints, leg.parent_fact) if isinstance(leg, Leg) else ((), None)
     intent = Intent(to, data, extends=connection.registry.row_id, parent_fact=fact)
-    match sending.submit_all(chain, Order([intent], lambda _: checkpoints.note(connection, passed))):
+    order = Order([intent], lambda _: checkpoints.note(connection, passed), held=held)
+    match sending.submit_all(chain, order):
         case Sent():
             return _Done("Waiting for the transaction that accumulates a header.", poll_seconds(chain))
         case NoRoom() | UnderWay():

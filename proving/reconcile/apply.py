@@ -164,7 +164,7 @@ def _submit(
         return _postponed(context, refused)
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
-    order = Order(intents, and_store, context.block, multicall)
+    order = Order(intents, and_store, context.block, multicall, held=context.block)
     try:
         outcome = sending.submit_all(chain, order)
     except Reverted as reverted:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from chains.rpc import TRANSACTION_GAS
+from database.leases import Leased
 from proving.models import ParentFact, Transaction
 from queries.models import Block, Query
 
@@ -58,8 +59,9 @@ class Order:
     """The intents that one task sends: all or none, or only the first ones that money and room suffice for.
 
     `and_store(first_nonce)` runs in the database transaction that stores them. `block` is the one in whose turn it is
-    sent, whose user may have only so much pending. By a `multicall`, the address of that contract, it may share a
-    transaction with others of the same. `by_first` leaves it to the first signer of the file.
+    sent, whose user may have only so much pending. `held` is the row whose lease the task has. By a `multicall`, the
+    address of that contract, it may share a transaction with others of the same. `by_first` leaves it to the first
+    signer of the file.
     """
 
     intents: Sequence[Intent]
@@ -67,6 +69,7 @@ class Order:
     block: Block | None = None
     multicall: str = ""
     by_first: bool = False
+    held: Leased | None = None
 
 
 @dataclass(frozen=True)

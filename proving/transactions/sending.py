@@ -25,7 +25,7 @@ from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
-from database import row_locks
+from database import leases, row_locks
 from database.chunks import chunks
 from proving import heads
 from proving.budget import cost_allocation, limits
@@ -407,7 +407,8 @@ class _Sending:
     def _under_way(self, several: Mapping[int, _Ready]) -> set[int]:
         """Return the places of orders that a stored transaction already does in part.
 
-        One at a time extends a registry, because each builds on the last.
+        One at a time extends a registry, because each builds on the last. Who stood still and lost a lease meanwhile
+        can't tell what was sent since, and perhaps confirmed: all of it counts.
         """
         intents = [(place, each.intent) for place, one in several.items() for each in one.simulated]
         # What a key has left behind that is none of these any more may never be mined.
@@ -418,14 +419,13 @@ class _Sending:
         )
         proves = [(place, intent, intent.proves()) for place, intent in intents]
         live = Transaction.queries.through.objects.filter(
-            # Others may have proven them while this process stood still.
-            proves_facts("query__block", "transaction"),
-            Q(transaction__state__in=LIVE_STATES) | Q(query__step=None),
+            proves_facts("query__block", "transaction"), transaction__state__in=LIVE_STATES
         )
         proven: set[int] = set()
         for chunk in chunks(sorted(set().union(*(queries for _, _, queries in proves))), _PER_STATEMENT):
             proven.update(live.filter(query__in=chunk).values_list("query", flat=True))
-        return {
+        lost = leases.lost([one.order.held for one in several.values() if one.order.held])
+        return {place for place, one in several.items() if one.order.held in lost} | {
             place for place, intent, queries in proves if intent.extends in extended or not proven.isdisjoint(queries)
         }
 

@@ -1,11 +1,8 @@
 """Whose turn it is: a user with thousands of waiting blocks holds up nobody."""
 
 import itertools
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
@@ -16,12 +13,10 @@ from proving.models import Signer, Transaction
 from proving.reconcile.block import reconcile
 from proving.transactions import pending_limits, transaction_monitor
 from proving.worker import groups, worker
-from proving.worker.due import Poll, Task, Turns, due, round_robin
-from proving.worker.groups import Group, Groups
-from queries import submission, turns
-from queries.models import Batch, BatchStatus, Block
+from proving.worker.due import Task, Turns, due, round_robin
+from queries import submission
+from queries.models import BatchStatus, Block
 from tests.deployed import deploy_on
-from tests.explorer.batches import SOURCE, connect_source, of_two_sources
 from tests.inside.working import accept_all
 from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
@@ -37,19 +32,6 @@ def test_queues_take_turns_and_none_is_asked_before_its_turn():
     assert list(itertools.islice(order, 2)) == ["a1", "b1"]
     assert asked == ["a", "b"]
     assert list(order) == ["a2", "b2"]
-
-
-def test_who_had_no_turn_yet_comes_first_and_the_others_in_their_order(monkeypatch):
-    had = Turns()
-    had.note("a")
-    had.note("b")
-    assert sorted("bac", key=had.last) == ["c", "a", "b"]
-    had.note("a")
-    assert sorted("bac", key=had.last) == ["c", "b", "a"]
-    monkeypatch.setattr("proving.worker.due._REMEMBERED", 2)
-    for name in "defg":
-        had.note(name)
-    assert len(had._last) <= 3
 
 
 @pytest.fixture
@@ -172,240 +154,6 @@ def test_what_is_for_all_comes_first(heavy):
     assert next(due()).kind == "signer"
 
 
-# --- In whose turns ---------------------------------------------------------------------------------------------------
-
-
-def whose(block: Block) -> int | None:
-    (asking,) = turns.asking([block])
-    return turns.whose(block, asking.in_turns)
-
-
-def turn_of(number: int) -> int | None:
-    return Block.objects.get(number=number).turn_of_id
-
-
-def test_a_shared_block_takes_the_turns_of_whoever_gets_to_it_first(heavy, newcomer):
-    submit(heavy, of_blocks(range(10, 40)))
-    accept_all()
-    assert turn_of(39) == heavy.user_id
-    submit(newcomer, request(BOB, block=39))
-    accept_all()
-    assert turn_of(39) == newcomer.user_id
-    assert Block.objects.get(number=39).queue_at <= timezone.now()
-    assert turn_of(38) == heavy.user_id
-
-
-def test_nobody_moves_anothers_block_back_by_asking_for_it_too(heavy, newcomer):
-    submit(newcomer, request(BOB, block=39))
-    accept_all()
-    place = Block.objects.get(number=39).queue_at
-    submit(heavy, of_blocks(range(10, 40)))
-    accept_all()
-    assert turn_of(39) == newcomer.user_id
-    assert Block.objects.get(number=39).queue_at == place
-
-
-def test_who_asks_for_anothers_block_and_then_for_thousands_does_not_take_its_turns(heavy, newcomer):
-    submit(newcomer, request(BOB, block=9))
-    accept_all()
-    submit(heavy, of_blocks([9]))
-    accept_all()
-    assert turn_of(9) == newcomer.user_id
-    submit(heavy, of_blocks(range(10, 40)))
-    accept_all()
-    assert newcomer.user_id in users(due())[:2]
-
-
-def test_a_block_leaves_whoever_came_to_have_more_due_and_then_stays(heavy, newcomer):
-    submit(heavy, of_blocks([9]))
-    submit(newcomer, request(BOB, block=9))
-    accept_all()
-    assert turn_of(9) == heavy.user_id
-    submit(heavy, of_blocks(range(10, 40)))
-    submit(newcomer, of_blocks([8]))
-    accept_all()
-    for _ in range(3):
-        block = Block.objects.get(number=9)
-        assert whose(block) == newcomer.user_id
-        Block.objects.filter(pk=block.pk).update(turn_of=newcomer.user_id)
-    Block.objects.filter(turn_of=heavy.user_id).update(due_at=None)
-    assert whose(Block.objects.get(number=9)) == heavy.user_id
-
-
-def test_a_block_stays_where_it_is_while_its_users_have_as_many_due(heavy, newcomer):
-    for key in (heavy, newcomer):
-        submit(key, request(BOB, block=9))
-        accept_all()
-    for user in (heavy.user_id, newcomer.user_id):
-        Block.objects.update(turn_of=user)
-        assert whose(Block.objects.get(number=9)) == user
-
-
-def test_a_reconcile_gives_a_block_back(heavy, newcomer):
-    submit(heavy, of_blocks([9]))
-    submit(newcomer, request(BOB, block=9))
-    submit(heavy, of_blocks(range(10, 40)))
-    accept_all()
-    Block.objects.update(turn_of=heavy.user_id, due_at=timezone.now())
-    reconcile(Block.objects.get(number=9).pk)
-    assert turn_of(9) == newcomer.user_id
-
-
-def test_a_block_goes_on_in_the_turns_of_who_still_has_something_open_there(heavy, newcomer):
-    submit(newcomer, request(BOB, block=39))
-    submit(heavy, of_blocks(range(30, 40)))
-    accept_all()
-    assert turn_of(39) == newcomer.user_id
-    Batch.objects.filter(user=newcomer.user_id).update(status=BatchStatus.REJECTED)
-    reconcile(Block.objects.get(number=39).pk)
-    assert turn_of(39) == heavy.user_id
-
-
-# --- Threads ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def idle() -> Groups:
-    """Return the groups of four threads, which a test tells what is in hand."""
-    return Groups(threads=4)
-
-
-def some(user: int | None, key: int, *, is_long: bool = False) -> Task:
-    return Task("block", key, (31337, 31337), print, user, is_long=is_long)
-
-
-def leaves_threads(idle: Groups, in_hand: Sequence[Task], task: Task) -> bool:
-    idle.all = [Group([one], Future()) for one in in_hand]
-    return idle.take(task)
-
-
-def test_one_user_leaves_half_of_the_threads_to_others(service, idle):
-    of_one = [some(1, key) for key in range(2)]
-    assert leaves_threads(idle, of_one[:1], some(1, 9))
-    assert not leaves_threads(idle, of_one, some(1, 9))
-    assert leaves_threads(idle, of_one, some(2, 9))
-    assert leaves_threads(idle, of_one, some(None, 9))
-
-
-def test_who_has_much_makes_nobody_wait_for_all_of_it(service, idle):
-    for task in (some(1, 0), *(some(2, key) for key in range(1, 12)), some(3, 12)):
-        assert idle.take(task)
-    assert [[task.user for task in group.tasks] for group in idle.all] == [[1, *[2] * 8, 3], [2] * 3]
-
-
-def test_one_user_alone_has_all_in_one_group(service, idle):
-    assert all(idle.take(some(1, key)) for key in range(64))
-    assert [len(group.tasks) for group in idle.all] == [64]
-
-
-def test_what_takes_long_leaves_half_of_the_threads(service, idle):
-    assert leaves_threads(idle, [some(1, 1, is_long=True)], some(2, 9, is_long=True))
-    assert not leaves_threads(idle, [some(1, 1, is_long=True)], some(1, 9, is_long=True))
-    two = [some(1, 1, is_long=True), some(2, 2, is_long=True)]
-    assert not leaves_threads(idle, two, some(3, 9, is_long=True))
-    assert leaves_threads(idle, two, some(3, 9))
-    assert leaves_threads(idle, two, some(1, 9))
-
-
-@pytest.fixture
-def connected(idle, monkeypatch) -> Callable[..., None]:
-    """Has the worker find these connections, as (destination, source)."""
-
-    def connect(*lanes: tuple[int, int]) -> None:
-        connections = [SimpleNamespace(destination_id=destination, source_id=source) for destination, source in lanes]
-        monkeypatch.setattr(groups, "get_chains", lambda: SimpleNamespace(connections=connections))
-
-    return connect
-
-
-def a_task(key: int, *lane: int, sources: Iterable[int] = ()) -> Task:
-    return Task("batch" if sources else "block", key, lane, print, user=key, sources=frozenset(sources))
-
-
-def test_a_destination_that_hangs_leaves_half_of_the_threads_whatever_its_sources(idle, connected):
-    connected((1, 5), (1, 6), (2, 5))
-    for in_hand in ([a_task(1, 1, 5), a_task(2, 1, 6)], [a_task(1, 1, 6), a_task(2, 1)]):
-        for refused in (a_task(3, 1, 5), a_task(3, 1, 6), a_task(3, 1), a_task(3, 1, sources=[6])):
-            assert not leaves_threads(idle, in_hand, refused)
-        assert leaves_threads(idle, in_hand, a_task(3, 2, 5))
-        assert leaves_threads(idle, in_hand[:1], a_task(3, 1, 6))
-
-
-def test_a_source_that_hangs_leaves_half_of_the_threads_also_where_batches_wait_for_it(idle, connected):
-    connected((1, 5), (1, 6), (2, 5))
-    in_hand = [a_task(1, 1, sources=[5]), a_task(2, 2, 5)]
-    for refused in (a_task(3, 1, 5), a_task(3, 2, 5), a_task(3, 2, sources=[5]), a_task(3, 1, sources=[5, 6])):
-        assert not leaves_threads(idle, in_hand, refused)
-    assert leaves_threads(idle, in_hand, a_task(3, 1, 6))
-    assert leaves_threads(idle, in_hand, a_task(3, 1, sources=[6]))
-
-
-def test_batches_of_several_sources_leave_room_to_each_of_them(idle, connected):
-    connected((1, 5), (1, 6))
-    of_both = [a_task(key, 1, sources=[5, 6]) for key in (1, 2)]
-    assert not leaves_threads(idle, of_both[:1], of_both[1])
-    assert leaves_threads(idle, of_both[:1], a_task(3, 1, sources=[6]))
-    assert leaves_threads(idle, [of_both[0], a_task(2, 1, 5)], a_task(3, 1, 6))
-
-
-def test_a_chain_that_is_in_every_connection_takes_all_threads(idle, connected):
-    connected((1, 5), (1, 6))
-    assert leaves_threads(idle, [a_task(1, 1, 5), a_task(2, 1, 5), a_task(3, 1, 6)], a_task(4, 1, 6))
-    connected((1, 5))
-    assert leaves_threads(idle, [a_task(key, 1, 5) for key in (1, 2, 3)], a_task(4, 1, 5))
-
-
-def test_a_batch_asks_the_sources_of_what_is_not_admitted(service, tmp_path):
-    connect_source(tmp_path)
-    batch = of_two_sources()
-    (task,) = [task for task in due() if task.kind == "batch"]
-    assert task.chains == {31337, SOURCE}
-    assert task.sources == {31337, SOURCE}
-    batch.queries.filter(source_chain_id=SOURCE).update(is_admitted=True)
-    (task,) = [task for task in due() if task.kind == "batch"]
-    assert task.sources == {31337}
-
-
-def test_accepting_a_batch_of_many_blocks_takes_long(heavy, newcomer):
-    submit(heavy, of_blocks(range(1, 102)))
-    submit(newcomer, of_blocks(range(1, 101)))
-    assert {task.user: task.is_long for task in due() if task.user} == {heavy.user_id: True, newcomer.user_id: False}
-
-
-def sized(key: int, size: int) -> Task:
-    return Task("block", key, (31337, 31337), print, 1, size=size)
-
-
-def groups_of(idle: Groups, *sizes: int) -> list[list[int]]:
-    for key, size in enumerate(sizes):
-        idle.take(sized(key, size))
-    return [[task.size for task in group.tasks] for group in idle.all]
-
-
-def test_a_group_asks_only_for_so_much_in_all(service, idle):
-    """The tasks of a group ask in one exchange, during which they can't keep their leases."""
-    assert groups_of(idle, 100, 100, 99, 2, 1) == [[100, 100, 99, 1], [2]]
-    assert not idle.all[0].may_grow
-    assert idle.all[1].may_grow
-
-
-def test_a_block_is_as_large_as_its_accounts_and_slots(heavy):
-    body = request(ALICE, BOB, block=10)
-    submit(heavy, body)
-    accounts = next(iter(body["data"]["31337"].values()))["accounts"]
-    accounts[ALICE] = {"props": [], "slots": [hex(slot) for slot in range(120)]}
-    submit(heavy, body)
-    submit(heavy, request(ALICE, CHARLIE, block=11))
-    accept_all()
-    tasks = [task for task in due() if task.kind == "block"]
-    assert sorted((task.size, task.is_large) for task in tasks) == [(2, False), (124, True)]
-
-
-def test_a_batch_is_as_large_as_its_blocks_are_many(heavy):
-    submit(heavy, of_blocks(range(1, 31)))
-    assert [task.size for task in due() if task.kind == "batch"] == [30]
-
-
 def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
     """One thread, and work that stays due."""
     submit(heavy, of_blocks(range(10, 30)))
@@ -423,46 +171,6 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
     single._pool.shutdown()
     of_users = [user for user in done if user]
     assert abs(of_users.count(heavy.user_id) - of_users.count(newcomer.user_id)) <= 1
-
-
-# --- One poll ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_poll_that_takes_too_long_ends_and_the_next_one_goes_on_behind_it(heavy, newcomer, monkeypatch):
-    submit(heavy, of_blocks([1, 2]))
-    submit(newcomer, of_blocks([3, 4]))
-    accept_all()
-    single = worker.Worker(threads=1)
-    monkeypatch.setattr(single._in_hand, "take", lambda _: False)
-    monkeypatch.setattr(Poll, "is_over", lambda poll: bool(poll.asked))
-    asked = []
-    for _ in range(4):
-        single._take_up_what_is_due()
-        asked.append(max((heavy.user_id, newcomer.user_id), key=single._turns.last))
-    single._pool.shutdown()
-    assert asked in ([heavy.user_id, newcomer.user_id] * 2, [newcomer.user_id, heavy.user_id] * 2)
-
-
-def test_a_worker_says_that_it_runs_however_much_there_is_that_it_can_not_take_up(service, monkeypatch):
-    """One poll alone would take for ever."""
-    monkeypatch.setattr(worker, "_MOST_POLL_SECONDS", 0.1)
-    monkeypatch.setattr(worker, "_BEAT_SECONDS", 0.01)
-    monkeypatch.setattr(worker, "due", lambda *_: map(some, itertools.repeat(1), itertools.count()))
-    busy = worker.Worker(threads=4)
-    monkeypatch.setattr(busy._in_hand, "take", lambda _: False)
-    beats: list[bool] = []
-
-    def beat(*, is_first: bool) -> None:
-        beats.append(is_first)
-        if len(beats) == 3:
-            busy.stop()
-
-    monkeypatch.setattr(busy, "_beat", beat)
-    running = threading.Thread(target=busy.run, daemon=True)
-    running.start()
-    running.join(30)
-    assert not running.is_alive()
-    assert beats == [True, False, False]
 
 
 # --- Transactions -----------------------------------------------------------------------------------------------------
