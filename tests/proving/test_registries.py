@@ -457,4 +457,6 @@ def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(servi
             work()
         assert work_until_done(batch).status == BatchStatus.DONE
     assert old != registry().address
+    # In a turn before, the old one was used.
+    assert Transaction.objects.filter(queries__batch=batch, to=old).count() == turns
     assert field_on_chain(service, CHARLIE, block, AccountField.BALANCE) == balance_at(service, CHARLIE, block)
