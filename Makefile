@@ -86,23 +86,26 @@ test: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $
 LINT = $(MAKE) --no-print-directory lint
 
 # What is most likely to differ on PostgreSQL runs on it each time: transactions side by side, and bulk writes.
-POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/database/test_side_by_side.py \
-	tests/inside/test_side_by_side.py tests/inside/test_room.py \
-	tests/queries/test_idempotency.py tests/queries/test_own_batches.py \
-	tests/queries/test_storage.py tests/queries/test_submission.py \
-	tests/queries/test_uint256.py tests/inside/test_shared_transactions.py
+STORING := $(addprefix tests/queries/test_,idempotency.py own_batches.py storage.py submission.py uint256.py)
+POSTGRESQL_FIRST := tests/inside/test_account_locks.py tests/database/test_side_by_side.py \
+	tests/inside/test_side_by_side.py tests/inside/test_room.py tests/inside/test_shared_transactions.py $(STORING)
+# What an outside test may find of locks, kills and money on PostgreSQL alone.
+LOCKS_KILLS_MONEY := tests/proving/test_kills.py tests/proving/test_frozen_workers.py tests/proving/test_money.py \
+	tests/proving/test_transactions.py tests/proving/test_registries.py tests/proving/budget $(STORING)
 # Of servers that are killed and waited for. `make test-postgres` runs them; the demo of a cluster is among the others.
 MINUTES_LONG := tests/cluster/test_celery_workers.py tests/cluster/test_rabbitmq.py tests/serving/test_postgresql.py
 
 # The folders and files whose tests use a database.
 DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/database tests/docs/test_monitoring.py \
-	tests/explorer tests/proving tests/queries tests/serving tests/upgrades tests/test_*.py
+	tests/explorer tests/inside tests/proving tests/queries tests/serving tests/upgrades tests/test_*.py
 
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
 
-test-outside: .venv/ready node_modules/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models (ARGS="--database postgresql")
-	$(BIN)/python -m pytest -m outside -n $(TEST_PROCESSES) --dist worksteal -q $(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS)
+test-outside: .venv/ready node_modules/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models; of locks, kills and money on PostgreSQL too
+	$(OUTSIDE) $(addprefix --ignore=,$(MINUTES_LONG))
+	$(OUTSIDE) --database postgresql $(LOCKS_KILLS_MONEY)
+OUTSIDE = $(BIN)/python -m pytest -q -m outside -n $(TEST_PROCESSES) --dist worksteal
 
 # They wait for nothing, so more processes than cores would only import and collect more often.
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
