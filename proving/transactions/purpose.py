@@ -1,8 +1,8 @@
 """What a transaction was sent for: whether anybody still needs it, and which steps show it."""
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, Transaction, TransactionState, proves_facts
 from queries import progress
 from queries.models import BatchStatus
 
@@ -12,7 +12,13 @@ def is_wanted(tx: Transaction) -> bool:
     if is_to_unused_registry(tx):
         return False
     is_proof = tx.queries.exists()
-    return not is_proof or tx.queries.exclude(batch__status=BatchStatus.REJECTED).exists()
+    left = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
+    if is_proof and tx.extends_id is None:
+        # What a node said to be displaced was sent anew: with both mined, the same would be paid for twice.
+        anew = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), pk__gt=tx.pk)
+        is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
+        left = left.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
+    return not is_proof or left.exists()
 
 
 def is_to_unused_registry(tx: Transaction) -> bool:

@@ -53,7 +53,7 @@ ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex(
 # Of limits: a transaction of one account takes about four of them at 1 gwei, at the most that is offered.
 UNIT = 10**14
 DAY = timedelta(hours=25)
-# Known: what a false nonce has displaced is sent anew, and no more counts against the fee; but it fills the gap then.
+# Known: what a false nonce has displaced counts no more against the fee of its batch, until it fills the gap.
 FALSE_NONCE = "ahead"
 SETTINGS = {"ALLOWED_ADDRESSES": ["*"], "DAILY_GAS_BUDGET": 10**9, "MAX_BATCHES_PER_MINUTE": 10**6}
 # What may be waited for in the end: a fee that reverts have used up, and the time between tries that revert.
@@ -365,7 +365,7 @@ class Machine:
 
     def no_batch_costs_more_than_its_fee(self, seen: Seen) -> bool:
         """no batch shows that it has cost more than its fee"""
-        return FALSE_NONCE in self._told or not Batch.objects.filter(spent__gt=F("fee")).exists()
+        return not Batch.objects.filter(spent__gt=F("fee")).exists()
 
     def each_nonce_is_used_once(self, seen: Seen) -> bool:
         """whatever has one nonce does one thing, or nothing"""
@@ -376,8 +376,6 @@ class Machine:
 
     def no_fact_is_paid_for_twice(self, seen: Seen) -> bool:
         """what is mined has proven something that was not proven before"""
-        if FALSE_NONCE in self._told:
-            return True
         proofs = (receipt for one, receipt in seen.receipts.items() if not Version.of(self._sent[one]).is_cancellation)
         return all(receipt["logs"] or receipt["status"] == "0x0" for receipt in proofs)
 
