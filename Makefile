@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-parts bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs picture contracts lock clean
+.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-parts bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 ## Run it
 
@@ -209,9 +209,6 @@ slither: .venv/ready .venv-verify/ready node_modules/ready ## Look for usual mis
 docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken link or anchor fails
 	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
 	@echo "The documentation is in build/docs/index.html"
-
-picture: .venv/ready ## Draw the path of a batch from the code, for the architecture page
-	@$(BIN)/python -m tools.draw_path
 
 LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)

@@ -7,10 +7,8 @@ import pytest
 
 from chains.chains_file import Attester, Chain, Connection, Ens, Signer
 from devnet.devchain import PROJECT
-from queries.models import BatchStatus, StepKind
 from queries.rejection_codes import RejectionCode
 from tests.docs.examples import pages
-from tools import draw_path
 
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -69,16 +67,3 @@ def test_every_field_of_the_chains_file_is_in_the_configuration_reference():
 def test_every_reason_to_reject_a_batch_is_in_the_specification():
     specified = (PROJECT / "docs/specification.md").read_text()
     assert not {code for code in RejectionCode.values if f"`{code}`" not in specified}
-
-
-def test_the_picture_of_a_batchs_path_is_what_the_code_says():
-    assert draw_path.PICTURE.read_text() == draw_path.draw(), "run `make picture`"
-
-
-def test_the_picture_leads_to_every_state_and_through_every_step():
-    assert {change.after for change in draw_path.status_changes()} == set(BatchStatus.names) - {"RECEIVED"}
-    completed, _ = draw_path.step_changes()
-    assert list(completed) == StepKind.names
-    assert all(completed.values())
-    decided = {decision for part in draw_path.parts() for _, decision in part.decisions}
-    assert {by for several in completed.values() for by in several} <= decided
