@@ -95,16 +95,15 @@ def request(
 
 def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
     """Give a user another API key, without signing in. `tests/accounts` makes keys as people do."""
+    return ApiKey.objects.create(user=User.objects.for_address(address), name=name, **key_columns())
+
+
+def key_columns() -> dict[str, Any]:
+    """Return what is stored of a new key."""
     salt = secrets.token_bytes(32)
     text = _derived(salt)
-    return ApiKey.objects.create(
-        user=User.objects.for_address(address),
-        name=name,
-        salt=salt,
-        key_hash=hashlib.sha256(text.encode()).hexdigest(),
-        prefix=text[:8],
-        last_four=text[-4:],
-    )
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {"salt": salt, "key_hash": digest, "prefix": text[:8], "last_four": text[-4:]}
 
 
 def secret_of(key: ApiKey) -> str:

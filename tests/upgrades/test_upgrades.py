@@ -99,7 +99,7 @@ def written_by_the_last_version(models: Apps, identifier: str = ULID, number: in
     users = models.get_model("accounts.User")._default_manager
     user = users.filter(address=ALICE).first() or make("accounts.User", address=ALICE, password="!")
     name = f"key {number}"
-    key = make("accounts.ApiKey", user=user, name=name, **key_columns(user.pk, name))
+    key = make("accounts.ApiKey", user=user, name=name, **key_columns())
     now = timezone.now()
     batch = make(
         "queries.Batch",
