@@ -1,6 +1,7 @@
 """The four steps, on a real chain that mines a block for each transaction."""
 
 import logging
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -286,6 +287,8 @@ def of_slots(address: str, block: int, slots: int) -> dict[str, Any]:
 @pytest.mark.parametrize("slots", [0, 200])
 @pytest.mark.parametrize("way", NO_USABLE_ANSWER)
 def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, way, slots):
+    random.seed(1)  # which account is asked for first is decided by lot
+
     def change(question: Any, reply: Any) -> list[Any]:
         is_evil = question["method"] == "eth_getProof" and question["params"][0].lower() == EVIL
         return NO_USABLE_ANSWER[way](question, reply) if is_evil else [reply]
