@@ -15,6 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()
 
 from django.core.management import call_command  # noqa: E402 (Django is set up first)
+from django.test.utils import setup_test_environment  # noqa: E402
 
 from queries import progress  # noqa: E402
 from queries.models import Batch, StepKind  # noqa: E402
@@ -23,6 +24,7 @@ from tests.service import ALICE, a_key, request, secret_of  # noqa: E402
 
 
 def main() -> None:
+    setup_test_environment()
     call_command("migrate", interactive=False, verbosity=0)
     call_command("collectstatic", interactive=False, verbosity=0)
     key = a_key()
