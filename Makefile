@@ -102,7 +102,7 @@ DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tes
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
 
-test-outside: .venv/ready node_modules/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models; of locks, kills and money on PostgreSQL too
+test-outside: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models; of locks, kills and money on PostgreSQL too
 	$(OUTSIDE) $(addprefix --ignore=,$(MINUTES_LONG))
 	$(OUTSIDE) --database postgresql $(LOCKS_KILLS_MONEY)
 OUTSIDE = $(BIN)/python -m pytest -q -m outside -n $(TEST_PROCESSES) --dist worksteal
