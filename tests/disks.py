@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -92,18 +91,3 @@ def _reopen(options: dict[str, Any], given: str) -> None:
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]  # what is special of PostgreSQL
     options["options"] = given
-
-
-def bytes_used() -> int:
-    """Return how many bytes the database has, without what is free in it."""
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM")
-        (used,) = cursor.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()
-    return int(used)
-
-
-def file_size() -> int:
-    """Return how many bytes the database's file has, with all that was committed."""
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return Path(connection.settings_dict["NAME"]).stat().st_size

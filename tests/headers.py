@@ -108,5 +108,5 @@ def told(block: dict[str, Any]) -> bytes:
 
 
 def with_hash(block: dict[str, Any]) -> dict[str, Any]:
-    """The same block with the hash that its fields make."""
+    """Return the block with the hash that its fields make."""
     return block | {"hash": f"0x{keccak(told(block)).hex()}"}

@@ -84,7 +84,7 @@ class Cost:
     users: frozenset[int]
     today: int
     for_facts: int
-    """The same on any day, but without what a cancellation takes: that is the operator's."""
+    """The cost on any day, without what a cancellation takes, which is the operator's."""
     is_dearer: bool
     """True if a version was signed now by which it can cost more; `is_dearer_for_facts` if that is no cancellation."""
     is_dearer_for_facts: bool
