@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from django.apps.registry import Apps
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import connection
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
@@ -37,44 +37,6 @@ def last_version() -> Iterator[Apps]:
     executor.migrate(LAST)
     yield executor.loader.project_state(LAST).apps
     call_command("migrate", verbosity=0)
-
-
-@pytest.mark.parametrize(
-    ("statement", "back", "said"),
-    [
-        (
-            "ALTER TABLE queries_block DROP COLUMN gathers_until",
-            "ALTER TABLE queries_block ADD COLUMN gathers_until {time} NULL",
-            "queries_block has no column gathers_until",
-        ),
-        (
-            "ALTER TABLE queries_block ADD COLUMN older integer NULL",
-            "ALTER TABLE queries_block DROP COLUMN older",
-            "queries_block has a column older that no migration makes",
-        ),
-        (
-            "ALTER TABLE proving_signer RENAME TO signer_of_yesterday",
-            "ALTER TABLE signer_of_yesterday RENAME TO proving_signer",
-            "there is no table proving_signer",
-        ),
-    ],
-)
-def test_a_database_whose_first_migrations_were_others_is_refused_before_anything_is_changed(
-    unreachable_chain, last_version, statement, back, said
-):
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-    try:
-        with pytest.raises(CommandError, match=said):
-            upgrade()
-        with pytest.raises(CommandError, match=said):
-            call_command("runworker")
-        applied = MigrationLoader(connection).applied_migrations
-        assert max(name for app, name in applied if app == "queries") == "0001_initial"
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute(back.format(time="datetime" if connection.vendor == "sqlite" else "timestamptz"))
-    upgrade()
 
 
 def test_no_migration_is_edited():

@@ -1,44 +1,13 @@
-"""`manage.py migrate`, which refuses a database that it would only make worse, before anything is changed."""
+"""`manage.py migrate`, which alone makes SQLite's file."""
 
-import time
 from typing import Any
 
 from django.core.checks import Tags
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import connections
-from django.db.backends.base.schema import BaseDatabaseSchemaEditor
-from django.db.migrations.executor import MigrationExecutor
-from django.db.migrations.migration import Migration
-from django.db.migrations.state import ProjectState
 
 from config.sqlite.base import DatabaseWrapper, FileGone
-from queries import schema
-
-_WAIT_SECONDS = 0.5
-
-
-class _Executor(MigrationExecutor):
-    """Records each migration in the transaction that carries it out.
-
-    Django records one that makes indexes or foreign keys behind it. Killed in between, no later run could go on.
-    """
-
-    def apply_migration(self, state: ProjectState, migration: Migration, *how: Any, **also: Any) -> ProjectState:
-        apply = migration.apply
-
-        def apply_whole(state: ProjectState, editor: BaseDatabaseSchemaEditor, *how: Any) -> ProjectState:
-            applied = apply(state, editor, *how)
-            while editor.deferred_sql:
-                editor.execute(editor.deferred_sql.pop(0))
-            return applied
-
-        migration.apply = apply_whole  # type: ignore[assignment]
-        return super().apply_migration(state, migration, *how, **also)
-
-
-# The command takes no other one.
-migrate.MigrationExecutor = _Executor  # type: ignore[attr-defined]
 
 
 class Command(migrate.Command):
@@ -54,19 +23,4 @@ class Command(migrate.Command):
                 raise CommandError(str(error)) from None
             except OSError as error:
                 raise CommandError(f"{error.filename} can't be made: {error.strerror}.") from None
-        is_told = False
-        while not self._migrate_alone(*arguments, **options):
-            if not is_told:
-                self.stderr.write("The database is being migrated by another process: waiting until it has ended.")
-                is_told = True
-            time.sleep(_WAIT_SECONDS)
-
-    def _migrate_alone(self, *arguments: Any, **options: Any) -> bool:
-        """Migrate, and return True; or False while another process does."""
-        connection = connections[options["database"]]
-        with schema.lock(connection) as is_held:
-            if is_held:
-                if found := schema.difference(connection):
-                    raise CommandError(found)
-                super().handle(*arguments, **options)
-            return is_held
+        super().handle(*arguments, **options)
