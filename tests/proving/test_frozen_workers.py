@@ -3,8 +3,10 @@
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,7 +59,7 @@ class Freezer:
     def _freeze(self, worker: subprocess.Popen[bytes]) -> None:
         # Another thread of it might hold a lock, for which everybody would wait.
         with transaction.atomic():
-            for model in (Signer, Block, Batch):
+            for model in (Signer, Block, Batch, FactsRegistry):
                 list(model.objects.select_for_update())
             worker.send_signal(signal.SIGSTOP)
         connection.close()
@@ -66,24 +68,52 @@ class Freezer:
 
 @pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
 def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings, tmp_path, start_worker, exchange):
-    freezer = Freezer(chain, *exchange)
-    with lying_node(freezer.node_of(0)) as one, lying_node(freezer.node_of(1)) as other:
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        deploy_on(chain)
-        chain.mine()
-        block, nonce = chain.head(), nonce_of(chain)
-        started = []
-        for place, url in enumerate((one, other)):
-            (folder := tmp_path / str(place)).mkdir()
-            settings.CHAINS_FILE = chains_toml(folder, url)
-            started.append(start_worker())
-        until(lambda: WorkerHeartbeat.objects.count() == 2, "both workers")
-        freezer.workers += started
-        batch = submit(a_key(), request(ALICE, block=block))
+    with one_of_two_frozen(chain, settings, tmp_path, start_worker, exchange) as freezer:
+        batch, nonce = submit(a_key(), request(ALICE, block=chain.head())), nonce_of(chain)
         until(lambda: freezer.frozen is not None, f"the exchange {exchange}")
         until(lambda: is_done(batch), "DONE by the other worker")
         stored = Transaction.objects.filter(queries__batch=batch)
         until(lambda: {tx.state for tx in stored} <= {"CONFIRMED", "FINAL"}, "confirmations")
+    chain.mine()
+    assert nonce_of(chain) == nonce_of(chain, "pending") == nonce + 1
+    assert stored.count() == 1
+    assert [len(logged(chain, event)) for event in EVENTS] == [1, 1]
+
+
+@pytest.mark.parametrize("method", ["eth_estimateGas", "eth_sendRawTransaction"])
+def test_a_worker_that_froze_keeps_no_header_that_another_has_kept(chain, settings, tmp_path, start_worker, method):
+    keeping = "window = 16\nkeep_headers = true"
+    with one_of_two_frozen(chain, settings, tmp_path, start_worker, (method, 1), connection=keeping) as freezer:
+        chain.mine(20)
+        until(lambda: freezer.frozen is not None, f"the exchange {method}")
+        until(lambda: len(logged(chain, EVENTS[0])) == 2, "the header by the other worker")
+        until(lambda: {tx.state for tx in Transaction.objects.all()} <= {"CONFIRMED", "FINAL"}, "confirmations")
+        nonce = nonce_of(chain)
+    chain.mine()
+    assert nonce_of(chain) == nonce_of(chain, "pending") == nonce
+    assert len(logged(chain, EVENTS[0])) == 2
+
+
+@contextmanager
+def one_of_two_frozen(
+    chain: DevChain, settings: Any, folder: Path, start_worker: Any, exchange: tuple[str, int], *, connection: str = ""
+) -> Iterator[Freezer]:
+    """Start two workers, one of which freezes at the exchange. It wakes at the end, and both end what they began."""
+    freezer = Freezer(chain, *exchange)
+    with lying_node(freezer.node_of(0)) as one, lying_node(freezer.node_of(1)) as other:
+        settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=connection)
+        deploy_on(chain)
+        chain.mine()
+        started = []
+        for place, url in enumerate((one, other)):
+            (own := folder / str(place)).mkdir()
+            settings.CHAINS_FILE = chains_toml(own, url, connection=connection)
+            started.append(start_worker())
+        until(lambda: WorkerHeartbeat.objects.count() == 2, "both workers")
+        # A header is kept at once where any is.
+        until(lambda: not connection or logged(chain, EVENTS[0]), "the first header")
+        freezer.workers += started
+        yield freezer
         frozen, awake = sorted(started, key=lambda worker: worker is not freezer.frozen)
         # It ends what it has in hand, and takes up nothing else.
         frozen.terminate()
@@ -91,13 +121,11 @@ def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings
         assert frozen.wait(timeout=60) == 0
         awake.terminate()
         assert awake.wait(timeout=60) == 0
-    chain.mine()
-    assert nonce_of(chain) == nonce_of(chain, "pending") == nonce + 1
-    assert stored.count() == 1
-    for event in EVENTS:
-        topic = "0x" + keccak(text=event).hex()
-        logs = {"address": FactsRegistry.in_use.get().address, "topics": [topic], "fromBlock": "0x0"}
-        assert len(chain.rpc("eth_getLogs", logs)) == 1
+
+
+def logged(chain: DevChain, event: str) -> list[Any]:
+    logs = {"address": FactsRegistry.in_use.get().address, "fromBlock": "0x0"}
+    return list(chain.rpc("eth_getLogs", logs | {"topics": ["0x" + keccak(text=event).hex()]}))
 
 
 def nonce_of(chain: DevChain, block: str = "latest") -> int:
