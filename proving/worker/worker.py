@@ -314,7 +314,7 @@ def work_once() -> int:
     # What is admitted makes its blocks due, and what is proven its webhook.
     for kind, model in _ONE_TURN:
         model.objects.filter(due_at__gt=Now()).update(due_at=Now())
-        for task in [task for task in (*due(), *due_webhooks()) if task.kind == kind]:
+        for task in list(due_webhooks() if kind == "webhook" else due(poll=Poll(kinds={kind}))):
             try:
                 task()
             except Exception:
