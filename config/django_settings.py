@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     "corsheaders",
     "csp",
     "django_htmx",
+    "ninja",  # for the page of the API: its template, scripts and styles
     "accounts",
     "queries",
     "proving",

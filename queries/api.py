@@ -10,6 +10,7 @@ from functools import partial
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Schema
 from ninja.errors import AuthenticationError, ValidationError
+from ninja.openapi.docs import Swagger
 from ninja.params import functions
 from pydantic import Field
 
@@ -17,7 +18,6 @@ from accounts.models import ApiKey
 from config import long_polls
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import idempotency, request_faults, status, submission
-from queries.api_docs import ApiDocs
 from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
 from queries.api_errors import ApiError, status_of
 from queries.batch_request import InvalidRequest
@@ -26,7 +26,7 @@ from queries.openapi import BATCH_REQUEST, Api
 api = Api(
     title="Batch Query Service",
     version="1",
-    docs=ApiDocs(),
+    docs=Swagger({"defaultModelsExpandDepth": 0, "validatorUrl": None}),
     docs_url="/api/docs",
     openapi_url="/api/openapi.json",
     urls_namespace="api",

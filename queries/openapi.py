@@ -4,7 +4,10 @@ What the framework finds out by itself is completed here: the body of a submissi
 means. Titles, which generators would make names of, are dropped.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from ninja import NinjaAPI
@@ -15,15 +18,14 @@ from queries.error_codes import ERROR_CODES, FILE_ERROR_CODES, OTHER_ERROR_CODES
 
 _REF = "#/components/schemas/"
 
-INTRODUCTION = """
+_INTRODUCTION = f"""
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
 chain, which may be the same chain or another.
 
-Send the key in the header `api-key`. The query parameter `apiKey` works as well, but a key in a URL ends up in
-histories and in the logs of everything between you and this service, so this page doesn't build such URLs.
-"""
+Send the key in the header `api-key`; [the page of your keys](/keys) has it. The query parameter `apiKey` works as well,
+but a key in a URL ends up in histories and in the logs of everything between you and this service, so the page of the
+API doesn't build such URLs.
 
-ANY_REQUEST = f"""
 Every error is an `Error`. Besides what is listed with each operation, any request may meet these codes:
 
 {described(OTHER_ERROR_CODES)}
@@ -67,31 +69,25 @@ class Api(NinjaAPI):
 
     def __init__(self, **kwargs: Any) -> None:
         tags = [{"name": name, "description": description} for name, description in _TAGS.items()]
-        super().__init__(description=INTRODUCTION + ANY_REQUEST, openapi_extra={"tags": tags}, **kwargs)
-        self._document: OpenAPISchema | None = None
+        super().__init__(description=_INTRODUCTION, openapi_extra={"tags": tags}, **kwargs)
 
-    def get_openapi_schema(self, **kwargs: Any) -> OpenAPISchema:
-        """Return the document, made once: that takes as long as a hundred requests. Nobody may change it."""
-        if self._document is None:
-            self._document = self._made(**kwargs)
+    def get_openapi_schema(self, **_: Any) -> OpenAPISchema:
+        """Return the document, which nobody may change."""
         return self._document
 
-    def _made(self, **kwargs: Any) -> OpenAPISchema:
-        document = super().get_openapi_schema(**kwargs)
-        schemas = document["components"]["schemas"]
+    @cached_property
+    def _document(self) -> OpenAPISchema:
+        # It is made once: that takes as long as a hundred requests.
+        document = super().get_openapi_schema()
         request = batch_request.BatchRequest.model_json_schema(ref_template=_REF + "{model}")
-        schemas |= request.pop("$defs") | {"BatchRequest": request}
+        schemas = document["components"]["schemas"] | request.pop("$defs") | {"BatchRequest": request}
+        used = _used(document["paths"], schemas)
+        document["components"]["schemas"] = {name: _tidied(schemas[name]) for name in sorted(used)}
         for path in document["paths"].values():
             # It goes without saying.
             path.pop("head", None)
             for operation in path.values():
                 _complete(operation)
-        _name_keys(list(schemas.values()))
-        _drop("title", schemas.values())
-        # Else generators of types take what a request may leave out as what it must have.
-        _drop("default", schemas.values())
-        used = _used(document["paths"], schemas)
-        document["components"]["schemas"] = {name: schemas[name] for name in sorted(used)}
         return document
 
 
@@ -120,41 +116,29 @@ def _with_codes(description: str, status: int, operation: Mapping[str, Any]) -> 
     return f"{description}:\n\n{described(codes)}" if codes else description
 
 
-def _drop(keyword: str, node: Any) -> None:
-    """Drop the keyword of all schemas in `node`, though not a property of that name."""
-    for name, child in node.items() if isinstance(node, dict) else ((None, child) for child in _children(node)):
-        if isinstance(child, dict) and name != "properties":
-            child.pop(keyword, None)
-        _drop(keyword, child)
+def _tidied(node: Any, keyword: str = "") -> Any:
+    """Return a schema with one pattern for all keys of an object, so that no other key is allowed, and without titles.
+
+    It has no defaults either: generators of types would take what a request may leave out as what it must have.
+    """
+    if isinstance(node, list):
+        return [_tidied(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    schema = {name: _tidied(child, name) for name, child in node.items()}
+    if keyword != "properties":
+        schema.pop("title", None)
+        schema.pop("default", None)
+    for pattern, values in schema.pop("patternProperties", {}).items():
+        schema |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
+    return schema
 
 
-def _name_keys(node: Any) -> None:
-    """Describe all keys of an object by one pattern, so that no other key is allowed."""
-    if isinstance(node, dict) and "patternProperties" in node:
-        ((node["propertyNames"], node["additionalProperties"]),) = [
-            ({"pattern": pattern}, values) for pattern, values in node.pop("patternProperties").items()
-        ]
-    for child in _children(node):
-        _name_keys(child)
-
-
-def _children(node: Any) -> Iterator[Any]:
-    if isinstance(node, dict):
-        yield from node.values()
-    elif not isinstance(node, str) and hasattr(node, "__iter__"):
-        yield from node
-
-
-def _used(node: Any, schemas: Mapping[str, Any]) -> set[str]:
-    """Return the names of the schemas that `node` refers to, directly or not."""
-    found: set[str] = set()
-    left = [node]
-    while left:
-        each = left.pop()
-        if isinstance(each, dict) and isinstance(name := each.get("$ref"), str):
-            name = name.removeprefix(_REF)
-            if name not in found:
-                found.add(name)
-                left.append(schemas[name])
-        left += _children(each)
-    return found
+def _used(paths: Any, schemas: Mapping[str, Any]) -> set[str]:
+    """Return the names of the schemas that the paths refer to, directly or not."""
+    used: set[str] = set()
+    text = json.dumps(paths)
+    while found := set(re.findall(rf'"{_REF}(\w+)"', text)) - used:
+        used |= found
+        text = json.dumps([schemas[name] for name in found])
+    return used

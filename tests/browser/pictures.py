@@ -151,10 +151,6 @@ def _key(what: str) -> Address:
     return address
 
 
-def _with_a_key(url: str) -> Address:
-    return after(a_key, url)
-
-
 def _beside_a_demo(stage: Stage) -> str:
     stage.patch.setattr(development_sign_in, "is_offered", lambda _: True)
     return "/sign-in"
@@ -300,8 +296,6 @@ OTHERS = (
     Picture("New batch, with faults", named("new_batch"), who=ALICE, then=_fill_in_wrong, status=400),
     Picture("Chains", after(installations.seen_chains, "/chains")),
     Picture("Chains: nothing seen yet", named("chains")),
-    Picture("API", named("openapi-view")),
-    Picture("API, signed in", _with_a_key("/api/docs"), who=ALICE),
     Picture("Operator", after(installations.operated, "/operator"), who=ALICE, settings=_OPERATOR),
     Picture("Operator: new", named("operator"), who=ALICE, settings=_OPERATOR),
     Picture("Operator, who is none", named("operator"), who=BOB, settings=_OPERATOR, status=404),

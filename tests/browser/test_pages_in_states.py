@@ -25,7 +25,6 @@ SOME = {
     "Dashboard: new",
     "Dashboard: full",
     "Keys: three",
-    "API, signed in",
 }
 
 
