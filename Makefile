@@ -32,36 +32,34 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help free-ports demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-parts bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-parts bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 ## Run it
 
-# Whoever has chosen a port that is in use hears so before anything is installed. By default a demo takes a free one.
-free-ports:
-	@$(PYTHON) tools/ports.py 'PORT=$(PORT)' 'RPC_PORT=$(RPC_PORT)' $(if $(filter run,$(MAKECMDGOALS)),'BIND=$(BIND)')
-
-run: free-ports .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
+run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
 	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
-demo: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
-	@$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+# ONCE=1 ends a demo after what was read. Each takes other ports by PORT and RPC_PORT.
+DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-demo-cross-chain: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
-	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
-		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
+	@$(BIN)/python -m demo $(DEMO_OPTIONS)
 
-demo-rollup: free-ports .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
-	@$(BIN)/python -m demo.rollup $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
+	@$(BIN)/python -m demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down $(DOWN))
 
-demo-any-block: free-ports .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain, and recorded ones of mainnet (ONCE=1)
-	@$(BIN)/python -m demo.any_block $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+demo-rollup: .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
+	@$(BIN)/python -m demo.rollup $(DEMO_OPTIONS)
 
-demo-cluster: free-ports .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
-	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+demo-any-block: .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain (ONCE=1)
+	@$(BIN)/python -m demo.any_block $(DEMO_OPTIONS)
 
-testnet: free-ports .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
+demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
+	@$(BIN)/python -m demo.cluster $(DEMO_OPTIONS)
+
+testnet: .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
 	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
 
 ## Check a change

@@ -8,11 +8,9 @@ import requests
 from eth_account import Account
 from eth_account.messages import encode_defunct
 
-# `accountField(address,uint256,uint8)`, and the number of BALANCE in it; `headerField(uint256,uint8)`, and TIMESTAMP.
+# `accountField(address,uint256,uint8)`, and the number of BALANCE in it.
 ACCOUNT_FIELD_SELECTOR = "7177899b"
 BALANCE = 1
-HEADER_FIELD_SELECTOR = "51c4233e"
-TIMESTAMP = 11
 
 # For one answer, in seconds. Generous: the machine may be busy with its first start.
 TIMEOUT = 30
@@ -98,16 +96,8 @@ def transactions(base_url: str, internal_id: str) -> set[str]:
 
 def account_field(rpc_url: str, registry: str, address: str, block: int, field: int) -> bytes:
     """Return the word that the facts registry returns, read as any contract would."""
-    return _read(rpc_url, registry, f"{ACCOUNT_FIELD_SELECTOR}{int(address, 16):064x}{block:064x}{field:064x}")
-
-
-def header_field(rpc_url: str, registry: str, block: int, field: int) -> bytes:
-    """Return the word that the facts registry returns of a header."""
-    return _read(rpc_url, registry, f"{HEADER_FIELD_SELECTOR}{block:064x}{field:064x}")
-
-
-def _read(rpc_url: str, registry: str, data: str) -> bytes:
-    return bytes.fromhex(rpc(rpc_url, "eth_call", {"to": registry, "data": f"0x{data}"}, "latest")[2:])
+    data = f"0x{ACCOUNT_FIELD_SELECTOR}{int(address, 16):064x}{block:064x}{field:064x}"
+    return bytes.fromhex(rpc(rpc_url, "eth_call", {"to": registry, "data": data}, "latest")[2:])
 
 
 def rpc(url: str, method: str, *params: Any) -> Any:

@@ -1,41 +1,143 @@
-"""What the demos have in common as commands: options, a fresh folder, free ports, serving until Ctrl-C, sentences."""
+"""What the demos have in common: options, a fresh folder, chains, the service, and a batch that is proven and read."""
 
 import argparse
 import fcntl
+import os
 import shutil
 import signal
+import subprocess
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import IO, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 import requests
 
+from demo import client
 from demo.client import ClientError
-from demo.installation import DemoError
-from devnet.devchain import PROJECT, DevChainError
+from demo.installation import (
+    CHAIN_ID,
+    SIGNER_ADDRESS,
+    SIGNER_KEY,
+    WALLET_ADDRESS,
+    WALLET_KEY,
+    Attester,
+    DemoError,
+    Service,
+    write_private,
+)
+from devnet.devchain import PROJECT, DevChain, DevChainError
 from devnet.json_rpc import NodeRefused
+from devnet.ports import PortInUse, chosen_port
 from devnet.servers import ServerError
-from tools import ports
 
 # Where nothing else uses them.
 PORT, RPC_PORT = 8000, 8545
 
-_LOCKS: list[IO[str]] = []
+
+class Node(Protocol):
+    """A chain's node."""
+
+    chain_id: int
+    url: str
+
+    def head(self) -> int: ...
 
 
-class Running(Protocol):
-    """Processes that must go on."""
+class Process(Protocol):
+    """A process that must go on."""
 
     def require_running(self) -> None:
-        """Raise an error, with a sentence, where one has ended."""
+        """Raise an error, with a sentence, where it has ended."""
 
 
-Demo = Callable[[ExitStack, argparse.Namespace], tuple[bool, Sequence[Running]]]
-"""Starts everything, proves and reads. Returns whether what it read is right, and whose processes must go on."""
+class Demo:
+    """A run of a demo. What it starts ends with `running`, and `processes` must go on until then."""
+
+    def __init__(self, running: ExitStack, options: argparse.Namespace) -> None:
+        self.running, self.options = running, options
+        self.processes: list[Process] = []
+        self.service: Service
+
+    def chain(self, chain_id: int = CHAIN_ID) -> DevChain:
+        """Start a development chain with a block every second. The first one has the port that was chosen."""
+        port = self.options.rpc_port if chain_id == CHAIN_ID else 0
+        return self.running.enter_context(DevChain(chain_id=chain_id, block_seconds=1, port=port))
+
+    def attester(self, name: str, chain_toml: str) -> Attester:
+        """Start an attester, who signs hashes of final blocks of a chain."""
+        attester = Attester(self.running, self.options.state / name, chain_toml)
+        self.processes.append(attester)
+        return attester
+
+    def serve(
+        self, toml: str, *connections: tuple[int, int], kind: type[Service] = Service, **variables: str
+    ) -> list[str]:
+        """Start the service, with a registry for each pair of destination and source. Returns their addresses."""
+        say("Deploying the facts registries")
+        service = kind(self.running, self.options.state, toml, SIGNER_KEY, self.options.port, **variables)
+        registries = [service.deploy_registry(*connection) for connection in connections]
+        say("Starting the web server and the worker")
+        service.serve()
+        self.service = service
+        self.processes.append(service)
+        return registries
+
+    def prove(self, destination: DevChain, sources: Mapping[str, tuple[Node, int | None]], **variables: str) -> bool:
+        """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
+
+        `sources` are chains and blocks, None for the newest, by the registry of their facts. `variables` come to those
+        that the documentation's examples use. Raises `ClientError` when the batch is not DONE in time.
+        """
+        url = self.service.base_url
+        say("Signing in with a wallet and taking its API key")
+        api_key = client.take_api_key(url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
+
+        asked = [(at, node, node.head() if block is None else block) for at, (node, block) in sources.items()]
+        where = " and ".join(f"block {block} of chain {node.chain_id}" for _, node, block in asked)
+        say(f"Asking for the balance of {SIGNER_ADDRESS} at {where}")
+        accounts = {"accounts": {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}
+        data = {str(node.chain_id): {f"block:{block}": accounts} for _, node, block in asked}
+        body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
+        internal_id = client.submit(url, api_key, body)
+        if not self.options.once:
+            print(f"Its page is {url}/explorer/query/{internal_id}", flush=True)
+        client.follow(url, api_key, internal_id, _steps_printer(), self.options.done_seconds)
+
+        are_right = [show_balance(destination, *one) for one in asked]
+        env = {
+            "BASE_URL": url,
+            "API_KEY": api_key,
+            "RPC_URL": destination.url,
+            "CHAIN_ID": str(destination.chain_id),
+            "FACTS_REGISTRY": asked[0][0],
+            "QUERY_ID": internal_id,
+            "BQS_URL": url,
+            "BQS_API_KEY": api_key,
+            # By it, the client asks the chain and not the service.
+            "BQS_RPC_URL": destination.url,
+            **variables,
+        }
+        are_right.append(_read_by_bqs(internal_id, env))
+        if not self.options.once:
+            env_file = self.options.state / "env"
+            write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
+            # What it names ends.
+            self.running.callback(env_file.unlink, missing_ok=True)
+            print(f"\nExplorer  {url}/explorer/query/{internal_id}")
+            print(f"Ask here  {url}/new-batch  (sign in as a development account; it takes no wallet)")
+            print(f"API docs  {url}/api/docs")
+            print(f"For the documentation's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
+        return all(are_right)
+
+
+def say(text: str) -> None:
+    """Print what comes next."""
+    print(f"{text} ...", flush=True)
 
 
 def parser(program: str, description: str | None, folder: str) -> argparse.ArgumentParser:
@@ -55,28 +157,28 @@ def parser(program: str, description: str | None, folder: str) -> argparse.Argum
     return options
 
 
-def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
+def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
+    """Run a demo, which returns whether what it read is right."""
     options = parser.parse_args()
     options.state = options.state.resolve()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        options.port = ports.chosen("PORT", options.port, PORT)
-        options.rpc_port = ports.chosen("RPC_PORT", options.rpc_port, RPC_PORT)
-        _clear(options.state)
-        with ExitStack() as running:
-            is_right, processes = demo(running, options)
+        options.port = chosen_port("PORT", options.port, PORT)
+        options.rpc_port = chosen_port("RPC_PORT", options.rpc_port, RPC_PORT)
+        with _fresh(options.state), ExitStack() as running:
+            demo = Demo(running, options)
+            is_right = run(demo)
             if options.once:
+                print("\nAll ends here. Without ONCE=1 it goes on, for the explorer and the API.", flush=True)
                 return 0 if is_right else 1
-            # What it names ends.
-            running.callback((options.state / "env").unlink, missing_ok=True)
             print("\nServing until Ctrl-C.", flush=True)
             while True:
-                for process in processes:
+                for process in demo.processes:
                     process.require_running()
                 time.sleep(0.5)
     except KeyboardInterrupt:
         print("\nStopped.")
-    except (DemoError, DevChainError, NodeRefused, ServerError, ClientError, ports.PortInUse) as error:
+    except (DemoError, DevChainError, NodeRefused, ServerError, ClientError, PortInUse) as error:
         print(error, file=sys.stderr)
         return 1
     except requests.RequestException as error:
@@ -85,12 +187,53 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
     return 0
 
 
+def show_balance(destination: Node, registry: str, source: Node, block: int) -> bool:
+    """Print the balance that the facts registry returns. Returns whether the source chain says the same."""
+    word = client.account_field(destination.url, registry, SIGNER_ADDRESS, block, client.BALANCE)
+    balance = int.from_bytes(word)
+    expected = int(client.rpc(source.url, "eth_getBalance", SIGNER_ADDRESS, hex(block)), 16)
+    is_right = balance == expected
+    said = f"eth_getBalance on chain {source.chain_id}"
+    print(f"\nChain {source.chain_id}, block {block}, as chain {destination.chain_id} knows it:")
+    print(f"  call     accountField({SIGNER_ADDRESS}, {block}, BALANCE) on {registry}")
+    print(f"  word     0x{word.hex()}")
+    print(f"  decimal  {balance} wei")
+    print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")
+    print(f"  equal to {said} at that block" if is_right else f"  WRONG: {said} says {expected}", flush=True)
+    return is_right
+
+
+def _steps_printer() -> Callable[[dict[str, Any]], None]:
+    began, printed = time.monotonic(), set[str]()
+
+    def show(batch: dict[str, Any]) -> None:
+        for query in batch["queries"]:
+            for step in query["steps"]:
+                line = (
+                    f"chain {query['source']['id']}  {step['kind']:<20} COMPLETED  {step['transactionHash']}".rstrip()
+                )
+                if step["status"] == "COMPLETED" and line not in printed:
+                    printed.add(line)
+                    print(f"  {time.monotonic() - began:5.1f} s  {line}", flush=True)
+
+    return show
+
+
+def _read_by_bqs(internal_id: str, env: Mapping[str, str]) -> bool:
+    """Print what the client's command line reads of the batch's facts, from the chain. Returns whether it could."""
+    command = [str(Path(sys.executable).with_name("bqs")), "read", internal_id]
+    done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
+    print(f"\nThe same, by the client: bqs read {internal_id}")
+    print(textwrap.indent(done.stdout + done.stderr, "  "), end="", flush=True)
+    return done.returncode == 0
+
+
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _clear(state: Path) -> None:
-    """Empty the folder: a fresh chain needs a fresh database. It must be made by a demo, and in use by none."""
+def _fresh(state: Path) -> IO[str]:
+    """Empty the folder, which must be made by a demo, and in use by none. Returns the lock that a demo holds."""
     mark = state / ".made-by-demo"
     if state.exists() and any(state.iterdir()) and not mark.exists():
         raise DemoError(f"{state} was not made by a demo; it is left as it is.")
@@ -100,9 +243,9 @@ def _clear(state: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise DemoError(f"Another demo is using {state}; stop it first.") from None
-    _LOCKS.append(lock)
     for entry in state.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
         elif entry != mark:
             entry.unlink()
+    return lock

@@ -1,6 +1,8 @@
 """Installations of this project, each in a folder of its own: the service, or an attester."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -9,8 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import requests
+from eth_account import Account
 
-from devnet.devchain import PROJECT
+from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.guarded_process import GuardedProcess
 
 START_SECONDS = 30
@@ -18,6 +21,10 @@ STOP_SECONDS = 15
 MANAGE = (sys.executable, "manage.py")
 # What an installation's chains.toml names.
 KEY_FILE = "signer.key"
+
+# One account signs in, another one pays for the transactions; its balance, no round number, is what is proven.
+WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
+SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
 
 # A development chain that is connected to itself; its RPC URL is to be filled in.
 CHAIN_ID = 31337
@@ -171,6 +178,26 @@ class Service(Installation):
         except requests.RequestException:
             # On a busy machine a first answer may also take too long.
             return False
+
+
+class Attester(Installation):
+    """An attester's process, with a key and a database of its own, on a free port."""
+
+    def __init__(self, running: ExitStack, folder: Path, chain_toml: str) -> None:
+        account = Account.create()
+        self.address: str = account.address
+        toml = f'{chain_toml}[attester]\nkey_file = "{KEY_FILE}"\n'
+        super().__init__(running, folder, toml, account.key.to_0x_hex())
+        self.start("attester", *MANAGE, "run_attester", "--bind", "127.0.0.1:0")
+
+    def toml(self) -> str:
+        """Wait until it listens, and return its lines in the connection of a service that believes it."""
+        self.wait_until(lambda: bool(self._listens()))
+        url = self._listens()[0]
+        return f"[[connections.attesters]]\naddress = {json.dumps(self.address)}\nurl = {json.dumps(url)}\n"
+
+    def _listens(self) -> list[str]:
+        return re.findall(r"listens on (\S+)\n", self.log("attester").read_text())
 
 
 def write_private(path: Path, text: str) -> None:

@@ -4,29 +4,18 @@ The rollup confirms a block in its Outbox, and that is all that anybody must bel
 chain below, on the third one. State lives in `.demo-rollup/`, made anew at each start.
 """
 
-import argparse
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
 
 from eth_utils.crypto import keccak
 
-from demo import balances, command
-from demo.cross_chain import TRANSFER, Attester
-from demo.installation import CHAIN_ID, CHAINS_TOML, KEY_FILE, Installation, Service
+from demo import command
+from demo.command import Demo
+from demo.installation import CHAIN_ID, CHAINS_TOML, KEY_FILE, SIGNER_ADDRESS
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import ACCOUNTS, DevChain
 
 ROLLUP_ID, THIRD_ID = 31338, 31339
 
-L1_TOML = f"""\
-[[chains]]
-id = {CHAIN_ID}
-name = "Development chain"
-rpc_urls = ["%s"]
-test_network = true
-block_seconds = 1
-"""
 ROLLUP_TOML = f"""\
 [[chains]]
 id = {ROLLUP_ID}
@@ -66,48 +55,29 @@ threshold = 1
 """
 
 
-def run(running: ExitStack, options: argparse.Namespace) -> tuple[bool, Sequence[Installation]]:
+def run(demo: Demo) -> bool:
     """Start everything, prove a balance of the rollup on both other chains, and read each."""
-    print(f"Starting chain {CHAIN_ID}, the rollup {ROLLUP_ID} on top of it, and chain {THIRD_ID} ...", flush=True)
-    chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, port=options.rpc_port))
-    rollup = running.enter_context(DevChain(chain_id=ROLLUP_ID))
-    third = running.enter_context(DevChain(chain_id=THIRD_ID, block_seconds=1))
-    transfer = {"from": balances.SIGNER_ADDRESS, "to": ACCOUNTS[2][0], "value": hex(TRANSFER)}
-    rollup.rpc("eth_sendTransactionSync", transfer)
+    command.say(f"Starting chain {CHAIN_ID}, the rollup {ROLLUP_ID} on top of it, and chain {THIRD_ID}")
+    chain, third = demo.chain(), demo.chain(THIRD_ID)
+    # It makes a block for each transaction.
+    rollup = demo.running.enter_context(DevChain(chain_id=ROLLUP_ID))
+    rollup.rpc("eth_sendTransactionSync", {"from": SIGNER_ADDRESS, "to": ACCOUNTS[2][0], "value": hex(10**17)})
 
     outbox = ArbitrumOutbox(chain)
     send_root = keccak(text="messages")
     block_hash = set_send_root(rollup, send_root)
-    print(f"The rollup confirms its block {rollup.head()} in its Outbox on chain {CHAIN_ID} ...", flush=True)
+    command.say(f"The rollup confirms its block {rollup.head()} in its Outbox on chain {CHAIN_ID}")
     outbox.confirm(send_root, block_hash)
 
-    print(
-        f"Starting an attester, who signs hashes of final blocks of chain {CHAIN_ID}; none of the rollup ...",
-        flush=True,
-    )
-    attester = Attester(running, options.state / "attester", chain, L1_TOML)
-    toml = CHAINS_TOML % chain.url + ROLLUP_TOML % (rollup.url, outbox.address)
+    command.say(f"Starting an attester, who signs hashes of final blocks of chain {CHAIN_ID}; none of the rollup")
+    chain_toml = CHAINS_TOML % chain.url
+    attester = demo.attester("attester", chain_toml.partition("[[connections]]")[0])
+    toml = chain_toml + ROLLUP_TOML % (rollup.url, outbox.address)
     toml += THIRD_TOML % (third.url, outbox.address) + attester.toml()
-
-    print("Deploying the facts registries ...", flush=True)
-    service = Service(running, options.state, toml, balances.SIGNER_KEY, options.port)
-    service.deploy_registry(CHAIN_ID, CHAIN_ID)
-    on_l1 = balances.Source(rollup, service.deploy_registry(CHAIN_ID, ROLLUP_ID))
-    service.deploy_registry(THIRD_ID, CHAIN_ID)
-    on_third = balances.Source(rollup, service.deploy_registry(THIRD_ID, ROLLUP_ID))
-
-    print("Starting the web server and the worker ...", flush=True)
-    service.serve()
-    are_right = []
-    for destination, source in ((chain, on_l1), (third, on_third)):
-        print(f"\nFrom the rollup to chain {destination.chain_id}:", flush=True)
-        is_right = balances.prove(
-            *(service, destination, [source], options.done_seconds),
-            serves_on=not options.once,
-            is_last=destination is third,
-        )
-        are_right.append(is_right)
-    return all(are_right), [service, attester]
+    connections = (CHAIN_ID, CHAIN_ID), (CHAIN_ID, ROLLUP_ID), (THIRD_ID, CHAIN_ID), (THIRD_ID, ROLLUP_ID)
+    _, below, _, across = demo.serve(toml, *connections)
+    are_right = [demo.prove(chain, {below: (rollup, None)}), demo.prove(third, {across: (rollup, None)})]
+    return all(are_right)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ its blocks hold attestations by which it becomes final. Nobody signs: BLS is off
 what it has made. See `devnet.consensus_client`, which starts it.
 """
 
-import argparse
 import hashlib
 import json
 import select
 import socket
+import sys
 import time
 from collections.abc import Collection
 from typing import IO, Any
@@ -202,9 +202,8 @@ def _set_slot_seconds(seconds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m devnet.beacon_chain", description=__doc__)
-    parser.add_argument("control", type=int, help="a socket, by which devnet.consensus_client tells what to do")
-    control = socket.socket(fileno=parser.parse_args().control)
+    # By it devnet.consensus_client tells what to do.
+    control = socket.socket(fileno=int(sys.argv[1]))
     lines = control.makefile()
     settings = json.loads(lines.readline())
     _set_slot_seconds(settings["slot_seconds"])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from chains.chains_file import Signer, SignerError
 from config.private_files import new_private_file
-from tools import ports
+from devnet.ports import PortInUse, chosen_port
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -51,7 +51,7 @@ def main() -> int:
         Testnet(options.folder.resolve()).run(options.port, options.wait_minutes * 60)
     except (KeyboardInterrupt, EOFError):  # Ctrl-C, and Ctrl-D at a question
         say("\nStopped. The same command goes on from here.")
-    except (TestnetError, ports.PortInUse) as error:
+    except (TestnetError, PortInUse) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
@@ -76,7 +76,7 @@ class Testnet:
         self._migrate()
         self._deploy(SEPOLIA, wait_seconds)
         self._deploy(OP_SEPOLIA, 0)
-        self._serve(ports.chosen("PORT", port, PORT))
+        self._serve(chosen_port("PORT", port, PORT))
 
     # --- Nodes --------------------------------------------------------------------------------------------------------
 

@@ -32,11 +32,11 @@ from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, A
 from contracts import NO_CONTRACT
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
-from devnet.dispute_games import DisputeGames, output_root
 from tests.contracts import tries
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.deployed import SENDER, Deployed
+from tests.contracts.dispute_games import DisputeGames, output_root
 from tests.contracts.worlds import Asked, World
 from tests.fixtures_folder import FOLDER, unhex
 

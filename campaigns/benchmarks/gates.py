@@ -24,8 +24,8 @@ from eth_account import Account
 from campaigns.benchmarks.distant_node import DistantNode
 from campaigns.benchmarks.http.__main__ import processor_seconds, requests_beside_a_peer
 from campaigns.benchmarks.scale import logging_statements, statements_in
-from demo import balances, client
-from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from demo import client
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, Service
 from devnet.devchain import PROJECT, DevChain
 from devnet.ports import free_port
 from devnet.servers import Postgres
@@ -99,7 +99,7 @@ class CheckedOut(Service):
         self, project: Path, running: ExitStack, folder: Path, chains_toml: str, variables: dict[str, str]
     ) -> None:
         self.project = project
-        super().__init__(running, folder, chains_toml, balances.SIGNER_KEY, free_port(), **variables)
+        super().__init__(running, folder, chains_toml, SIGNER_KEY, free_port(), **variables)
 
 
 class Checkout:
@@ -113,7 +113,7 @@ class Checkout:
         self.postgres = running.enter_context(Postgres())
         folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
         variables = _UNLIMITED | {"DATABASE_URL": self.postgres.url()}
-        self.chain.rpc("anvil_setBalance", Account.from_key(balances.SIGNER_KEY).address, hex(10**24))
+        self.chain.rpc("anvil_setBalance", Account.from_key(SIGNER_KEY).address, hex(10**24))
         self.service = CheckedOut(project, running, folder, _CHAIN % self.node.url, variables)
         self.service.deploy_registry(CHAIN_ID, CHAIN_ID)
         self.service.manage("shell", "--no-imports", "-c", _SEED)

@@ -22,9 +22,9 @@ import redis
 from eth_account import Account
 
 from campaigns.benchmarks.distant_node import DistantNode
-from demo import balances, client
+from demo import client
 from demo.cluster import Cluster
-from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, Service
 from devnet.devchain import DevChain
 from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
@@ -73,7 +73,7 @@ class Measured:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
         kind = Cluster if self.redis else Service
         toml = CHAINS_TOML % self.node.url
-        self.service = kind(running, folder, toml, balances.SIGNER_KEY, free_port(), **variables)
+        self.service = kind(running, folder, toml, SIGNER_KEY, free_port(), **variables)
         self.service.deploy_registry(CHAIN_ID, CHAIN_ID)
         self.service.start_web_at(self.service.port, "web")
         self.workers = [f"worker-{number}" for number in range(1, workers + 1)]

@@ -12,12 +12,13 @@ import pytest
 import requests
 from eth_account import Account
 
-from demo import balances, client
+from demo import client
 from demo.cluster import Cluster
-from demo.installation import CHAIN_ID, CHAINS_TOML
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, SIGNER_KEY
 from devnet.devchain import DevChain
 from devnet.ports import free_port
-from devnet.servers import Postgres, RabbitMQ, Redis
+from devnet.servers import Postgres, Redis
+from tests.cluster.rabbitmq import RabbitMQ
 from tests.factories import until
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED
 
@@ -39,7 +40,7 @@ class Machines:
             running,
             folder.mktemp("cluster"),
             CHAINS_TOML % self.chain.url,
-            balances.SIGNER_KEY,
+            SIGNER_KEY,
             free_port(),
             DATABASE_URL=self.postgres.url(),
             BROKER_URL=self.broker.url(),
@@ -109,7 +110,7 @@ class Machines:
         assert self.count("(SELECT DISTINCT signer_id, nonce FROM proving_transaction) AS nonces") == rows
 
     def sent(self) -> int:
-        return int(self.chain.rpc("eth_getTransactionCount", balances.SIGNER_ADDRESS, "latest"), 16)
+        return int(self.chain.rpc("eth_getTransactionCount", SIGNER_ADDRESS, "latest"), 16)
 
     def count(self, rows: str, *values: object) -> int:
         with psycopg.connect(self.postgres.url()) as connection:

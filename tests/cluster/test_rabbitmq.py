@@ -7,9 +7,9 @@ from typing import Any
 import kombu
 import pytest
 
-from devnet.servers import RabbitMQ
 from proving.worker import notifier
 from tests.cluster.conftest import QUEUES, Machines
+from tests.cluster.rabbitmq import RabbitMQ
 
 pytestmark = pytest.mark.skipif(
     not RabbitMQ.is_installed(), reason="RabbitMQ is missing: apt-get install rabbitmq-server"

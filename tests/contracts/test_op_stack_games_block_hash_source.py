@@ -1,7 +1,7 @@
 """Blocks of an OP Stack chain by its dispute games, on the chain below it.
 
-Factory and games are the OP Stack's own code (`devnet/dispute_games.py` says which). The AnchorStateRegistry, which
-tells what claims are valid, is a stand-in with the interface and the rules of version 3: no package has its code.
+Factory and games are the OP Stack's own code (`tests/contracts/dispute_games.py` says which). The AnchorStateRegistry,
+which tells what claims are valid, is a stand-in with the interface and the rules of version 3: no package has its code.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from eth_utils.crypto import keccak
 from chains.packed import encode
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
-from devnet.dispute_games import DisputeGames, output_root
 from devnet.foreign_contracts import OWNER, ask, create, send
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.dispute_games import DisputeGames, output_root
 
 OP_CHAIN_ID = 10
 BLOCK = 1234

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-from collections import Counter
 from pathlib import Path
 from unittest import mock
 
@@ -28,9 +27,9 @@ def test_with_a_worker_killed_every_value_is_right_and_nothing_is_paid_twice(com
     done = run(command, SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"kill -9 of worker 2, with \d+ batches under way", done.stdout)
-    assert re.search(rf"batches +{BATCHES} DONE in", done.stdout)
+    assert f"{BATCHES} of {BATCHES} DONE" in done.stdout
     assert f"{BATCHES} read, {BATCHES} equal to eth_getBalance" in done.stdout
-    assert f"{BATCHES} headers and {BATCHES} accounts, 0 of them proven twice" in done.stdout
+    assert f"{2 * BATCHES} of {BATCHES} headers and {BATCHES} accounts" in done.stdout
     sent, named = re.findall(r"(\d+) sent by the signer, (\d+) named", done.stdout)[0]
     assert sent == named
     assert "WRONG" not in done.stdout
@@ -39,27 +38,24 @@ def test_with_a_worker_killed_every_value_is_right_and_nothing_is_paid_twice(com
 
 @pytest.mark.parametrize(
     ("changed", "wrong"),
-    [({}, ""), ({"word": 8}, "values"), ({"named": {"0xa"}}, "transactions"), ({"times": 2}, "proofs")],
+    [({}, ""), ({"word": 8}, "values"), ({"named": 1}, "transactions"), ({"events": 3}, "proofs")],
     ids=["all is right", "a value", "a transaction that proved nothing", "a proof"],
 )
 def test_it_says_what_is_wrong_and_fails(monkeypatch, capsys, changed, wrong):
-    found = {"word": 7, "named": {"0xa", "0xb"}, "times": 1} | changed
+    found = {"word": 7, "named": 2, "events": 2} | changed
+    answers = {"eth_getBalance": "0x7", "eth_getLogs": ["a log"] * found["events"]}
     monkeypatch.setattr(client, "account_field", lambda *_: found["word"].to_bytes(32))
-    monkeypatch.setattr(client, "rpc", lambda *_: "0x7")
-    monkeypatch.setattr(client, "transactions", lambda *_: found["named"])
-    monkeypatch.setattr(cluster, "_events", lambda *topic: Counter({topic[-1]: found["times"]}))
-    batches = [cluster.Submitted("a key", "an id", 1)]
-    is_right = cluster._show(mock.Mock(), mock.Mock(), "0x", batches, sent=2, seconds=1)
+    monkeypatch.setattr(client, "rpc", lambda _, method, *__: answers[method])
+    is_right = cluster.is_proven_once(mock.Mock(), "0x", [1], sent=2, named=found["named"])
     assert is_right == (not wrong)
     assert re.findall(r"^  (\w+) .*WRONG$", capsys.readouterr().out, re.MULTILINE) == [wrong] * bool(wrong)
 
 
 def test_what_is_not_done_in_time_is_said(monkeypatch):
     monkeypatch.setattr(client, "status", lambda *_: "IN_PROGRESS")
-    of_two_servers = mock.Mock(base_urls=("http://one", "http://two"))
-    batches = [cluster.Submitted("a key", "an id", 1)]
-    with pytest.raises(client.ClientError, match=r"^Only 0 of 1 batches are DONE after 0\.1 s\.$"):
-        cluster._follow(of_two_servers, batches, 0, 0.1, until=1)
+    demo = mock.Mock(**{"options.done_seconds": 0})
+    with pytest.raises(client.ClientError, match=r"^Only 0 of 1 batches are DONE after 0 s\.$"):
+        cluster.wait_until_done(demo, {"an id": "a key"}, 1)
 
 
 @pytest.mark.campaign(one_in=2)
@@ -73,7 +69,7 @@ def test_ctrl_c_ends_and_removes_everything(command, tmp_path):
         process_group=0,
     )
     assert process.stdout is not None
-    while "Submitting" not in (line := process.stdout.readline()):
+    while "Signing in" not in (line := process.stdout.readline()):
         assert line
     folders = servers(process.pid)
     assert sorted(folder.name.split("-")[0] for folder in folders) == ["postgres", "redis"]

@@ -11,11 +11,11 @@ import pytest
 import requests
 
 from batch_query_client.command_line.output import amount
-from demo import balances
-from demo.installation import STOP_SECONDS
+from demo import command as demo_command
+from demo.installation import SIGNER_ADDRESS, STOP_SECONDS
 from devnet.devchain import PROJECT
+from devnet.ports import PortInUse, chosen_port
 from tests.demo.commands import demo, processes_with, run, variables
-from tools import ports
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     assert not processes_with(str(tmp_path))
     # Nothing is named that has ended with it.
     assert "http://127.0.0.1" not in done.stdout
-    assert "env" not in done.stdout.split("The chain and the service end here.")[1]
+    assert "env" not in done.stdout.split("All ends here.")[1]
     assert not (tmp_path / "demo" / "env").exists()
     for log in ("web.log", "worker.log"):
         assert "bqs_" not in (tmp_path / "demo" / log).read_text()
@@ -48,10 +48,10 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
 @pytest.mark.parametrize(("wei_too_many", "said"), [(0, "  equal to eth_getBalance"), (1, "  WRONG: eth_getBalance")])
 def test_a_value_is_right_only_if_it_equals_the_balance(devchain, capsys, wei_too_many, said):
     registry = f"0x{0xFAC7:040x}"
-    balance = int(devchain.rpc("eth_getBalance", balances.SIGNER_ADDRESS, "latest"), 16)
+    balance = int(devchain.rpc("eth_getBalance", SIGNER_ADDRESS, "latest"), 16)
     # Whatever it is asked, it returns this word: PUSH32, MSTORE at 0, RETURN 32 bytes from 0.
     devchain.rpc("anvil_setCode", registry, f"0x7f{balance + wei_too_many:064x}5f5260205ff3")
-    is_right = balances.show(devchain, balances.Source(devchain, registry), devchain.head())
+    is_right = demo_command.show_balance(devchain, registry, devchain, devchain.head())
     assert is_right == (wei_too_many == 0)
     assert f"{said} on chain 31337" in capsys.readouterr().out
 
@@ -106,34 +106,17 @@ def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, option, variable
     assert not (tmp_path / "demo").exists()
 
 
-@pytest.mark.parametrize(
-    ("target", "variable", "value"),
-    [("demo", "PORT", "{}"), ("demo-cluster", "RPC_PORT", "{}"), ("run", "BIND", "127.0.0.1:{}")],
-)
-def test_a_chosen_port_is_looked_at_before_anything_is_installed(tmp_path, target, variable, value):
-    for name in ("Makefile", "tools", "requirements.txt", "requirements-demo.txt", "client", "package-lock.json"):
-        (tmp_path / name).symlink_to(PROJECT / name)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = run(["make", "-C", str(tmp_path), target, f"{variable}={value.format(port)}"], 20)
-    assert done.returncode == 2
-    assert IN_USE.format(port, variable) in done.stderr
-    assert not (tmp_path / ".venv").exists()
-    assert not (tmp_path / ".uv").exists()
-
-
-@pytest.mark.parametrize("text", ["0", "65536", "-1", "http"])
-def test_what_is_no_port_is_refused(monkeypatch, capsys, text):
-    monkeypatch.setattr("sys.argv", ["ports.py", f"PORT={text}", "RPC_PORT=", "BIND=unix:/run/web.sock"])
-    assert ports.main() == 1
-    assert capsys.readouterr().err == f"{text} is no port: choose one from 1 to 65535 by PORT.\n"
+@pytest.mark.parametrize("port", [0, 65536, -1])
+def test_what_is_no_port_is_refused(port):
+    with pytest.raises(PortInUse, match=rf"^{port} is no port: choose one from 1 to 65535 by PORT\.$"):
+        chosen_port("PORT", port, 8000)
 
 
 def test_by_default_a_free_port_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         usual = taken.getsockname()[1]
-        assert 0 < ports.chosen("PORT", None, usual) != usual
-    assert ports.chosen("PORT", None, usual) == usual
+        assert 0 < chosen_port("PORT", None, usual) != usual
+    assert chosen_port("PORT", None, usual) == usual
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(command, tmp_path):

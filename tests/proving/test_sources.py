@@ -21,7 +21,6 @@ from eth_utils.crypto import keccak
 from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
-from devnet.dispute_games import DisputeGames, output_of, output_root
 from devnet.foreign_contracts import ask, send
 from proving.models import AttesterWatch, FactsRegistry, ParentFact, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
@@ -31,6 +30,7 @@ from tests.chains.lying_node import between, error
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.deployed import Deployed
+from tests.contracts.dispute_games import DisputeGames, output_of, output_root
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry, signer_nonce

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from devnet.devchain import DevChain
-from devnet.ethereumjs import EthereumJs
 from proving.models import Transaction
 from queries.models import BatchStatus
 from tests.deployed import deploy
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.deploying import deployed_on
+from tests.real_nodes.driven_ethereumjs import DrivenEthereumJs
 from tests.real_nodes.facts import facts_of, wrong
 from tests.service import asking, chains_toml, submit, work, work_until_done
 
@@ -20,13 +20,13 @@ CHAIN_ID = 424242
 
 
 @pytest.fixture(scope="module")
-def ethereumjs() -> Iterator[EthereumJs]:
-    with EthereumJs(CHAIN_ID) as node:
+def ethereumjs() -> Iterator[DrivenEthereumJs]:
+    with DrivenEthereumJs(CHAIN_ID) as node:
         mine(node, 12)
         yield node
 
 
-def mine(node: EthereumJs, blocks: int) -> None:
+def mine(node: DrivenEthereumJs, blocks: int) -> None:
     for _ in range(blocks):
         node.mine()
 

@@ -1,0 +1,53 @@
+"""EthereumJS without a beacon chain: tests choose each block, which the client itself builds, by the Engine API."""
+
+import hashlib
+import secrets
+import time
+from typing import Self
+
+from devnet.ethereumjs import EthereumJs
+from devnet.json_rpc import EngineApi
+
+# So many blocks behind the head are final.
+_FINAL_BEHIND = 6
+
+
+class DrivenEthereumJs(EthereumJs):
+    """A chain at Prague's rules from the first block on."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._engine = EngineApi(self.engine_url, self.secret)
+        head = self.rpc("eth_getBlockByNumber", "latest", False)
+        self._chain: list[tuple[str, int]] = [(head["hash"], int(head["timestamp"], 16))]
+        """Hashes and times of the blocks up to the head."""
+        return self
+
+    def mine(self) -> None:
+        """Have the client build the next block, and make it the head."""
+        parent_hash, parent_time = self._chain[-1]
+        beacon_root = "0x" + hashlib.sha256(parent_hash.encode()).hexdigest()
+        payload_id = self._engine.choose(
+            parent_hash,
+            self._final(),
+            {
+                "timestamp": hex(max(parent_time + 1, int(time.time()))),
+                # Another block takes the place of one that was dropped.
+                "prevRandao": "0x" + secrets.token_hex(32),
+                "suggestedFeeRecipient": "0x" + "fe" * 20,
+                "withdrawals": [],
+                "parentBeaconBlockRoot": beacon_root,
+            },
+        )
+        payload = self._engine.take(payload_id, beacon_root, prague=True)
+        self._chain.append((payload["blockHash"], int(payload["timestamp"], 16)))
+        self._engine.choose(payload["blockHash"], self._final())
+
+    def drop(self, blocks: int) -> None:
+        """Reorganise the chain: as many blocks as this, and one more, take the place of the newest."""
+        del self._chain[len(self._chain) - blocks :]
+        for _ in range(blocks + 1):
+            self.mine()
+
+    def _final(self) -> str:
+        return self._chain[max(0, len(self._chain) - 1 - _FINAL_BEHIND)][0]
