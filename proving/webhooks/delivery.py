@@ -6,7 +6,6 @@ receiver gets each at least once, and in order: the next one of a batch is sent 
 
 import secrets
 from collections.abc import Callable
-from concurrent.futures import wait
 from datetime import timedelta
 from time import monotonic
 
@@ -63,14 +62,9 @@ def _deliver(lease: Lease[Webhook], job_run: JobRun, before_waiting: Callable[[]
         return
     request = _request(lease.row, delivery)
     before_waiting()
-    found = guarded_post.look_up(request.url) if request else None
-    try:
-        attempt = _attempt(request, found)
-        _note(lease, delivery, attempt)
-        job_run.outcome = "done" if _is_delivered(attempt) else "fails"
-    finally:
-        # A name server that doesn't answer keeps a thread busy for longer: it is this delivery's, and no other's.
-        wait([found] if found else [])
+    attempt = _attempt(request)
+    _note(lease, delivery, attempt)
+    job_run.outcome = "done" if _is_delivered(attempt) else "fails"
 
 
 def _is_early(delivery: WebhookDelivery) -> bool:
@@ -105,13 +99,13 @@ def _request(webhook: Webhook, delivery: WebhookDelivery) -> Post | None:
     return Post(to.url, headers, delivery.body.encode())
 
 
-def _attempt(request: Post | None, found: guarded_post.LookUp | None) -> Attempt:
+def _attempt(request: Post | None) -> Attempt:
     at, began, status = timezone.now(), monotonic(), None
-    if request is None or found is None:
+    if request is None:
         return Attempt(at, None, _CANT_OPEN, 0)
     try:
         # Another worker must not take it up meanwhile.
-        status = guarded_post.post(request, found, seconds=min(guarded_post.TOTAL_SECONDS, settings.LEASE_SECONDS / 2))
+        status = guarded_post.post(request, seconds=min(guarded_post.TOTAL_SECONDS, settings.LEASE_SECONDS / 2))
         outcome = _said(status)
     except Failed as failed:
         outcome = f"The receiver {failed}."

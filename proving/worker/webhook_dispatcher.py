@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from django.db import connections
 
 from proving.webhooks import delivery
-from proving.webhooks.guarded_post import MOST_LOOK_UPS
 from proving.worker.due import MOST_OF_A_RECEIVER, Queue, Task
 
 logger = logging.getLogger(__name__)
 
-_THREADS = MOST_LOOK_UPS
+_THREADS = 32
 _MOST_OF_A_USER = 8
 
 
