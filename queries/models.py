@@ -395,6 +395,7 @@ class Step(models.Model):
     started_at = models.DateTimeField()
     completed_at = models.DateTimeField(null=True)
     transaction_hash = models.CharField(max_length=66, blank=True)
+    # Unused since 0.3; it goes with the next minor version.
     attempts = models.PositiveIntegerField(default=0)
     last_error = models.TextField(blank=True)  # a sentence
     # When and why a reorg last took the query back to this step. Kept when the step completes again.

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from database import bulk_writes, row_locks
@@ -248,11 +248,11 @@ def note_version(queries: "QuerySet[Query]", transaction_hash: str, *, instead_o
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:
-    """Count a failed attempt of the queries' open step, with the reason in a sentence."""
+    """Note on the queries' open step why an attempt failed, in a sentence."""
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic(savepoint=False):
             lock_batches(chunk)
-            _open_steps(chunk).update(last_error=reason, attempts=F("attempts") + 1)
+            _open_steps(chunk).update(last_error=reason)
 
 
 def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:

@@ -8,7 +8,6 @@ from pydantic.alias_generators import to_camel
 from config.chain_names import ChainName
 from explorer.batch import batch_page
 from explorer.batch.batch_progress import StepCount
-from explorer.batch.expectations import Expected
 from explorer.batch.query_cards import ShownQuery
 from explorer.batch.trusted_sources import TrustedSource
 from proving.batch_waits import Counts, ShownWait
@@ -27,7 +26,6 @@ class BatchPage(BatchState):
     whyNoSteps: str = Field(description="The same of the details of its steps.")
     feeIsEstimate: bool = Field(description="Whether the fee is as much as is estimated, and not known before.")
     stepCounts: tuple[StepCount, ...]
-    expected: tuple[Expected, ...]
     noWorker: bool
     notices: tuple[str, ...]
     rejectionCode: str

@@ -7,14 +7,12 @@ from itertools import accumulate
 
 from config.chain_names import ChainName
 from config.json_objects import JsonObject
-from explorer.batch import expectations
-from explorer.batch.expectations import Expected
 from explorer.batch.query_cards import HEADER_STEPS
 from proving import batch_waits
 from proving.batch_waits import AtStep, Counts, ShownWait
 from proving.models import FactsRegistry, Signer
 from proving.worker import heartbeats
-from queries.models import LEFT_TO_OTHERS, OPEN_STATUSES, Batch, StepKind
+from queries.models import LEFT_TO_OTHERS, Batch, StepKind
 
 # The page lists the transactions itself, and whoever reads it may be anyone.
 _LEFT_TO_OTHERS = "It goes on once its transactions are on the chain."
@@ -33,7 +31,6 @@ class StepCount(JsonObject):
 class Progress:
     step_counts: tuple[StepCount, ...]
     waits: tuple[ShownWait, ...]
-    expected: tuple[Expected, ...]
     no_worker: bool
     notices: tuple[str, ...]  # about the destination's signers and the facts registries
     went_back_at: datetime | None
@@ -74,7 +71,6 @@ def read(
     return Progress(
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
         waits=tuple(_on_the_page(wait, batch) for wait in batch_waits.waits(batch, counts)),
-        expected=expectations.of_batch(batch, at_step) if batch.status in OPEN_STATUSES else (),
         no_worker=can_change and not heartbeats.is_running(),
         notices=_notices(destination.id, registries) if can_change else (),
         went_back_at=batch.went_back_at,

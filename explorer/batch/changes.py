@@ -1,8 +1,7 @@
 """Whether what a batch's page shows has changed, in two statements: most polls of a page find nothing new.
 
 They read every row that the page is made of, as far as the page shows it. They may read more: then a poll gets
-a page that says the same. What only time changes is no part of it, as in `explorer.batch.batch_page`; nor
-that a source chain grows as it was expected to (`explorer.batch.expectations`): the browser counts down by itself.
+a page that says the same. What only time changes is no part of it, as in `explorer.batch.batch_page`.
 """
 
 import hashlib
@@ -85,7 +84,7 @@ def _parts() -> Iterator[tuple[QuerySet[Any], list[Any]]]:
     yield (
         Step.objects.filter(query__in=shown.values("pk")),
         [
-            *("query", "kind", "status", "started_at", "completed_at", "transaction_hash", "attempts", "last_error"),
+            *("query", "kind", "status", "started_at", "completed_at", "transaction_hash", "last_error"),
             *("went_back_at", "went_back_because"),
         ],
     )

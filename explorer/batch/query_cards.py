@@ -35,7 +35,6 @@ class ShownStep(JsonObject):
     started_at: Time | None = None
     ended_at: Time | None = None  # completed, or stopped
     transaction: ShownTransaction | None = None
-    attempts: int = 0
     waiting_for: str = ""  # a sentence, before the query is admitted
     last_error: str = ""
     next_try_at: Time | None = None  # while it fails
@@ -58,7 +57,7 @@ class ShownStep(JsonObject):
     @property
     def says_more(self) -> bool:
         """Return whether something went wrong, or is on the chain."""
-        return bool(self.attempts or self.went_back_at or self.last_error or self.waiting_for or self.transaction)
+        return bool(self.went_back_at or self.last_error or self.waiting_for or self.transaction)
 
     @property
     def last_error_matters(self) -> bool:
@@ -115,7 +114,7 @@ class ShownQuery(JsonObject):
     @property
     def needs_a_look(self) -> bool:
         """Return whether its open step has failed."""
-        return any(step.attempts for step in self.steps if step.status in {StepStatus.IN_PROGRESS, "STOPPED"})
+        return any(step.last_error for step in self.steps if step.status in {StepStatus.IN_PROGRESS, "STOPPED"})
 
     @property
     def time(self) -> str:
@@ -331,7 +330,6 @@ def _steps(
             started_at=step.started_at,
             ended_at=batch.finished_at if stopped else step.completed_at,
             transaction=sent.get(step.transaction_hash),
-            attempts=step.attempts,
             waiting_for=batch.waiting_for if held_up and is_open else "",
             last_error=step.last_error,
             next_try_at=block.due_at if block and fails else None,

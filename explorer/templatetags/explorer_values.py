@@ -95,19 +95,6 @@ def aged(when: datetime) -> SafeString:
 
 
 @register.filter
-def about(when: datetime) -> SafeString:
-    """Return when something should be, as `in about 39 s`; the browser counts down, and says that it is late."""
-    left = when - timezone.now()
-    if left >= timedelta(seconds=1):
-        text = f"in about {_whole_span(left)}"
-    elif left > -timedelta(seconds=_AGED):
-        text = "within a few seconds"
-    else:
-        text = f"by now: it was expected {_whole_span(-left)} ago"
-    return html('<span data-about="{}">{}</span>', iso(when), text)
-
-
-@register.filter
 def roughly(seconds: int) -> str:
     """Return an estimated length of time, in round numbers, from less than a minute up to days."""
     minutes = round(seconds / 60)

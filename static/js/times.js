@@ -3,7 +3,7 @@
 const stated = document.querySelector("[data-now]")?.getAttribute("data-now");
 const ahead = stated ? Date.parse(stated) - Date.now() : 0; // of this machine's clock, in milliseconds
 
-// A sentence of this age, in seconds, is as good as new; what is late by less may just come.
+// A sentence of this age, in seconds, is as good as new.
 const AGED = 5;
 
 /** The server's time, in milliseconds since 1970. */
@@ -34,11 +34,6 @@ function tick() {
   for (const element of document.querySelectorAll("[data-until]")) {
     const left = -secondsSince(element.getAttribute("data-until") ?? "");
     write(element, left > 0 ? `in ${span(left)}` : "now");
-  }
-  for (const element of document.querySelectorAll("[data-about]")) {
-    const late = secondsSince(element.getAttribute("data-about") ?? "");
-    const past = late < AGED ? "within a few seconds" : `by now: it was expected ${span(late)} ago`;
-    write(element, late < 0 ? `in about ${span(-late)}` : past);
   }
   for (const element of document.querySelectorAll("[data-aged]")) {
     element.toggleAttribute("hidden", secondsSince(element.getAttribute("data-aged") ?? "") < AGED);

@@ -38,7 +38,7 @@ from proving.reconcile import block as reconcile
 from proving.transactions import pauses, sending, signers, stop_switch, transaction_monitor
 from proving.transactions.fees import OfferedFees
 from queries import progress, submission_rate, turns
-from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
 from queries.rejection_codes import RejectionCode
 from tests.databases import same_database
 from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, queries_of, settle
@@ -204,14 +204,6 @@ def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it():
     assert met.waited
     shown = dict(Step.objects.values_list("kind", "transaction_hash"))
     assert (shown["BLOCKHASH_AVAILABLE"], shown["HEADER_ACCUMULATED"]) == ("0x01", "0x02")
-
-
-def test_a_failure_is_counted_beside_another():
-    batch = a_batch()
-    accept(batch)
-    note = partial(progress.note_failure, queries_of(batch), "It failed.")
-    assert meet(note, note).waited
-    assert Step.objects.get(status=StepStatus.IN_PROGRESS).attempts == 2
 
 
 def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(costly, settings):
