@@ -1,4 +1,4 @@
-"""HTTP requests to nodes, attesters, gateways and servers of files, which may be anybody: bounded in total time, and in
+"""HTTP requests to nodes, attesters and servers of files, which may be anybody: bounded in total time, and in
 bytes once decompressed.
 
 All requests of a process run in one event loop, in a thread of its own. A socket's time-out covers one read only, so a

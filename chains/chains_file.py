@@ -40,7 +40,6 @@ MAX_ATTESTERS = 100
 _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
-_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?")
 _ROOT = re.compile(r"0x[0-9a-f]{64}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -143,12 +142,6 @@ def _page_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _origin(written: str) -> str:
-    if not _ORIGIN.fullmatch(written):
-        raise ValueError("must look like https://gateway.example.org: only scheme, host and port, in lower case")
-    return written
-
-
 def _file_path(written: object, info: ValidationInfo) -> object:
     folder: Path = (info.context or {}).get("folder", Path())
     return folder / Path(written).expanduser() if isinstance(written, str) and written else written
@@ -219,7 +212,6 @@ def _host(url: str) -> str:
 
 Address = Annotated[str, AfterValidator(_address)]
 RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
-Origin = Annotated[str, AfterValidator(_origin)]
 EraPlace = Annotated[str | Path, BeforeValidator(_era_place)]
 PageUrl = Annotated[str, AfterValidator(_page_url)]
 FilePath = Annotated[Path, BeforeValidator(_file_path)]
@@ -487,11 +479,16 @@ class Attester(_Model):
 
 
 class Ens(_Model):
-    """The chain and the gateways that resolve ENS names."""
+    """The chain that resolves ENS names."""
 
     chain_id: Annotated[ChainId, Field(alias="chain")]
-    gateways: Annotated[tuple[Origin, ...], Field(strict=False)] = ()
-    """Servers that resolvers may refer to (EIP-3668): scheme, host and port of each."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_gateways(cls, table: Any) -> Any:
+        if isinstance(table, dict) and "gateways" in table:
+            raise ValueError("gateways is gone: names that gateways answer for are unsupported. Remove the line")
+        return table
 
 
 BlockHashSourceName = Literal[

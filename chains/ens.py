@@ -1,12 +1,12 @@
 """The addresses of ENS names, by web3.py's ENS over the nodes of one chain, which are asked within bounds.
 
 The library normalises names (ENSIP-15) and asks the universal resolver (ENSIP-23), a contract that finds the name's
-own resolver, that of a parent included (ENSIP-10). A resolver that refers to a gateway (EIP-3668) is answered for here
-and not by the library, which would ask any host for as long as that likes.
+own resolver, that of a parent included (ENSIP-10). No gateway is asked that a resolver refers to (EIP-3668): the
+resolver's author names its host.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,16 +15,17 @@ from ens.exceptions import ENSException
 from ens.utils import normalize_name
 from eth_abi.exceptions import DecodingError
 from eth_typing import HexStr
+from eth_utils.abi import function_signature_to_4byte_selector
 from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 from web3.exceptions import BadFunctionCallOutput, StaleBlockchain
 from web3.providers import BaseProvider
 from web3.types import RPCEndpoint, RPCError, RPCResponse
 
-from chains import ccip_read, together, untrusted_text
-from chains.ccip_read import NotAnswered
+from chains import together, untrusted_text
 from chains.chains_file import Chain
 from chains.encoding import hex_data
+from chains.node_errors import ChainError
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from chains.together import Raised
 
@@ -32,7 +33,14 @@ MAX_NAME_BYTES = 255
 # For all names of a request together, once nothing is under way any more. A client waits meanwhile.
 SECONDS = 10
 _NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
-_MOST_LOOKUPS = 4
+# The error of a contract that refers to gateways.
+_OFFCHAIN_LOOKUP = function_signature_to_4byte_selector("OffchainLookup(address,string[],bytes,bytes4,bytes)")
+
+
+class NotAnswered(ChainError):
+    """The name has no address here. The message goes on from "the name …"."""
+
+    is_supported = True
 
 
 class InvalidName(ValueError):
@@ -53,15 +61,14 @@ def normalized(name: str) -> str:
     return normal
 
 
-def resolve(chain: Chain, names: Sequence[str], gateways: Collection[str] = ()) -> list[str | NotAnswered]:
+def resolve(chain: Chain, names: Sequence[str]) -> list[str | NotAnswered]:
     """Return the address (EIP-55) of each normalised name, its coin type 60, or why it has none; in order.
 
-    `gateways` are the origins that resolvers may refer to. All names are asked for side by side, so that few exchanges
-    do for many. Raises `NodeUnavailable`.
+    All names are asked for side by side, so that few exchanges do for many. Raises `NodeUnavailable`.
     """
     # A client of its own: a stranger's contract may run for ever, which says nothing about the node's health.
     rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
-    ens = _Ens(_Nodes(rpc, gateways, time.monotonic() + SECONDS))
+    ens = _Ens(_Nodes(rpc, time.monotonic() + SECONDS))
     found: list[str | NotAnswered] = []
     for outcome in together.run([partial(_resolve, ens, rpc, name) for name in names]):
         if isinstance(outcome, Raised):
@@ -104,12 +111,11 @@ class _Ens(ENS):
 class _Nodes(BaseProvider):
     """Gives the library what it asks of a chain."""
 
-    # Here below instead.
     global_ccip_read_enabled = False
 
-    def __init__(self, rpc: RpcClient, gateways: Collection[str], ends: float) -> None:
+    def __init__(self, rpc: RpcClient, ends: float) -> None:
         super().__init__()
-        self._rpc, self._gateways, self._ends = rpc, gateways, ends
+        self._rpc, self._ends = rpc, ends
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """Send the library's request to the chain's nodes. Raises `NodeUnavailable`, `NotAnswered`."""
@@ -136,22 +142,19 @@ class _Nodes(BaseProvider):
         raise NotImplementedError(method)
 
     def _call(self, to: str, data: bytes) -> bytes:
-        """Make an `eth_call`, with lookups outside the chain (EIP-3668)."""
-        for _ in range(_MOST_LOOKUPS):
-            try:
-                return self._rpc.eth_call(to, data)
-            except Reverted as reverted:
-                lookup = ccip_read.lookup(reverted.data, to)
-                if lookup is None:
-                    raise
-            except RpcRefused as refused:
-                if refused.may_pass:
-                    raise
-                # Such as one that takes more gas than a node lets a call have.
-                raise NotAnswered(f"has a resolver that no node of chain {self._rpc.chain.label} can ask") from None
-            data = ccip_read.answer(lookup, self._gateways, self._ends)
-            self._check_time()
-        raise NotAnswered("has a resolver that refers to gateways again and again")
+        try:
+            return self._rpc.eth_call(to, data)
+        except Reverted as reverted:
+            if reverted.data[:4] == _OFFCHAIN_LOOKUP:
+                refers = NotAnswered("has a resolver that refers to a gateway (EIP-3668), and none is asked here")
+                refers.is_supported = False
+                raise refers from None
+            raise
+        except RpcRefused as refused:
+            if refused.may_pass:
+                raise
+            # Such as one that takes more gas than a node lets a call have.
+            raise NotAnswered(f"has a resolver that no node of chain {self._rpc.chain.label} can ask") from None
 
     def _check_time(self) -> None:
         if time.monotonic() > self._ends:

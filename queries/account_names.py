@@ -63,7 +63,7 @@ def resolve(names: Sequence[str], chains: Chains) -> Accounts:
     chain = chains.chain(chains.ens.chain_id)
     try:
         with rpc_bulkhead.waiting_for(chain.id, patience_seconds=_PATIENCE_SECONDS):
-            return _resolve(names, chain, chains.ens.gateways)
+            return _resolve(names, chain)
     except rpc_bulkhead.Busy:
         raise Unavailable(
             "busy",
@@ -74,13 +74,13 @@ def resolve(names: Sequence[str], chains: Chains) -> Accounts:
         logger.warning("names are not resolved: %s", error.for_operators)
         raise Unavailable(
             "names_unavailable",
-            f"The names can't be resolved now: the nodes of chain {chain.id}, or a gateway that a name refers to, "
-            "don't answer. Nothing was stored; send it again in a moment.",
+            f"The names can't be resolved now: the nodes of chain {chain.id} don't answer. Nothing was stored; send it "
+            "again in a moment.",
             retry_after=_RETRY_SECONDS,
         ) from None
 
 
-def _resolve(names: Sequence[str], chain: Chain, gateways: Sequence[str]) -> Accounts:
+def _resolve(names: Sequence[str], chain: Chain) -> Accounts:
     # The web server imports it before its first request; no worker and no command waits for it.
     from chains import ens  # noqa: PLC0415
 
@@ -92,11 +92,11 @@ def _resolve(names: Sequence[str], chain: Chain, gateways: Sequence[str]) -> Acc
         except ens.InvalidName as invalid:
             found[name] = NoAccount(str(invalid))
     wanted = list(dict.fromkeys(normal.values()))
-    answers = dict(zip(wanted, ens.resolve(chain, wanted, gateways), strict=True))
+    answers = dict(zip(wanted, ens.resolve(chain, wanted), strict=True))
     for name, normalized in normal.items():
         answer = answers[normalized]
         if isinstance(answer, str):
             found[name] = Account(answer, normalized)
         else:
-            found[name] = NoAccount(str(answer), is_supported=answer.is_allowed)
+            found[name] = NoAccount(str(answer), is_supported=answer.is_supported)
     return found

@@ -713,14 +713,9 @@ def test_a_missing_file_is_told():
 # --- Names ------------------------------------------------------------------------------------------------------------
 
 
-def test_names_are_resolved_where_the_file_says_and_by_no_gateway_unless_it_says(load):
+def test_names_are_resolved_where_the_file_says(load):
     assert load(ONE).ens is None
-    plain = load(ONE + "[ens]\nchain = 31337\n").ens
-    assert plain is not None
-    assert (plain.chain_id, plain.gateways) == (31337, ())
-    several = load(ONE + '[ens]\nchain = 31337\ngateways = ["https://a.example", "http://127.0.0.1:80"]\n').ens
-    assert several is not None
-    assert several.gateways == ("https://a.example", "http://127.0.0.1:80")
+    assert load(ONE + "[ens]\nchain = 31337\n").ens.chain_id == 31337
 
 
 @pytest.mark.parametrize(
@@ -730,20 +725,7 @@ def test_names_are_resolved_where_the_file_says_and_by_no_gateway_unless_it_says
         ("[ens]\nchain = 1", "ens.chain: no chain with id 1 is configured"),
         ("[[ens]]\nchain = 31337", "ens: must be a table"),
         ("[ens]\nchain = 31337\nhosts = []", "ens.hosts: Extra inputs are not permitted"),
-        *(
-            (
-                f'[ens]\nchain = 31337\ngateways = ["{origin}"]',
-                "ens.gateways[0]: must look like https://gateway.example.org",
-            )
-            for origin in (
-                "a.example",
-                "https://a.example/",
-                "https://A.example",
-                "https://u@a.example",
-                "ws://a.example",
-                "",
-            )
-        ),
+        ("[ens]\nchain = 31337\ngateways = []", "ens: gateways is gone: names that gateways"),
     ],
 )
 def test_a_wrong_table_of_names_is_a_fault(load, table, fault):

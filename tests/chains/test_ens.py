@@ -1,23 +1,18 @@
-"""ENS names, on a chain with ENS; and what names, resolvers, gateways and nodes may do to us."""
+"""ENS names, on a chain with ENS; and what names, resolvers and nodes may do to us."""
 
-import json
-import socket
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from eth_abi.abi import encode
 
-from chains import ccip_read, ens
-from chains.ccip_read import NotAnswered
+from chains import ens
 from chains.chains_file import Chain
-from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable
 from devnet.devchain import ACCOUNTS, DevChain
-from tests.chains.hostile_node import dripped_reply, endless_reply, hostile_node, silence
+from tests.chains.hostile_node import dripped_reply, hostile_node, silence
 from tests.chains.lying_node import ask, error, lying_node, recording
-from tests.names import Names, gateway
+from tests.names import Names
 
 ALICE, BOB = (address for address, _ in ACCOUNTS[:2])
 
@@ -32,9 +27,9 @@ def at(*urls: str) -> Chain:
     return Chain(id=31337, name="Test chain", rpc_urls=urls)
 
 
-def resolved(names: Names, *wanted: str, gateways: tuple[str, ...] = ()) -> list[str]:
+def resolved(names: Names, *wanted: str) -> list[str]:
     """Addresses, or why there is none."""
-    found = ens.resolve(at(names.chain.url), wanted, gateways)
+    found = ens.resolve(at(names.chain.url), wanted)
     return [one if isinstance(one, str) else str(one) for one in found]
 
 
@@ -129,141 +124,13 @@ def test_a_resolver_that_runs_for_ever_leaves_the_others_their_addresses(names):
     assert (first.startswith("has "), second) == (True, BOB)
 
 
-# --- Gateways ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_gateway_is_asked_by_get_or_post_and_taken_apart_where_that_is_left_to_us(names):
+def test_a_resolver_that_refers_to_gateways_is_not_followed(names):
     asked: list[Any] = []
-    with gateway(lambda request: asked.append(request) or BOB) as origin:  # type: ignore[func-returns-value]
-        get = names.refer("get.eth", [f"{origin}/{{sender}}/{{data}}.json?a=b"])
-        post = names.refer("post.eth", ["https://gateway.invalid", f"{origin}/post"])
-        for gateways in ([], ["x-batch-gateway:true", "https://batch.invalid"]):
-            names.universal.send("setGateways", gateways)
-            asked.clear()
-            assert resolved(names, "get.eth", "post.eth", gateways=(origin,)) == [BOB, BOB]
-            (_, path, _), (_, _, body) = sorted(asked)
-            sender, data = path.removeprefix("/").split("/")
-            assert data.endswith(".json?a=b")
-            assert data.startswith("0x3b3b57de")
-            # Those of the resolver, whichever server hands them on.
-            assert set(json.loads(body)) == {"data", "sender"}
-            if gateways:
-                assert (sender, json.loads(body)["sender"]) == (get.address.lower(), post.address.lower())
-        names.universal.send("setGateways", [])
-
-
-def test_a_batch_gateway_that_is_allowed_is_asked_for_all_at_once(names):
-    def answer(request):
-        return 200, json.dumps({"data": hex_data(encode(["bool[]", "bytes[]"], [[False], [word]]))}).encode()
-
-    word = encode(["address"], [BOB])
-    with gateway(answer) as origin:
-        names.refer("batched.eth", ["https://somewhere.invalid/{data}"])
-        names.universal.send("setGateways", [origin])
-        assert resolved(names, "batched.eth", gateways=(origin,)) == [BOB]
-    names.universal.send("setGateways", [])
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:{port}", "https://127.0.0.1:{port}/{{sender}}/{{data}}"])
-def test_a_gateway_that_is_not_allowed_is_not_asked(names, url):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        origin = f"{url[: url.index(':')]}://127.0.0.1:{listener.getsockname()[1]}"
-        names.refer("elsewhere.eth", [url.format(port=listener.getsockname()[1])])
-        allowed = (f"{origin}0", f"{origin}.example.org", "http://127.0.0.1", "https://127.0.0.1")
-        (found,) = ens.resolve(at(names.chain.url), ["elsewhere.eth"], allowed)
-        assert isinstance(found, NotAnswered)
-        assert (str(found), found.is_allowed) == (f"is resolved by {origin}, which this service may not ask", False)
-        with pytest.raises(BlockingIOError):
-            listener.accept()
-
-
-@pytest.mark.parametrize(
-    ("url", "origin"),
-    [
-        ("https://a.example", "https://a.example"),
-        ("https://a.example/x?y", "https://a.example"),
-        ("http://a.example:8080?x", "http://a.example:8080"),
-        ("https://a.example@b.example/", None),
-        ("https://a.example:x@b.example/", None),
-        ("https://a.example\\@b.example/", None),
-        ("https://a.example#@b.example/", None),
-        ("https://a.example\t/", None),
-        ("https://a.example/\n", None),
-        ("https://Ａ.example/", None),  # noqa: RUF001 (that is what it is about)
-        ("https://A.example/", None),
-        ("https://[::1]/", None),
-        ("//a.example/", None),
-        ("file:///etc/passwd", None),
-        ("ftp://a.example/", None),
-        ("x-batch-gateway:true", None),
-        ("", None),
-    ],
-)
-def test_of_a_url_only_what_every_reader_takes_alike_has_an_origin(url, origin):
-    assert ccip_read.origin_of(url) == origin
-
-
-def test_only_what_a_contract_itself_asks_for_is_looked_up():
-    """Not what one has asked that it has called, which expects the answer itself; nor what can't be read."""
-    types = ["address", "string[]", "bytes", "bytes4", "bytes"]
-    selector = bytes.fromhex("556f1830")
-    asked = selector + encode(types, [ALICE, ["https://a.example"], b"data", b"back", b"extra"])
-    found = ccip_read.lookup(asked, ALICE)
-    assert found == ccip_read.Lookup(ALICE.lower(), ("https://a.example",), b"data", b"back", b"extra")
-    assert ccip_read.lookup(asked, BOB) is None
-    assert ccip_read.lookup(asked[:-40], ALICE) is None
-    assert ccip_read.lookup(asked.replace(b"https", b"\xff" * 5), ALICE) is None
-    assert ccip_read.lookup(b"\0" * 4 + asked[4:], ALICE) is None
-    assert ccip_read.lookup(b"", ALICE) is None
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ((404, b"no such name"), "is unknown to its gateway {origin}, which answered with HTTP status 404"),
-        ((200, json.dumps({"data": "0x"}).encode()), "has no address on chain Test chain (31337)"),
-        ((200, json.dumps({"data": hex_data(encode(["address"], ["0x" + "00" * 20]))}).encode()), "has no address on"),
-    ],
-    ids=["unknown", "nothing", "nobody"],
-)
-def test_a_name_that_its_gateway_does_not_know_has_no_address(names, answer, said):
-    with gateway(lambda _: answer) as origin:
-        names.refer("unknown-there.eth", [f"{origin}/{{data}}"])
-        (found,) = resolved(names, "unknown-there.eth", gateways=(origin,))
-    assert found.startswith(said.format(origin=origin))
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [(500, b""), (302, b"http://127.0.0.1:1/"), (200, b"{"), (200, b"[]"), (200, b'{"data": 5}'), (200, b"[" * 10**5)],
-    ids=["500", "redirect", "no JSON", "list", "number", "nested"],
-)
-def test_a_gateway_that_fails_is_down_unless_another_one_answers(names, answer):
-    with gateway(lambda _: answer) as failing, gateway(lambda _: ALICE) as working:
-        names.refer("failing.eth", [f"{failing}/a", f"{working}/b"])
-        assert resolved(names, "failing.eth", gateways=(failing, working)) == [ALICE]
-        with pytest.raises(NodeUnavailable, match=r"No gateway of a name can be used: http://127\.0\.0\.1"):
-            resolved(names, "failing.eth", gateways=(failing,))
-
-
-@pytest.mark.parametrize("hostile", [silence, dripped_reply, endless_reply])
-def test_a_gateway_is_not_waited_for(names, hostile, monkeypatch):
-    monkeypatch.setattr(ens, "SECONDS", 1)
-    began = time.monotonic()
-    with hostile_node(hostile, chain_id=None) as url:
-        names.refer("slow.eth", [url])
-        with pytest.raises(NodeUnavailable):
-            resolved(names, "slow.eth", gateways=(url,))
-    assert time.monotonic() - began < 4
-
-
-def test_a_resolver_that_refers_to_gateways_for_ever_is_left(names):
-    asked: list[Any] = []
-    with gateway(lambda request: asked.append(request) or ALICE) as origin:  # type: ignore[func-returns-value]
-        names.refer("again.eth", [origin], is_endless=True)
-        (said,) = resolved(names, "again.eth", gateways=(origin,))
-    assert (said, len(asked)) == ("has a resolver that refers to gateways again and again", 4)
+    with lying_node(recording(asked, lambda body: ask(names.chain.url, body))) as url:
+        names.refer("elsewhere.eth", [url])
+        (said,) = resolved(names, "elsewhere.eth")
+    assert said == "has a resolver that refers to a gateway (EIP-3668), and none is asked here"
+    assert asked == []
 
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from django.db import connections
 from devnet.devchain import DevChain
 from queries.models import Batch, Query
 from tests.chains.lying_node import ask, lying_node, recording
-from tests.names import Names, gateway
+from tests.names import Names
 from tests.queries.submissions import faults
 from tests.service import ALICE, BOB, chains_toml, request
 
@@ -31,9 +31,9 @@ def names() -> Iterator[Names]:
 def resolving(names: Names, settings, tmp_path):
     """Configures names, by default on the chain that has them."""
 
-    def configure(*urls: str, gateways: str = "[]") -> None:
+    def configure(*urls: str) -> None:
         path = chains_toml(tmp_path, *(urls or [names.chain.url]))
-        path.write_text(f"[ens]\nchain = 31337\ngateways = {gateways}\n" + path.read_text())
+        path.write_text("[ens]\nchain = 31337\n" + path.read_text())
         settings.CHAINS_FILE = path
 
     configure()
@@ -135,30 +135,25 @@ def test_letters_that_take_long_are_counted_before_any_is_looked_at(post, resolv
         assert all("has no address" in message for _, message in found.values())
 
 
-def test_nothing_is_stored_while_nodes_or_gateways_are_down(post, names, resolving, key):
-    with gateway(lambda _: (500, b"")) as origin:
-        names.refer("elsewhere.eth", [origin])
-        for name, configured in (
-            ("alice.eth", {"urls": ["http://127.0.0.1:1/secret-key"]}),
-            ("elsewhere.eth", {"urls": [], "gateways": f'["{origin}"]'}),
-        ):
-            resolving(*configured.pop("urls"), **configured)
-            response = post(at_blocks(block_1=[name]))
-            assert (response.status_code, response.json()["code"]) == (503, "names_unavailable")
-            assert response.headers["Retry-After"] == "5"
-            assert "secret" not in response.text
-            # Who names no name has no need of them.
-            assert post(request(ALICE, block=1)).status_code == 200
+def test_nothing_is_stored_while_nodes_are_down(post, names, resolving, key):
+    resolving("http://127.0.0.1:1/secret-key")
+    response = post(at_blocks(block_1=["alice.eth"]))
+    assert (response.status_code, response.json()["code"]) == (503, "names_unavailable")
+    assert response.headers["Retry-After"] == "5"
+    assert "secret" not in response.text
+    # Who names no name has no need of them.
+    assert post(request(ALICE, block=1)).status_code == 200
     assert not Query.objects.exclude(name="").exists()
 
 
-def test_a_gateway_that_is_not_allowed_is_unsupported(post, names, resolving):
-    names.refer("forbidden.eth", ["https://gateway.example/{data}"])
-    response = post(at_blocks(block_1=["forbidden.eth"]))
-    code, message = faults(response)[pointer("forbidden.eth")]
+def test_a_name_that_gateways_answer_for_is_unsupported(post, names, resolving):
+    names.refer("elsewhere.eth", ["https://gateway.example/{data}"])
+    response = post(at_blocks(block_1=["elsewhere.eth"]))
+    code, message = faults(response)[pointer("elsewhere.eth")]
     assert (code, response.json()["code"]) == ("unsupported", "unsupported")
     assert message == (
-        f"{SENTENCE}: the name 'forbidden.eth' is resolved by https://gateway.example, which this service may not ask."
+        f"{SENTENCE}: the name 'elsewhere.eth' has a resolver that refers to a gateway (EIP-3668), and none is "
+        "asked here."
     )
 
 
