@@ -270,7 +270,7 @@ class Worker:
         return group, is_more_due
 
     def _poll(self, routes: Collection[Route] | None, *, is_answer: bool = False) -> Poll:
-        return Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS, routes, is_answer)
+        return Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS, routes, is_answer=is_answer)
 
     def _take(self, task: Task) -> bool:
         is_taken = self._in_hand.take(task)
