@@ -27,7 +27,6 @@ _LIMITS = (
     "max_open_batches",
     "max_open_queries",
     "max_open_blocks",
-    "max_stored_megabytes",
 )
 _WEI = 10**18
 
@@ -41,7 +40,6 @@ class _LimitsForm(AdminActionForm):
     max_open_batches = forms.IntegerField(min_value=0, max_value=2**62, required=False)
     max_open_queries = forms.IntegerField(min_value=0, max_value=2**62, required=False)
     max_open_blocks = forms.IntegerField(min_value=0, max_value=2**62, required=False)
-    max_stored_megabytes = forms.IntegerField(min_value=0, max_value=2**50, required=False)
 
     field_order = (*_LIMITS, "reason")
 
@@ -99,8 +97,8 @@ def _revoke_keys(user: User, _: dict[str, Any]) -> str:
 @admin.register(User)
 class UserAdmin(OperatorAdmin[User]):
     search_help_text = "Finds an address."
-    list_display = ("address", "created_at", "last_sign_in", "stored_bytes")
-    fields = ("address", "created_at", "last_sign_in", "stored_bytes", *_LIMITS, "daily_limits_wei", "related")
+    list_display = ("address", "created_at", "last_sign_in")
+    fields = ("address", "created_at", "last_sign_in", *_LIMITS, "daily_limits_wei", "related")
     readonly_fields = ("related",)
     row_actions = (
         AdminAction(

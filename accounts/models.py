@@ -27,7 +27,8 @@ class User(AbstractBaseUser):
     address = models.CharField(max_length=42, unique=True)  # with its EIP-55 checksum
     created_at = models.DateTimeField(default=timezone.now)
     last_sign_in = models.DateTimeField(null=True)
-    stored_bytes = models.PositiveBigIntegerField(default=0)  # about what the user's batches take, for the quota
+    # Unused since 0.3; it goes with the next minor version.
+    stored_bytes = models.PositiveBigIntegerField(default=0)
     # Limits of the user's own, which an operator has set; null: the installation's (`accounts.user_limits`). They are
     # named for the settings that they stand instead of.
     daily_gas_budget = models.PositiveBigIntegerField(null=True, blank=True)
@@ -36,6 +37,7 @@ class User(AbstractBaseUser):
     max_open_batches = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_queries = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_blocks = models.PositiveBigIntegerField(null=True, blank=True)
+    # Unused since 0.3; it goes with the next minor version.
     max_stored_megabytes = models.PositiveBigIntegerField(null=True, blank=True)
     # By a destination's chain id, both in decimal digits: wei, instead of the chain's `daily_limit_per_user`.
     daily_limits_wei = models.JSONField(null=True, blank=True)

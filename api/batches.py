@@ -22,7 +22,7 @@ from database.compiled_queries import CompiledQuery, Given
 from proving import batch_waits, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.registry import holding
-from queries import batch_json, heavy_reads, progress, query_rows
+from queries import batch_json, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, conditional, errors
 from queries.api_errors import ApiError
 from queries.batch_json import BatchQuery, BatchState
@@ -184,7 +184,7 @@ class BatchDetail(BatchState):
     "/batch-queries/{internalId}",
     operation_id="get_batch_query",
     auth=KEY,
-    response={200: BatchDetail, **errors(400, 401, 404, 429, 503)},
+    response={200: BatchDetail, **errors(400, 401, 404, 503)},
     by_alias=True,
     openapi_extra=CONDITIONAL,
 )
@@ -199,7 +199,6 @@ def get_batch_query(
     A query's facts have their words as soon as the query is completed, whatever the others still wait for.
     """
     batch = own_batch(request, internalId)
-    heavy_reads.count_page(f"user {batch.user_id}", batch)
     # Written as it is: to validate thousands of facts of our own would take longer than to read them.
     body = json.dumps(_detail(batch, int(cursor), limit)).encode()
     etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'

@@ -1,15 +1,9 @@
-"""Errors of the database: subscribers of `failed` hear of each, and those that pass are said in a sentence."""
+"""Errors of the database that pass, each said in a sentence."""
 
 import logging
 import sqlite3
-from types import TracebackType
 
-from django.db import Error as DatabaseError
 from django.db import InterfaceError, InternalError, OperationalError
-from django.db.utils import DatabaseErrorWrapper
-from django.dispatch import Signal
-
-failed = Signal()
 
 FULL = "The disk of this service is full, so nothing can be stored."
 FAILS = "The disk of this service fails or is full, so nothing can be stored."
@@ -77,16 +71,3 @@ class TracebackOnce(logging.Filter):
         elif why:
             self._told.add(why)
         return True
-
-
-class ToldErrors(DatabaseErrorWrapper):
-    """In place of Django's own, which makes its errors of the driver's, also of those of a commit."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            super().__exit__(kind, error, trace)
-        except DatabaseError as told:
-            failed.send(type(self), error=told)
-            raise

@@ -30,7 +30,7 @@ from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
 from database.compiled_queries import CompiledQuery, Given
-from explorer import missing
+from explorer import missing, read_rate
 from explorer.batch import (
     batch_page,
     changes,
@@ -50,7 +50,7 @@ from explorer.lists import batch_list, facts_page, finished_example, first_query
 from explorer.lists import dashboard as dashboards
 from explorer.lists.searched_account import SearchedAccount
 from proving import sources
-from queries import heavy_reads, webhooks
+from queries import webhooks
 from queries.api_errors import ApiError
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
@@ -140,14 +140,13 @@ def batches(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_safe
-@heavy_reads.answering_429
+@read_rate.counted
 def batches_csv(request: HttpRequest) -> HttpResponse:
     """Return the list as CSV. Where there are more than a file holds, the header `Link` names the next file."""
     filters = batch_list.Filters.of(request.GET)
     listed = _listed(request, filters)
     if listed is None:
         return redirect_to_login(request.get_full_path())
-    heavy_reads.count_lines(client_address(request), batch_list.MOST_IN_FILE)
     account = _searched_account(request, filters, listed)
     lines, following = batch_list.csv(filters, user=listed.user, account=account)
     return csv_lines.file(lines, "batches.csv", following)
@@ -286,13 +285,12 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
 
 @never_cache
 @require_safe
-@heavy_reads.answering_429
+@read_rate.counted
 def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
     """Return all facts of a batch, for spreadsheets."""
     found = batch_page.find(internal_id)
     if found is None:
         return missing.unknown_batch(request, internal_id, as_json=missing.prefers_json(request))
-    heavy_reads.count_facts(client_address(request), found)
     return csv_lines.file(facts_csv.lines(found), f"facts-{found.pk}.csv")
 
 
@@ -312,7 +310,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     except ApiError as error:
         return missing.not_here(request, internal_id, error, as_json=wants_json(request))
     slots = request.GET.get("slots", "")
-    retry_after = read_from_chain.count(client_address(request))
+    retry_after = read_rate.count(client_address(request))
     if not retry_after:
         read, status = read_from_chain.read_now(found, row, first_of_page(slots, len(row.slots))), 200
     else:
@@ -338,7 +336,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
         return _transactions_as_json(request, found)
     if request.method != "POST" or not found.is_self_funded or found.status not in OPEN_STATUSES:
         return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
-    retry_after = read_from_chain.count(client_address(request))
+    retry_after = read_rate.count(client_address(request))
     left = UnsignedTransactions(_TOO_OFTEN) if retry_after else unsigned_transactions.read(found)
     context = {"internal_id": internal_id, "left": left}
     response = render(request, "explorer/unsigned_transactions.html", context, status=429 if retry_after else 200)
@@ -353,7 +351,7 @@ def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
         return error_answer(409, "paid_by_operator", "The service sends the transactions of this batch.")
     if found.status == BatchStatus.REJECTED:
         return error_answer(409, "already_finished", f"The batch was rejected: {found.rejection_reason}")
-    if retry_after := read_from_chain.count(client_address(request)):
+    if retry_after := read_rate.count(client_address(request)):
         return error_answer(429, "too_many_requests", _TOO_OFTEN, retry_after=retry_after)
     left = unsigned_transactions.read(found)
     return error_answer(503, "chain_unavailable", left.problem) if left.problem else JsonResponse(left.as_json())

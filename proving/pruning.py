@@ -19,11 +19,11 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.sessions.models import Session
-from django.db.models import Count, Exists, F, Model, OuterRef, QuerySet
-from django.db.models.functions import Greatest, Now
+from django.db.models import Exists, Model, OuterRef, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.models import AccountEvent, KeyUse, SignInNonce, ThrottleCount, User
+from accounts.models import AccountEvent, KeyUse, SignInNonce, ThrottleCount
 from database import leases, row_locks
 from database.chunks import chunks
 from database.leases import Lease
@@ -49,7 +49,6 @@ from queries.models import (
     Webhook,
     WebhookDelivery,
 )
-from queries.submission import PRUNED_BYTES_PER_PROOF
 
 logger = logging.getLogger(__name__)
 
@@ -151,22 +150,12 @@ def _prune_proofs(before: datetime) -> int:
 
 
 def _mark_batches(before: datetime) -> int:
-    """Mark batches as without bundles. From now on they count for less in what their users keep stored."""
+    """Mark batches as without bundles."""
     settled = _settled(before).filter(proofs_pruned_at=None, proofs_gone_at=None)
     chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
-    row_locks.lock(User.objects.filter(pk__in=Batch.objects.filter(pk__in=chosen).values("user")))
     row_locks.lock(Batch.objects.filter(pk__in=chosen))
     # A reorganisation may have taken some of them back before they were locked.
-    batches = list(settled.filter(pk__in=chosen).defer("request"))
-    asking_for_headers = Query.objects.filter(batch__in=chosen, address="").values("batch").order_by()
-    headers = dict(asking_for_headers.annotate(count=Count("pk")).values_list("batch", "count"))
-    now = timezone.now()
-    for batch in batches:
-        # As many proofs as it was counted with.
-        freed = min(batch.stored_bytes, (batch.size - headers.get(batch.pk, 0)) * PRUNED_BYTES_PER_PROOF)
-        Batch.objects.filter(pk=batch.pk).update(proofs_pruned_at=now, stored_bytes=batch.stored_bytes - freed)
-        User.objects.filter(pk=batch.user_id).update(stored_bytes=Greatest(F("stored_bytes") - freed, 0))
-    return len(batches)
+    return settled.filter(pk__in=chosen).update(proofs_pruned_at=timezone.now())
 
 
 def _empty_proofs() -> int:

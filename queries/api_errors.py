@@ -38,7 +38,7 @@ class ApiError(Refused):
 # Every other code of a limit is 429.
 _REFUSED_STATUS = {
     **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
-    **dict.fromkeys(("storage_quota_exceeded", "too_large_for_limit"), 403),
+    "too_large_for_limit": 403,
 }
 
 

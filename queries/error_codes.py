@@ -23,7 +23,6 @@ ERROR_CODES = (
     ErrorCode(400, "incomplete", "the body ended early", needs_body=True),
     ErrorCode(400, "invalid_idempotency_key", "the header Idempotency-Key is malformed", needs_body=True),
     ErrorCode(401, "unauthorized", "the key is missing, unknown, expired or revoked, or its owner may not sign in"),
-    ErrorCode(403, "storage_quota_exceeded", "your batches take more than you may keep stored", needs_body=True),
     ErrorCode(403, "too_large_for_limit", "no wait makes room for a batch of this size", needs_body=True),
     ErrorCode(404, "not_found", "there is none of yours with this identifier"),
     ErrorCode(409, "already_finished", "the batch has ended"),

@@ -122,7 +122,8 @@ class Batch(Leased):
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
     block_count = models.PositiveIntegerField(default=0)  # blocks that it names, by numbers or times
-    stored_bytes = models.PositiveBigIntegerField(default=0)  # counted in its user's `stored_bytes`
+    # Unused since 0.3; it goes with the next minor version.
+    stored_bytes = models.PositiveBigIntegerField(default=0)
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
     waiting_for = models.TextField(blank=True)  # a sentence, while RECEIVED
@@ -513,7 +514,7 @@ class Pruning(Leased):
 
 
 class StorageCheck(models.Model):
-    """Rows that `queries.storage` writes: to see whether it can, and when the database last refused something."""
+    """The row that `queries.storage` writes, to see whether it can."""
 
     at = models.DateTimeField()
 

@@ -2,7 +2,7 @@
 
 A valid request is stored in one transaction. Once it is answered, nothing of it can be lost.
 
-The transaction also checks what a user may have open and keep stored, while it holds the user's row: so no two
+The transaction also checks what a user may have open, while it holds the user's row: so no two
 submissions can take the same room. SQLite runs whole transactions one after another (`config.settings.database` says
 how). While one stores, no other can write. So everything possible is prepared before it begins, and each process stores
 one large batch at a time. Other databases hold up only who stores for the same user, or makes the same new blocks.
@@ -19,7 +19,7 @@ from itertools import groupby
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import transaction
-from django.db.models import Count, F, FilteredRelation, Q, Sum
+from django.db.models import Count, FilteredRelation, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -40,20 +40,6 @@ from queries.signals import stored
 logger = logging.getLogger(__name__)
 
 _ROWS_PER_STATEMENT = 500
-# The size of rows and their indexes in SQLite before anything is proven, besides the request's text and slots.
-_BYTES_PER_BATCH, _BYTES_PER_QUERY, _BYTES_PER_BLOCK = 300, 520, 160
-# URL and headers, and deliveries with their attempts.
-_BYTES_PER_WEBHOOK = 30_000
-# Slots are stored as 0x and 64 digits, in quotes, with a comma and a space.
-_BYTES_PER_SLOT = 70
-# What proving adds, counted from the start: nobody can be refused then. The proof of an account or of a slot has as
-# many nodes as its tree has levels, each of up to 532 bytes, stored as twice as many digits. Measured as what SQLite's
-# file grows by: 8,274 for an account of Mainnet, 4,198 for a slot of a tree of five levels, 8,294 for one of eight, as
-# the largest contracts have. Headers have up to 650.
-_BYTES_PER_PROOF, _BYTES_PER_HEADER = 8400, 900
-# Of a proof, what is free again when its nodes are pruned: the row with its value stays.
-PRUNED_BYTES_PER_PROOF = _BYTES_PER_PROOF - 400
-_PAGE_BYTES = 4096
 # When a user who has too much open should try again: batches take minutes.
 _RETRY_SECONDS = 60
 # In accounts, slots and headers. Storing a larger batch holds the lock for a tenth of a second or more.
@@ -147,9 +133,9 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
         with transaction.atomic():
             submission_rate.count_request(key.user)
             submission_rate.count_queries(key.user, batch.size)
-            # It locks the user: what is counted now stays so.
-            User.objects.filter(pk=key.user_id).update(stored_bytes=F("stored_bytes") + batch.stored_bytes)
-            _check_room(batch, counted=batch.stored_bytes)
+            # What is counted now stays so.
+            row_locks.lock(User.objects.filter(pk=key.user_id))
+            _check_room(batch)
             bulk_writes.insert(batch, (), [()])
             if named:
                 named.remember(batch.pk, body)
@@ -190,17 +176,6 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         request=_kept(request, body),
         size=sum(part.size for part in parts),
         block_count=block_count,
-        stored_bytes=(
-            _BYTES_PER_BATCH
-            + (_BYTES_PER_WEBHOOK if request.webhook else 0)
-            + _in_pages(len(body))
-            + sum(
-                _BYTES_PER_QUERY + len(part.name.encode()) + _in_pages(len(part.slots) * _BYTES_PER_SLOT)
-                for part in parts
-            )
-            + block_count * _BYTES_PER_BLOCK
-            + _proof_bytes(parts, block_count)
-        ),
         created_at=now,
         deadline_at=deadline_from(now),
         due_at=now,
@@ -227,23 +202,6 @@ def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
     ]
 
 
-def _proof_bytes(parts: Iterable[Part], block_count: int) -> int:
-    """Return how many bytes the headers and proofs take.
-
-    Those of what will be rejected count too, and so do those that others have asked for.
-    """
-    proofs = sum(len(part.slots) + bool(part.address) for part in parts)
-    return proofs * _BYTES_PER_PROOF + block_count * _BYTES_PER_HEADER
-
-
-def _in_pages(length: int) -> int:
-    """Return how many bytes a value takes at most.
-
-    The unused rest of its last page is shorter than a page, and than the value.
-    """
-    return length + min(length, _PAGE_BYTES)
-
-
 @contextmanager
 def _turn(size: int) -> Iterator[None]:
     """Hold the turn of a large batch while the block runs. Raises `Busy`."""
@@ -259,7 +217,7 @@ def _turn(size: int) -> Iterator[None]:
 
 
 def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | None:
-    """Return why the request would be refused now for what the user has open, and keeps stored. Stores nothing."""
+    """Return why the request would be refused now for what the user has open. Stores nothing."""
     try:
         _check_room(_new_batch(request, body, key, list(request.parts())))
     except (TooMuch, submission_rate.TooLarge) as refused:
@@ -271,7 +229,7 @@ _ROOM = CompiledQuery(
     lambda: (
         User.objects.filter(pk=Given("user"))
         .annotate(open=FilteredRelation("batches", condition=Q(batches__status__in=OPEN_STATUSES)))
-        .values_list("stored_bytes", "max_stored_megabytes", "max_open_batches", "max_open_queries", "max_open_blocks")
+        .values_list("max_open_batches", "max_open_queries", "max_open_blocks")
         .annotate(
             open_batches=Count("open"),
             open_queries=Coalesce(Sum("open__size"), 0),
@@ -281,26 +239,19 @@ _ROOM = CompiledQuery(
 )
 
 
-def _check_room(batch: Batch, *, counted: int = 0) -> None:
-    """Check that the user may have one more batch of this size. Raises `TooMuch`, `TooLarge`.
-
-    `counted` are the bytes that the user's row counts for it already.
-    """
+def _check_room(batch: Batch) -> None:
+    """Check that the user may have one more batch of this size open. Raises `TooMuch`, `TooLarge`."""
     row = _ROOM.first(user=batch.user_id)
     assert row is not None
-    stored_bytes, own_megabytes, *now_and_own = row
-    stored_bytes -= counted
-    for what, more, installations, own, now, named in (
-        ("batches", 1, settings.MAX_OPEN_BATCHES, now_and_own[0], now_and_own[3], "batches"),
+    for (what, named, more, installations), own, now in zip(
         (
-            "queries",
-            batch.size,
-            settings.MAX_OPEN_QUERIES,
-            now_and_own[1],
-            now_and_own[4],
-            "accounts, slots and headers",
+            ("batches", "batches", 1, settings.MAX_OPEN_BATCHES),
+            ("queries", "accounts, slots and headers", batch.size, settings.MAX_OPEN_QUERIES),
+            ("blocks", "blocks", batch.block_count, settings.MAX_OPEN_BLOCKS),
         ),
-        ("blocks", batch.block_count, settings.MAX_OPEN_BLOCKS, now_and_own[2], now_and_own[5], "blocks"),
+        row[:3],
+        row[3:],
+        strict=True,
     ):
         if more > (most := own_or(own, installations)):
             raise submission_rate.TooLarge(
@@ -313,13 +264,6 @@ def _check_room(batch: Batch, *, counted: int = 0) -> None:
                 f"{most} open at a time. Send it again when some of your batches are done.",
                 retry_after=_RETRY_SECONDS,
             )
-    most = own_or(own_megabytes, settings.MAX_STORED_MEGABYTES)
-    if stored_bytes + batch.stored_bytes > most * 1_000_000:
-        raise TooMuch(
-            "storage_quota_exceeded",
-            f"Your batches take about {stored_bytes / 1e6:.1f} MB, and this one would add "
-            f"{batch.stored_bytes / 1e6:.1f} MB. You may keep {most} MB. Ask the operator of this service for more.",
-        )
 
 
 _BLOCKS = CompiledQuery(

@@ -141,8 +141,7 @@ def counts_without_timer(monkeypatch) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def forget_what_was_found_of_storage(monkeypatch) -> None:
     """No test is told what the check of another one's database found."""
-    monkeypatch.setattr(storage, "_last_check", None)
-    storage._refused.clear()
+    monkeypatch.setattr(storage, "_last_check", (float("-inf"), ""))
 
 
 @pytest.fixture

@@ -4,10 +4,7 @@ from typing import Any
 
 import psycopg
 from django.db.backends.postgresql.base import DatabaseWrapper as DjangosWrapper
-from django.utils.functional import cached_property
 from psycopg_pool import ConnectionPool
-
-from config.database_errors import ToldErrors
 
 
 class DatabaseWrapper(DjangosWrapper):
@@ -16,10 +13,6 @@ class DatabaseWrapper(DjangosWrapper):
     The pool can look for itself (CONN_HEALTH_CHECKS). But it waits for a second and longer after each that it finds
     ended, and after a restart all of them are.
     """
-
-    @cached_property
-    def wrap_database_errors(self) -> ToldErrors:
-        return ToldErrors(self)
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         while True:

@@ -18,12 +18,9 @@ MAX_QUERIES_PER_MINUTE = env_int("MAX_QUERIES_PER_MINUTE", 3 * MAX_QUERIES_PER_B
 MAX_OPEN_BATCHES = env_int("MAX_OPEN_BATCHES", 1000, minimum=1)
 MAX_OPEN_QUERIES = env_int("MAX_OPEN_QUERIES", 100_000, minimum=1)
 MAX_OPEN_BLOCKS = env_int("MAX_OPEN_BLOCKS", 20_000, minimum=1)
-# What one user may keep stored, with proofs: 10 GB are a hundred of the largest batches.
-MAX_STORED_MEGABYTES = env_int("MAX_STORED_MEGABYTES", 10_000, minimum=1)
 # Gas that one user's batches may cause in any 24 hours on destinations that are not test networks.
 DAILY_GAS_BUDGET = env_int("DAILY_GAS_BUDGET", 50_000_000)
-# Of one client address in a minute: sign-ins that it starts, and readings of a chain for a page.
+# Sign-ins that one client address starts in a minute.
 MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)
-MAX_READS_PER_MINUTE = env_int("MAX_READS_PER_MINUTE", 20, minimum=1)
 # Of each web process. The proxy in front bounds those of an address.
 MAX_CONNECTIONS = env_int("MAX_CONNECTIONS", 1000, minimum=1)

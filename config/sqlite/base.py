@@ -8,9 +8,6 @@ from urllib.parse import quote
 
 from django.db.backends.sqlite3.base import DatabaseWrapper as DjangosWrapper
 from django.db.backends.sqlite3.features import DatabaseFeatures
-from django.utils.functional import cached_property
-
-from config.database_errors import ToldErrors
 
 
 class FileGone(sqlite3.OperationalError):
@@ -38,10 +35,6 @@ class DatabaseWrapper(DjangosWrapper):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._opened: tuple[int, int] | None = None
-
-    @cached_property
-    def wrap_database_errors(self) -> ToldErrors:
-        return ToldErrors(self)
 
     def make_file(self) -> None:
         """Make an empty database where there is none. Raises `FileGone`, `OSError`."""

@@ -13,14 +13,12 @@ from ninja.decorators import decorate_view
 from ninja.params import functions
 from pydantic import BaseModel, WithJsonSchema
 
-from accounts.client_address import client_address
-from explorer import missing
+from explorer import missing, read_rate
 from explorer.batch import batch_page, batch_page_json, submitted_request
 from explorer.batch.query_paging import Wanted
 from explorer.bundles import batch_writing, writing
 from explorer.bundles.bundle_schemas import BatchProofBundle, ProofBundle
 from proving import batch_waits
-from queries import heavy_reads
 from queries.api_endpoint import READ, errors
 from queries.api_errors import ApiError
 from queries.batch_request import BatchRequest
@@ -57,7 +55,7 @@ def _file(
             f"/explorer/query/{{internalId}}{path}",
             operation_id=view.__name__,
             summary=summary,
-            response={200: answer, **errors(404, 429, *statuses)},
+            response={200: answer, **errors(404, *statuses)},
             by_alias=True,
             url_name=url_name,
         )(decorate_view(never_cache)(negotiated))
@@ -73,17 +71,16 @@ def get_batch_page(
 ) -> HttpResponse:
     """Tell all of a batch that its page shows, and all details of 50 of its queries."""
     found = missing.batch(internalId)
-    heavy_reads.count_page(client_address(request), found)
     counts = batch_waits.count(found)
     page = batch_page.of(found, counts, Wanted(first=str(first or ""), always_whole=True))
     return JsonResponse(batch_page_json.told(found, counts, page))
 
 
-@_file("/request.json", "request_json", BatchRequest, summary="Submitted request")
+@_file("/request.json", "request_json", BatchRequest, 429, summary="Submitted request")
+@read_rate.counted
 def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse:
     """Tell what was submitted, without what only its sender may see."""
     found = missing.batch(internalId)
-    heavy_reads.count_request(client_address(request), found)
     return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
 
 
@@ -92,12 +89,13 @@ def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse
     "bundle",
     ProofBundle,
     410,
+    429,
     summary="Proof of a query",
 )
+@read_rate.counted
 def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponse:
     """Give the proof of a query's facts, to be checked without this service."""
     found, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
-    heavy_reads.count_bundle(client_address(request), row)
     content = writing.build(found, row)
     # The mark comes before anything is removed, so it is looked at last.
     found.proofs_pruned_at = Batch.objects.filter(pk=found.pk).values_list("proofs_pruned_at", flat=True).first()
@@ -115,13 +113,13 @@ def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1)
     410,
     summary="Proof of a batch",
 )
+@read_rate.counted
 def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpResponseBase:
     """Give the proofs of all facts of a batch that is DONE, to be checked without this service."""
     # It comes in parts: it may have tens of megabytes.
     found = missing.finished_batch(internalId)
     if found.proofs_pruned_at:
         raise ApiError(410, "proofs_pruned", found.why_no_proofs)
-    heavy_reads.count_batch_bundle(client_address(request), found)
     if not batch_writing.is_there(found):
         raise ApiError(404, "no_proof", "The proofs of this batch are not kept here.")
     return StreamingHttpResponse(

@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-from django.conf import settings
-
-from accounts import throttle
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
@@ -100,8 +97,3 @@ def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
         first_slot=first_slot,
         last_slot=first_slot - 1 + len(fact_display.shown_slots(query, first_slot)),
     )
-
-
-def count(client_address: str) -> int:
-    """Count one reading by this client and return 0; or return how many seconds it has to wait."""
-    return throttle.take("chain reads", client_address, settings.MAX_READS_PER_MINUTE)

@@ -34,7 +34,7 @@ def is_alive(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Answer 200 if the database answers, has this version's migrations, and takes writes; else 503, and say why not."""
     try:
-        problem = schema_problem() or storage.check() or ""
+        problem = schema_problem() or storage.problem()
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")
         problem = "The database does not answer."

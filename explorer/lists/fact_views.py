@@ -18,12 +18,12 @@ from accounts.client_address import client_address
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.error_answers import is_page
+from explorer import read_rate
 from explorer.formatting import csv_lines
 from explorer.lists import facts_page, searched_account
 from explorer.lists.searched_account import SearchedAccount
 from proving import fact_search
 from proving.fact_search import FactFilters
-from queries import heavy_reads
 
 _FIELDS = {
     "account": "The account is {}.",
@@ -91,7 +91,7 @@ def _page(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @require_safe
-@heavy_reads.answering_429
+@read_rate.counted
 def facts_csv(request: HttpRequest) -> HttpResponse:
     """Return the facts as CSV. Where there are more than a file holds, the header `Link` names the next file."""
     if not may_search(request):
@@ -99,7 +99,6 @@ def facts_csv(request: HttpRequest) -> HttpResponse:
     asked = _asked(request)
     if asked.filters is None:
         return _page(request)
-    heavy_reads.count_lines(client_address(request), facts_page.MOST_IN_FILE)
     lines, following = facts_page.csv(asked.filters, _cursor(request))
     return csv_lines.file(lines, "facts.csv", asked.query(cursor=following) if following else "")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
-from explorer.batch import read_from_chain
+from explorer import read_rate
 from queries import account_names
 from queries.account_names import Account, NoAccount
 
@@ -34,7 +34,7 @@ def read(text: str, client_address: str) -> SearchedAccount | None:
         return SearchedAccount(str(checksummed(text.lower())))
     if get_chains().ens is None or not account_names.is_name(text):
         return None
-    if seconds := read_from_chain.count(client_address):
+    if seconds := read_rate.count(client_address):
         return SearchedAccount(problem=f"Your network has read the chain too often. Try again in {seconds} s.")
     try:
         match account_names.resolve([text], get_chains())[text]:

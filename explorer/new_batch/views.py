@@ -13,7 +13,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from accounts import sealing
-from accounts.client_address import client_address
 from accounts.models import User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
@@ -22,10 +21,10 @@ from explorer.formatting import csv_lines
 from explorer.new_batch import asking, corrections, drafts, form_page, pasted_rows, shown_faults, storage_slots
 from explorer.new_batch.drafts import MAX_ROWS, Row
 from explorer.new_batch.form_page import FormPage
-from explorer.new_batch.forms import ARRAY, DraftForm, sent_rows
+from explorer.new_batch.forms import ARRAY, DraftForm
 from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_faults import control
-from queries import heavy_reads, webhooks
+from queries import webhooks
 from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus, Webhook
@@ -52,7 +51,6 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
         sentence = "You are signed out. Sign in in another tab of your browser, then go on here."
         refused = ApiError(401, "not_signed_in", sentence)
         if not getattr(request, "htmx", False):
-            heavy_reads.count_form_of_signed_out(client_address(request))
             return form_page.answer(request, replace(_typed(request)[0], refused=refused, is_signed_out=True))
         return form_page.answer_refusal(request, refused)
 
@@ -60,7 +58,6 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
 
 
 @never_cache
-@heavy_reads.answering_429
 @_losing_nothing
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -68,7 +65,6 @@ def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     """Show the form, and do what its buttons say. `from` is a batch of the user's that it is filled in from."""
     if request.method != "POST":
         return form_page.answer(request, _first(request, user, request.GET.get("from", "")))
-    heavy_reads.count_form(client_address(request), user.pk, _sent_characters(request), sent_rows(request.POST))
     page, is_valid = _typed(request)
     if not is_valid:
         sentence = "The form arrived incomplete, or with characters that are not text."
@@ -81,11 +77,6 @@ def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     if button == "csv":
         return csv_lines.file(pasted_rows.written(page.draft.rows), "batch.csv")
     return form_page.answer(request, _changed(request, user, page, button))
-
-
-def _sent_characters(request: HttpRequest) -> int:
-    files = sum(file.size or 0 for _, several in request.FILES.lists() for file in several)
-    return files + sum(len(value) for _, values in request.POST.lists() for value in values)
 
 
 def _typed(request: HttpRequest) -> tuple[FormPage, bool]:
@@ -106,7 +97,6 @@ def _changed(request: HttpRequest, user: User, page: FormPage, button: str) -> F
 
 
 @never_cache
-@heavy_reads.answering_429
 @_losing_nothing
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -114,9 +104,6 @@ def estimate(request: HttpRequest, user: User) -> HttpResponse:
     """Tell htmx what the form as it stands would cost. A GET leads to the form."""
     if request.method != "POST":
         return HttpResponseRedirect(reverse("explorer:new_batch"))
-    heavy_reads.count_form_estimate(
-        client_address(request), user.pk, _sent_characters(request), sent_rows(request.POST)
-    )
     draft = DraftForm(request.POST, get_chains()).draft()
     estimated = asking.Estimated() if draft.is_blank else asking.estimate(user, draft)
     return form_page.answer_estimate(request, draft, estimated)
@@ -149,8 +136,6 @@ def _first(request: HttpRequest, user: User, internal_id: str) -> FormPage:
     batch = Batch.objects.filter(pk=internal_id, user=user).first() if internal_id.isalnum() else None
     if batch is None:
         return replace(page, said=f"You have no batch {internal_id}.")
-    # Rows are no more than what it asks for.
-    heavy_reads.count_form(client_address(request), user.pk, len(batch.request), min(batch.size, MAX_ROWS))
     document = json.loads(batch.request)
     draft = drafts.of_document(document)
     if len(draft.rows) > MAX_ROWS:
@@ -234,8 +219,6 @@ def _with_pasted(request: HttpRequest, user: User, page: FormPage) -> FormPage:
     kept = () if draft.is_blank else draft.rows
     if len(kept) + len(pasted.rows) > MAX_ROWS:
         return replace(page, line_faults=[LineFault(0, f"The form holds {MAX_ROWS} rows, and would have more.")])
-    # What was sent is counted already, and few lines may make many rows.
-    heavy_reads.count_form(client_address(request), user.pk, 0, len(pasted.rows))
     said = f"{pasted.count:,} {'line is' if pasted.count == 1 else 'lines are'} in the form."
     return replace(page, draft=replace(draft, rows=kept + pasted.rows, pasted=""), focus="submit", said=said)
 

@@ -37,7 +37,7 @@ from proving.worker.heartbeats import SILENCE, was_clock_set_back
 from proving.worker.notifier import Notifier
 from proving.worker.routes import WEBHOOKS, Route
 from proving.worker.webhook_dispatcher import WebhookDispatcher
-from queries import schema, storage
+from queries import schema
 from queries.clock import Clock
 from queries.models import Batch, Block, Pruning, Webhook
 
@@ -203,7 +203,6 @@ class Worker:
         recover(all_postponed=was_set_back)
         pruning.wake()
         upkeep.wake(everyone=is_first)
-        storage.tell_refusals()
         reading = self._clock.read(chain_checks.witnesses())
         self._say_that_it_runs(reading.problem)
         reject_overdue(reading.at)

@@ -313,6 +313,12 @@ def beat() -> None:
     WorkerHeartbeat.objects.update_or_create(worker="worker", defaults={"started_at": Now(), "beat_at": Now()})
 
 
+def read_files() -> None:
+    """Read as many files as one address may in a minute."""
+    for _ in range(30):
+        Client().get("/explorer/query/none/request.json")
+
+
 def path(batch: Batch) -> str:
     return f"/explorer/query/{batch.pk}"
 

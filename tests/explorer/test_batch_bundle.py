@@ -203,14 +203,6 @@ def test_an_answer_to_head_makes_none(batch):
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
 
 
-def test_a_large_one_counts_for_what_it_takes(batch, settings):
-    settings.MAX_QUERIES_PER_BATCH = 1000
-    Batch.objects.update(size=1000)
-    assert [get(batch).status_code for _ in range(3)] == [200, 200, 429]
-    Batch.objects.update(size=10)
-    assert get(batch).status_code == 200
-
-
 # --- The command and the page -----------------------------------------------------------------------------------------
 
 

@@ -423,15 +423,6 @@ def test_a_cursor_that_is_none_is_the_beginning():
     assert "123,456,789" in opened(client_of(BOB), account=ALICE, cursor="1.x")
 
 
-def test_files_are_counted(settings):
-    finish(a_batch())
-    settings.MAX_QUERIES_PER_BATCH = 300
-    bob = client_of(BOB)
-    assert bob.get("/facts.csv", {"account": ALICE}).status_code == 200
-    assert bob.get("/facts.csv", {"account": ALICE}).status_code == 429
-    assert opened(bob, account=ALICE)
-
-
 @pytest.mark.parametrize("parameters", [{"account": ALICE}, {"block": "12"}], ids=str)
 def test_the_page_takes_no_more_statements_for_more_facts(parameters):
     bob, taken = client_of(BOB), []

@@ -12,14 +12,14 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts import keys
-from accounts.models import ApiKey, ThrottleCount, User
+from accounts.models import ApiKey, User
 from config.configured_chains import forget_chains
 from explorer.new_batch import corrections
 from explorer.new_batch.drafts import MAX_ROWS, Draft, Row
 from explorer.new_batch.forms import RowForm
 from proving.budget import allowance
 from proving.budget.reservations import Reservation
-from queries import heavy_reads, progress
+from queries import progress
 from queries.models import Batch, Webhook
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
@@ -108,17 +108,6 @@ def test_who_is_signed_out_signs_in_and_comes_back(client):
     assert "You are signed out" in html
     assert values(html, "accounts") == [ALICE]
     assert client.get("/new-batch/estimate").url == "/sign-in?next=/new-batch/estimate"
-
-
-def test_who_is_not_signed_in_sends_the_form_so_often_and_no_more(client, monkeypatch):
-    monkeypatch.setattr(heavy_reads, "_LARGEST_PER_MINUTE", 2)
-    for _ in range(2):
-        post(client, "submit", form({"accounts": ALICE}), status=401)
-    refused = client.post("/new-batch", form({"accounts": ALICE}) | {"do": "submit"})
-    assert (refused.status_code, int(refused.headers["Retry-After"]) > 0) == (429, True)
-    assert "<p>You are signed out. Sign in, go back to the form, and send it again." in refused.text
-    told = client.post("/new-batch", form({"accounts": ALICE}), headers={"accept": "application/json"})
-    assert (told.status_code, told.json()["code"]) == (429, "too_many_requests")
 
 
 def test_the_first_page_asks_little_of_the_database_and_no_node(alice, django_assert_num_queries):
@@ -381,81 +370,6 @@ def test_the_largest_form_with_all_ticked_has_few_enough_parts(alice):
     row = dict.fromkeys(RowForm.base_fields, "1") | {"props": AccountField.names, "header": HeaderField.names}
     html = post(alice, "add-row", form(*[row] * MAX_ROWS, csrfmiddlewaretoken="x" * 64, file=a_file(b"x")))
     assert len(values(html, "accounts")) == MAX_ROWS
-
-
-def of_fifty_rows() -> dict[str, Any]:
-    return form(*[{}] * MAX_ROWS)
-
-
-def of_the_most_accounts() -> dict[str, Any]:
-    return form({"accounts": "\n".join(many_accounts(1000))})
-
-
-def of_a_file() -> dict[str, Any]:
-    return form({}, file=a_file(b"#" * 500_000))
-
-
-def malformed() -> dict[str, Any]:
-    return of_fifty_rows() | {"rows-TOTAL_FORMS": "60"}
-
-
-@pytest.fixture
-def one_large_form_a_minute(monkeypatch) -> None:
-    monkeypatch.setattr(heavy_reads, "_LARGEST_PER_MINUTE", 1)
-
-
-ONCE = [200, 429]
-POSTED = [
-    *((of_the_most_accounts, do) for do in (*BUTTONS, "", "nothing")),
-    *((of_fifty_rows, do) for do in BUTTONS),
-    *[(of_a_file, "paste"), (malformed, "submit")],
-]
-
-
-@pytest.mark.parametrize(("large", "do"), POSTED)
-def test_large_forms_are_shown_so_often_and_no_more(alice, one_large_form_a_minute, settings, large, do):
-    # To show the largest of what is so by default takes seconds.
-    settings.MAX_QUERIES_PER_BATCH = 1000
-    assert alice.post("/new-batch", large() | {"do": do}).status_code in {200, 303, 400, 503}
-    refused = alice.post("/new-batch", large() | {"do": do})
-    assert (refused.status_code, refused.headers["Content-Type"]) == (429, "text/html; charset=utf-8")
-    assert "You sent too many large forms. Go back, wait" in refused.text
-    assert 1 <= int(refused.headers["Retry-After"]) <= 60
-    # What is small is not counted.
-    assert alice.post("/new-batch", form({"accounts": ALICE}) | {"do": do}).status_code in {200, 303, 400}
-
-
-def test_a_form_filled_in_from_a_batch_is_shown_so_often_and_no_more(alice, one_large_form_a_minute):
-    account = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
-    batch, small = batch_at(**{f"block_{number}": account for number in range(MAX_ROWS)}), a_batch(ALICE)
-    assert [alice.get(f"/new-batch?from={batch.pk}").status_code for _ in range(2)] == ONCE
-    assert alice.get(f"/new-batch?from={small.pk}").status_code == 200
-    assert alice.get("/new-batch").status_code == 200
-
-
-def test_rows_that_few_lines_make_are_counted_before_they_are_shown(alice, one_large_form_a_minute):
-    lines = form({}, pasted="\n".join(f"{BOB},{block}" for block in range(MAX_ROWS)))
-    assert [alice.post("/new-batch", lines | {"do": "paste"}).status_code for _ in range(2)] == ONCE
-
-
-def test_estimates_of_large_forms_are_counted_as_a_part_of_them(alice, one_large_form_a_minute):
-    asked = [alice.post("/new-batch/estimate", of_fifty_rows(), headers=HTMX).status_code for _ in range(6)]
-    assert asked == [200] * 4 + [429] * 2
-    assert alice.post("/new-batch/estimate", form({}), headers=HTMX).status_code == 200
-
-
-def test_large_forms_are_counted_by_user_and_by_address(alice, one_large_form_a_minute):
-    def ask(user: Client, address: str) -> int:
-        return user.post("/new-batch", of_fifty_rows() | {"do": "json"}, REMOTE_ADDR=address).status_code
-
-    bob = Client()
-    bob.force_login(User.objects.for_address(BOB))
-    assert ask(alice, "192.0.2.1") == 200
-    assert ask(alice, "192.0.2.2") == 429
-    assert ask(bob, "192.0.2.1") == 429
-    # Who is refused takes nothing from others at the same address.
-    ThrottleCount.objects.filter(pk=f"heavy reads:{User.objects.get(address=BOB).pk}").delete()
-    assert ask(bob, "192.0.2.2") == 200
 
 
 # --- Row by row, without JavaScript -----------------------------------------------------------------------------------

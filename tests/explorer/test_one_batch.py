@@ -281,12 +281,3 @@ def test_it_takes_as_many_statements_for_a_large_batch_as_for_a_small_one():
             assert len(detail(batch, limit=100)["queryList"]) == count
         taken.append(len(statements))
     assert taken[0] == taken[1] <= 10
-
-
-def test_a_user_reads_large_batches_only_so_often(settings):
-    settings.MAX_QUERIES_PER_BATCH = 1000
-    batch = a_batch()
-    Batch.objects.update(size=30_002)
-    assert [answer(batch).status_code for _ in range(3)] == [200, 429, 429]
-    Batch.objects.update(size=500)
-    assert answer(batch).status_code == 200

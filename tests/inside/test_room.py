@@ -20,6 +20,6 @@ def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key):
 
     with connection.execute_wrapper(note):
         submit(key, request(ALICE, block=1))
-    locks = next(at for at, sql in enumerate(said) if sql.startswith('UPDATE "accounts_user"'))
+    locks = next(at for at, sql in enumerate(said) if "FOR NO KEY UPDATE" in sql)
     counts = next(at for at, sql in enumerate(said) if "COUNT(open." in sql)
     assert locks < counts

@@ -1,6 +1,5 @@
-"""The check of the database while it is slow, and the errors that tell that it can't be used."""
+"""The errors that tell that the database can't be used."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,25 +7,10 @@ from django.db import DatabaseError, OperationalError, ProgrammingError, connect
 from django.utils import timezone
 
 from config import database_errors
-from queries import storage
 from queries.models import StorageCheck
 from tests.disks import full_disk
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class SlowCheck:
-    """In place of a check: one that waits until it is told what to find."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.began, self.may_end, self.count, self.found = threading.Event(), threading.Event(), 0, "The disk is full."
-        monkeypatch.setattr(storage, "_try_to_write", self)
-
-    def __call__(self) -> str | None:
-        self.count += 1
-        self.began.set()
-        assert self.may_end.wait(30)
-        return self.found
 
 
 def test_a_full_disk_is_told_from_a_defect():
@@ -38,41 +22,6 @@ def test_a_full_disk_is_told_from_a_defect():
         cursor.execute("SELECT * FROM no_table")
     assert database_errors.why_unavailable(missing.value) is None
     assert database_errors.why_unavailable(ProgrammingError("a defect")) is None
-
-
-def test_who_asks_during_the_first_check_gets_what_it_finds(monkeypatch):
-    check = SlowCheck(monkeypatch)
-    with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(storage.problem)
-        assert check.began.wait(30)
-        others = [pool.submit(storage.problem) for _ in range(3)]
-        check.may_end.set()
-        assert [asked.result(30) for asked in (first, *others)] == ["The disk is full."] * 4
-    assert check.count == 1
-
-
-def test_nobody_waits_without_end_for_the_first_check(monkeypatch):
-    monkeypatch.setattr(storage, "_FIRST_CHECK_SECONDS", 0.01)
-    check = SlowCheck(monkeypatch)
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(storage.problem)
-        assert check.began.wait(30)
-        assert storage.problem() == "The database of this service takes longer to answer than usual."
-        check.may_end.set()
-        assert first.result(30) == "The disk is full."
-
-
-def test_who_asks_during_a_later_check_gets_what_was_found_before(monkeypatch, pass_time):
-    assert storage.problem() is None
-    pass_time(10)
-    check = SlowCheck(monkeypatch)
-    with ThreadPoolExecutor(1) as pool:
-        later = pool.submit(storage.problem)
-        assert check.began.wait(30)
-        assert storage.problem() is None
-        check.may_end.set()
-        assert later.result(30) == "The disk is full."
-    assert storage.problem() == "The disk is full."
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------

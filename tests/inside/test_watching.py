@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from django.conf import settings
-from django.db import OperationalError, connection
+from django.db import connection
 from django.db.models import Q
 from django.db.models.functions import Now
 from django.test import Client
@@ -18,11 +18,9 @@ from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer,
 from proving.transactions.replacement import _is_past
 from proving.worker.due import due, recover
 from proving.worker.worker import Worker
-from queries.models import Batch, Block, StorageCheck
-from tests.disks import full_disk
+from queries.models import Batch, Block
 from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
-from tests.factories import until
-from tests.inside.working import a_worker, observe
+from tests.inside.working import observe
 from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -92,14 +90,6 @@ def test_all_that_is_worked_on_is_found_again(service, model):
     assert model.objects.update(**put_off) == 1
     recover()
     assert len(leases.due(model.objects.all(), 10)) == 1
-
-
-def test_a_worker_tells_what_the_database_has_refused_it(service):
-    with full_disk(), pytest.raises(OperationalError):
-        StorageCheck.objects.bulk_create(StorageCheck(at=timezone.now()) for _ in range(10_000))
-    with a_worker():
-        until(StorageCheck.objects.filter(pk__gt=1).exists, "the refusal")
-    assert "storage" in codes()
 
 
 @pytest.mark.parametrize("of_database", [True, False], ids=["the machine", "a worker on another one"])

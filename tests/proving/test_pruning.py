@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from accounts.models import AccountEvent, EventKind, KeyUse, SignInNonce, ThrottleCount, User
+from accounts.models import AccountEvent, EventKind, KeyUse, SignInNonce, ThrottleCount
 from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Pruning, ServiceClock, Step, StepKind
 from tests.explorer.batches import (
@@ -144,15 +144,6 @@ def test_proofs_that_a_younger_batch_uses_stay_with_it():
     prune()
     assert bundle(young).status_code == 410
     assert full() == (0, 0)
-
-
-def test_quotas_shrink_by_what_is_freed():
-    batch = done(31, ALICE, BOB)
-    before = batch.stored_bytes
-    assert User.objects.get().stored_bytes == before
-    prune()
-    batch.refresh_from_db()
-    assert batch.stored_bytes == User.objects.get().stored_bytes == before - 4 * 8000
 
 
 def test_a_rejected_batch_is_pruned_too():

@@ -1,4 +1,4 @@
-"""What a user may have open, and keep stored."""
+"""What a user may have open."""
 
 import json
 import threading
@@ -77,35 +77,9 @@ def test_a_user_may_fill_the_room_to_the_last(post, settings):
     assert [post(of_two_blocks()).status_code for _ in range(3)] == [200, 200, 429]
 
 
-def test_what_a_user_keeps_stored_is_bounded_whatever_became_of_it(post, key, settings):
-    settings.MAX_STORED_MEGABYTES = 1
-    large = json.dumps(request(ALICE, block=1)).encode() + b" " * 600_000
-    assert post(large).status_code == 200
-    key.user.refresh_from_db()
-    rows, proofs = len(large) + 4096 + 300 + 520 + 160, 8400 + 900
-    assert key.user.stored_bytes == Batch.objects.get().stored_bytes == rows + proofs
-    Batch.objects.update(status=BatchStatus.REJECTED)
-    answer = post(large)
-    assert (answer.status_code, answer.json()["code"]) == (403, "storage_quota_exceeded")
-    assert answer.json()["error"] == (
-        "Your batches take about 0.6 MB, and this one would add 0.6 MB. You may keep 1 MB. Ask the operator of this "
-        "service for more."
-    )
-    assert "Retry-After" not in answer.headers
-    assert Batch.objects.count() == 1
-    assert post(request(ALICE, block=1)).status_code == 200
-
-
 def with_slots(slots: int) -> dict[str, object]:
     accounts = {ALICE: {"slots": [f"{slot:x}" for slot in range(slots)]}}
     return {**request(ALICE, block=1), "data": {"31337": {"block:1": {"accounts": accounts}}}}
-
-
-def test_proofs_are_counted_before_there_are_any(key):
-    entry = {"props": ["BALANCE"], "slots": ["0x1", "0x2"]}
-    without = submit(key, {**request(ALICE, block=1), "data": {"31337": {"block:1": {"header": ["NONCE"]}}}})
-    with_three = submit(key, {**request(ALICE, block=1), "data": {"31337": {"block:1": {"accounts": {ALICE: entry}}}}})
-    assert with_three.stored_bytes - without.stored_bytes > 3 * 8400
 
 
 def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
@@ -194,7 +168,6 @@ def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
         ("max_open_batches", 1, 2, "too_many_open_batches"),
         ("max_open_queries", 7, 8, "too_many_open_queries"),
         ("max_open_blocks", 3, 4, "too_many_open_blocks"),
-        ("max_stored_megabytes", 0, 1, "storage_quota_exceeded"),
     ],
 )
 def test_what_an_operator_set_for_a_user_counts_instead_of_the_installations(

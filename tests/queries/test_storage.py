@@ -5,13 +5,12 @@ import time
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
-from prometheus_client import REGISTRY
 
 from queries.models import StorageCheck
-from tests.disks import full_disk, locked_database
+from tests.disks import locked_database
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
@@ -39,37 +38,6 @@ def test_a_disk_on_which_no_large_batch_has_room_is_a_problem(monkeypatch):
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_230_000))
     assert problem() == "The disk of this service is nearly full: 1.2 MB are left."
-
-
-def fill() -> None:
-    with full_disk(), pytest.raises(OperationalError):
-        StorageCheck.objects.bulk_create(StorageCheck(at=timezone.now()) for _ in range(10_000))
-
-
-def refusals() -> float:
-    return REGISTRY.get_sample_value("batchquery_database_refusals_total", {"reason": "full"}) or 0
-
-
-def test_what_is_refused_is_told_for_a_minute_though_small_writes_succeed(client):
-    before = refusals()
-    fill()
-    assert refusals() == before + 1
-    assert client.get("/readyz").status_code == 200
-    assert problem() == "The disk of this service is full, so nothing can be stored."
-    StorageCheck.objects.update(at=timezone.now() - timedelta(seconds=61))
-    assert problem() is None
-
-
-def test_what_a_commit_or_a_lock_refuses_is_no_full_disk():
-    with locked_database(), pytest.raises(OperationalError):
-        StorageCheck.objects.create(at=timezone.now())
-    assert problem() is None
-
-
-def test_a_request_that_was_refused_tells_all_processes(client):
-    fill()
-    client.get("/livez")
-    assert StorageCheck.objects.filter(pk__gt=1).count() == 1
 
 
 def test_between_two_checks_nothing_is_written():

@@ -37,7 +37,6 @@ _LIMITS = (
     "OPEN_BATCHES",
     "OPEN_QUERIES",
     "OPEN_BLOCKS",
-    "STORED_MEGABYTES",
 )
 
 

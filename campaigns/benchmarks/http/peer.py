@@ -135,15 +135,11 @@ def _store(connection: Connection, request: BatchRequest, text: bytes, key: Row[
         for selector, block in blocks.items()
         for address, account in block.accounts.items()
     ]
-    stored = connection.execute(select(USERS.c.stored_bytes).where(USERS.c.id == key.user_id)).scalar_one()
     _count(connection, f"submitted queries:{key.user_id}", len(parts))
     sums = select(func.count(), func.sum(BATCHES.c.size), func.sum(BATCHES.c.block_count))
     of_user = sums.where(BATCHES.c.user_id == key.user_id, BATCHES.c.status.in_(_OPEN))
-    if any((open_now or 0) > _MOST for open_now in connection.execute(of_user).one()) or stored > _MOST**2:
+    if any((open_now or 0) > _MOST for open_now in connection.execute(of_user).one()):
         raise HTTPException(429, "You have too much.")
-    size = len(text) + 10_000 * len(parts)
-    of_key = update(USERS).where(USERS.c.id == key.user_id)
-    connection.execute(of_key.values(stored_bytes=USERS.c.stored_bytes + size))
     connection.execute(
         insert(BATCHES),
         {
@@ -156,7 +152,6 @@ def _store(connection: Connection, request: BatchRequest, text: bytes, key: Row[
             "request": text.decode(),
             "size": len(parts),
             "block_count": len({part[:2] for part in parts}),
-            "stored_bytes": size,
             "status": "RECEIVED",
             "created_at": now,
             "deadline_at": now + timedelta(days=1),

@@ -1,0 +1,40 @@
+"""The rate of reads of one client address: files of facts, requests and proofs, and readings of a chain for a page."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from django.db import Error as DatabaseError
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from accounts import throttle
+from accounts.client_address import client_address
+from config.error_answers import error_answer
+
+# The proofs of the largest batch take the interpreter more than a second, between which others are answered.
+READS_PER_MINUTE = 30
+
+_P = ParamSpec("_P")
+
+
+def count(client: str) -> int:
+    """Count one read by this address and return 0; or return how many seconds it has to wait."""
+    # A database that takes no writes keeps nobody from reading.
+    with suppress(DatabaseError):
+        return throttle.take("reads", client, READS_PER_MINUTE)
+    return 0
+
+
+def counted(view: Callable[Concatenate[HttpRequest, _P], HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Count each request to the view, and answer 429 where its client has to wait."""
+
+    @wraps(view)
+    def counting(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponseBase:
+        if seconds := count(client_address(request)):
+            sentence = f"You may read {READS_PER_MINUTE} files a minute. Ask again in {seconds} s."
+            return error_answer(429, "too_many_requests", sentence, retry_after=seconds)
+        return view(request, *args, **kwargs)
+
+    return counting
