@@ -18,7 +18,6 @@ from accounts.models import ApiKey
 from api import fact_schema
 from api.fact_schema import Fact
 from config.json_objects import iso
-from database.compiled_queries import CompiledQuery, Given
 from proving import batch_waits, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.registry import holding
@@ -124,15 +123,12 @@ def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
     return {"internalId": batch.pk, "queryStatus": QueryStatus.REJECTED.value}
 
 
-_OWN = CompiledQuery(lambda: Batch.objects.defer("request").filter(pk=Given("batch"), user=Given("user")))
-
-
 def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     # Some texts are none that a database can be asked for.
     asked = internal_id if internal_id.isalnum() else ""
-    found = _OWN.first(batch=asked, user=key.user_id)
+    found = Batch.objects.defer("request").filter(pk=asked, user=key.user_id).first()
     if not found:
         raise ApiError(404, "not_found", "No query found")
     return found

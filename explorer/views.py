@@ -29,7 +29,6 @@ from accounts.signed_in import signed_in
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
-from database.compiled_queries import CompiledQuery, Given
 from explorer import missing, read_rate
 from explorer.batch import (
     batch_page,
@@ -239,14 +238,11 @@ def _unchanged() -> HttpResponse:
     return response
 
 
-_REQUEST = CompiledQuery(lambda: Batch.objects.only("request").filter(pk=Given("batch")))
-
-
 def _request(page: BatchPage) -> dict[str, str]:
     """Return the submitted JSON and a command that submits it again, unless they are too long to read."""
     if page.queries.total > _MOST_SHOWN_QUERIES:
         return {}
-    found = _REQUEST.first(batch=page.header.id)
+    found = Batch.objects.only("request").filter(pk=page.header.id).first()
     if found is None:  # deleted meanwhile
         return {}
     # A query may name thousands of slots.

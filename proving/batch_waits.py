@@ -10,7 +10,6 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY, Time
-from database.compiled_queries import CompiledQuery, Given, GivenList
 from proving.models import LIVE_STATES, ChainHead, Transaction, TransactionState
 from queries import batch_json, models
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind
@@ -97,20 +96,16 @@ def _counted(transactions: int) -> str:
     return "the transaction" if transactions == 1 else f"{transactions} transactions"
 
 
-def sent_for() -> "QuerySet[Transaction]":
-    """Return the transactions of the given `batch`, for compiled queries, to which its `destination` is given as well.
+def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
+    """Return the transactions of the batch.
 
     They are found among those of the destination: that takes as long as they are many, however large the batch is.
     """
-    links = Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=Given("batch"))
-    return Transaction.objects.filter(Exists(links), signer__chain_id=Given("destination")).order_by()
-
-
-_TRANSACTIONS = CompiledQuery(
-    lambda: sent_for().filter(state__in=GivenList("states")).values_list("state").annotate(Count("pk"))
-)
+    links = Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=batch)
+    return Transaction.objects.filter(Exists(links), signer__chain_id=destination).order_by()
 
 
 def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
     """Count the transactions of the batch in each of these states."""
-    return dict(_TRANSACTIONS.every(batch=batch.pk, destination=batch.destination_chain_id, states=states))
+    sent = sent_for(batch.pk, batch.destination_chain_id).filter(state__in=states)
+    return dict(sent.values_list("state").annotate(Count("pk")))

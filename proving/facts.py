@@ -10,7 +10,6 @@ from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
 from database.chunks import chunks
-from database.compiled_queries import CompiledQuery, GivenList
 from proving.models import AccountProof, SlotProof
 from proving.registry import contract
 from proving.registry.contract import Registry
@@ -191,13 +190,6 @@ def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) ->
     return f"The header of block {header.number} of chain {chain_id} has no {names}: {why}"
 
 
-_PROOFS = CompiledQuery(
-    lambda: AccountProof.objects.defer("nodes").filter(
-        block__in=GivenList("blocks"), address__in=GivenList("addresses")
-    )
-)
-
-
 def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:
     """Return stored proofs by (block's id, address). Proofs of other pairs of these blocks and addresses do no harm."""
     addresses = {
@@ -205,7 +197,7 @@ def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], A
     }
     found: dict[tuple[int, str], AccountProof] = {}
     for chunk in chunks(sorted(addresses), _CHUNK):
-        proofs = _PROOFS.every(blocks=[block.pk for block in wanted], addresses=chunk)
+        proofs = AccountProof.objects.defer("nodes").filter(block__in=list(wanted), address__in=chunk)
         found |= {(proof.block_id, proof.address): proof for proof in proofs}
     return found
 

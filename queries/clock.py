@@ -18,7 +18,6 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from database.compiled_queries import CompiledQuery
 from queries.models import OPEN_STATUSES, Batch, ServiceClock
 
 # A smaller step is not a jump. Deadlines are hours away.
@@ -90,13 +89,9 @@ class Clock:
         return followed_at is not None and monotonic - followed_at <= witness.lag.total_seconds()
 
 
-_LAST_READ = CompiledQuery(lambda: ServiceClock.objects.order_by("pk").values_list("at")[:1])
-
-
 def last_read() -> datetime | None:
     """Return the last reading of a worker's clock; it is a few seconds old while a worker runs."""
-    found = _LAST_READ.first()
-    return found[0] if found else None
+    return ServiceClock.objects.values_list("at", flat=True).first()
 
 
 def believable() -> datetime:

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from database.compiled_queries import CompiledQuery, Given
 from queries.api_errors import ApiError
 from queries.models import IdempotencyKey
 
@@ -53,13 +52,6 @@ class AlreadyStored(Exception):
         self.earlier = earlier
 
 
-_EARLIER = CompiledQuery(
-    lambda: IdempotencyKey.objects.filter(
-        user=Given("user"), key=Given("key"), created_at__gt=Given("since")
-    ).values_list("batch_id", "body_hash")
-)
-
-
 @dataclass(frozen=True)
 class Named:
     """A request that its client has given a key."""
@@ -69,7 +61,8 @@ class Named:
 
     def find(self) -> Earlier | None:
         """Return the former request with this key, while it is remembered."""
-        row = _EARLIER.first(user=self.user_id, key=self.key, since=_forgotten_before())
+        rows = IdempotencyKey.objects.filter(user=self.user_id, key=self.key, created_at__gt=_forgotten_before())
+        row = rows.values_list("batch_id", "body_hash").first()
         return Earlier(*row) if row else None
 
     def remember(self, batch_id: str, body: bytes) -> None:

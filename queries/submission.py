@@ -29,7 +29,7 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused
 from database import bulk_writes, row_locks
 from database.chunks import chunks
-from database.compiled_queries import CompiledQuery, Given, GivenList
+from database.compiled_queries import CompiledQuery, Given
 from queries import batch_request, idempotency, submission_rate, webhooks
 from queries.batch_request import BatchRequest, Part
 from queries.idempotency import Named
@@ -266,13 +266,6 @@ def _check_room(batch: Batch) -> None:
             )
 
 
-_BLOCKS = CompiledQuery(
-    lambda: Block.objects.filter(
-        destination_chain_id=Given("destination"), source_chain_id=Given("source"), number__in=GivenList("numbers")
-    ).values_list("number", "pk")
-)
-
-
 def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
     """Return the primary key of each (source chain id, block number). Makes the rows that are missing."""
     ids: dict[tuple[int, int], int] = {}
@@ -287,6 +280,6 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
                 [(number,) for number in chunk],
                 ignore_conflicts=True,
             )
-            rows = _BLOCKS.every(destination=destination, source=source, numbers=chunk)
-            ids.update({(source, number): pk for number, pk in rows})
+            rows = Block.objects.filter(destination_chain_id=destination, source_chain_id=source, number__in=chunk)
+            ids.update({(source, number): pk for number, pk in rows.values_list("number", "pk")})
     return ids

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.django_db
 
 _TIMES = 2_000
 _STATUS = CompiledQuery(lambda: Batch.objects.filter(pk=Given("batch")).values_list("status"))
-_BATCH = CompiledQuery(lambda: Batch.objects.defer("request").filter(pk=Given("batch")))
 
 
 def _microseconds(ask: Callable[[], object]) -> float:
@@ -36,8 +35,4 @@ def test_a_compiled_query_costs_little_more_than_sql(report):
     compiled = _microseconds(lambda: _STATUS.first(batch="x"))
     by_hand = _microseconds(_by_hand)
     report("one column, microseconds", f"Django {django:.0f}, compiled {compiled:.0f}, by hand {by_hand:.0f}")
-    whole = _microseconds(lambda: list(Batch.objects.defer("request").filter(pk="x")))
-    compiled_whole = _microseconds(lambda: _BATCH.first(batch="x"))
-    report("a batch, microseconds", f"Django {whole:.0f}, compiled {compiled_whole:.0f}")
     assert compiled < django / 3
-    assert compiled_whole < whole / 3

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from config.chain_names import ChainName, chain_name
-from database.compiled_queries import CompiledQuery, Given
 from explorer.batch import (
     batch_progress,
     query_paging,
@@ -206,15 +205,12 @@ def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
     )
 
 
-_BATCH = CompiledQuery(lambda: Batch.objects.defer("request").filter(pk=Given("batch")))
-
-
 def find(internal_id: str) -> Batch | None:
     """Return the batch of this id, without the request that it was made from."""
     # An identifier consists of letters and digits. Some other texts are none that a database can be asked for.
     if not internal_id.isalnum():
         return None
-    return _BATCH.first(batch=internal_id)
+    return Batch.objects.defer("request").filter(pk=internal_id).first()
 
 
 def _header(batch: Batch, destination: ChainName) -> Header:

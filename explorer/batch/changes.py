@@ -5,7 +5,7 @@ a page that says the same. What only time changes is no part of it, as in `explo
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from chains.chains_file import Chains
 from config.configured_chains import get_chains
-from database.compiled_queries import CompiledQuery, Given
 from explorer.batch.query_paging import ROWS_SIZE, Wanted, first_of_page
 from proving import batch_waits
 from proving.models import (
@@ -37,11 +36,10 @@ from queries.models import OPEN_STATUSES, Batch, Block, Query, Step
 _NEXT_TRY = Case(When(failing_since__isnull=False, then=F("due_at")))
 
 
-def _parts() -> Iterator[tuple[QuerySet[Any], list[Any]]]:
+def _parts(batch: str, destination: int, first: int, last: int) -> Iterator[tuple[QuerySet[Any], list[Any]]]:
     """Yield the rows that the page of a batch is made of, and what of them it shows."""
-    batch, destination = Given("batch"), Given("destination")
     queries = Query.objects.filter(batch=batch)
-    shown = queries.filter(position__gte=Given("first"), position__lte=Given("last"))
+    shown = queries.filter(position__gte=first, position__lte=last)
     blocks = shown.values("block")
     links = Transaction.queries.through.objects.all()
     # Of shown steps, of their queries, and of the paths to their blocks.
@@ -50,7 +48,7 @@ def _parts() -> Iterator[tuple[QuerySet[Any], list[Any]]]:
         .exclude(transaction_hash="")
         .values("transaction_hash")
     )
-    watched = batch_waits.sent_for().filter(state__in=WATCHED_STATES)
+    watched = batch_waits.sent_for(batch, destination).filter(state__in=WATCHED_STATES)
     transactions = (
         links.filter(query__in=shown.values("pk"))
         .values("transaction")
@@ -111,27 +109,13 @@ def _parts() -> Iterator[tuple[QuerySet[Any], list[Any]]]:
     yield SlotProof.objects.filter(account__in=proofs.values("pk")).values(all=Value(1)), [Count("pk"), Max("pk")]
 
 
-def _all_parts() -> "QuerySet[Any]":
+def _rows(parts: Iterable[tuple[QuerySet[Any], list[Any]]]) -> list[str]:
     """Return each row as a text. The number of the part keeps rows of one apart from those of another."""
     first, *others = (
-        rows.order_by().annotate(part=Cast(JSONArray(Value(at), *columns), TextField())).values_list("part")
-        for at, (rows, columns) in enumerate(_parts())
+        rows.order_by().annotate(part=Cast(JSONArray(Value(at), *columns), TextField())).values_list("part", flat=True)
+        for at, (rows, columns) in enumerate(parts)
     )
-    united: QuerySet[Any] = first.union(*others, all=True)
-    return united
-
-
-_ROWS = CompiledQuery(_all_parts)
-_ABOUT = CompiledQuery(
-    lambda: (
-        Query.objects.filter(batch=Given("batch"))
-        .order_by("-position")
-        .values_list(
-            *("batch__created_at", "batch__status", "batch__destination_chain_id", "position"),
-            Exists(heartbeats.running()),
-        )[:1]
-    )
-)
+    return sorted(first.union(*others, all=True))
 
 
 def version(internal_id: str, wanted: Wanted) -> str | None:
@@ -143,14 +127,15 @@ def version(internal_id: str, wanted: Wanted) -> str | None:
     """
     if wanted.filters.parts or not internal_id.isalnum():
         return None
-    about = _ABOUT.first(batch=internal_id)
+    newest = Query.objects.filter(batch=internal_id).order_by("-position")
+    columns = "batch__created_at", "batch__status", "batch__destination_chain_id", "position"
+    about = newest.values_list(*columns, Exists(heartbeats.running())).first()
     if about is None:
         return None
     created_at, status, destination, last, has_worker = about
     # Beyond the last query, the page shows that one.
-    first = min(last, (first_of_page(wanted.first, last + 1) if wanted.only is None else wanted.only) - 1)
-    shown = {"first": first, "last": first if wanted.only is not None else first + ROWS_SIZE - 1}
-    rows = sorted(part for (part,) in _ROWS.every(batch=internal_id, destination=destination, **shown))
+    first: int = min(last, (first_of_page(wanted.first, last + 1) if wanted.only is None else wanted.only) - 1)
+    rows = _rows(_parts(internal_id, destination, first, first if wanted.only is not None else first + ROWS_SIZE - 1))
     text = f"{_poll_seconds(status, created_at)} {has_worker} {_configuration()} {rows}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -2,11 +2,10 @@
 
 from django.utils import timezone
 
-from database.compiled_queries import CompiledQuery, Given
 from proving import batch_waits
 from proving.models import WATCHED_STATES
 from queries import poll_interval
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
+from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 # For a closed batch, while a reorg or a pending transaction can still change it.
 _NOT_FINAL_SECONDS = 10
@@ -19,17 +18,11 @@ def poll_seconds(batch: Batch) -> int | None:
     return _NOT_FINAL_SECONDS if _can_change(batch) else None
 
 
-# From the batch to its blocks: others may have any number of due ones.
-_DUE = CompiledQuery(
-    lambda: Query.objects.filter(batch=Given("batch"), block__due_at__isnull=False).order_by().values_list("pk")[:1]
-)
-
-
 def _can_change(batch: Batch) -> bool:
     """Return whether a closed batch may still change.
 
     A reorg takes it back from DONE, and a pending transaction adds its cost.
     """
-    if batch.status == BatchStatus.DONE and _DUE.first(batch=batch.pk):
+    if batch.status == BatchStatus.DONE and batch.queries.filter(block__due_at__isnull=False).exists():
         return True
     return bool(batch_waits.transactions(batch, WATCHED_STATES))

@@ -15,7 +15,6 @@ from django.db.models import Exists, Max, Min, OuterRef, Q
 from chains.encoding import hex_data
 from chains.header import Header
 from database.chunks import by_size, chunks
-from database.compiled_queries import CompiledQuery, GivenList
 from explorer.batch import batch_page
 from explorer.bundles import BATCH_FORMAT, next_headers
 from proving import facts
@@ -152,18 +151,6 @@ def _queries(batch: Batch, places: Mapping[int, int]) -> Iterator[list[dict[str,
             yield [_query(query, places, accounts.get(_pair(query)), slots, pool) for query in several]
 
 
-_ACCOUNTS_NEAR = CompiledQuery(
-    lambda: AccountProof.objects.filter(block__in=GivenList("blocks"), address__in=GivenList("addresses")).values_list(
-        "pk", "block_id", "address"
-    )
-)
-_SLOTS_NEAR = CompiledQuery(
-    lambda: SlotProof.objects.filter(account__in=GivenList("accounts"), slot__in=GivenList("slots")).values_list(
-        "pk", "account_id", "slot"
-    )
-)
-
-
 def _pair(query: Query) -> tuple[int | None, str]:
     return query.block_id, query.address
 
@@ -175,7 +162,9 @@ def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountP
     if pairs:
         blocks, addresses = {block for block, _ in pairs}, {address for _, address in pairs}
         # Others may have asked for other pairs of these: their proofs aren't read.
-        near = _ACCOUNTS_NEAR.every(blocks=blocks, addresses=addresses)
+        near = AccountProof.objects.filter(block__in=blocks, address__in=addresses).values_list(
+            "pk", "block_id", "address"
+        )
         ids = [pk for pk, *pair in near if tuple(pair) in pairs]
         found = {(proof.block_id, proof.address): proof for proof in AccountProof.objects.filter(pk__in=ids)}
     if len(found) < len(pairs):
@@ -188,7 +177,9 @@ def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], A
     pairs = [(accounts[_pair(query)].pk, slot) for query in queries for slot in query.slots]
     for several in chunks(pairs, _CHUNK):
         wanted = set(several)
-        near = _SLOTS_NEAR.every(accounts={account for account, _ in wanted}, slots={slot for _, slot in wanted})
+        near = SlotProof.objects.filter(
+            account__in={account for account, _ in wanted}, slot__in={slot for _, slot in wanted}
+        ).values_list("pk", "account_id", "slot")
         ids = [pk for pk, *pair in near if tuple(pair) in wanted]
         found = {(proof.account_id, proof.slot): proof for proof in SlotProof.objects.filter(pk__in=ids)}
         for pair in several:

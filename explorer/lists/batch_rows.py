@@ -14,7 +14,6 @@ from django.db.models import IntegerField, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from config.chain_names import ChainName, chain_name
-from database.compiled_queries import CompiledQuery, Given, GivenList
 from explorer.batch import fact_display, query_cards
 from explorer.batch.fact_display import Value
 from explorer.lists import headlines
@@ -124,23 +123,14 @@ def _count(batch: Batch) -> int:
     return 0 if last is None else last + 1
 
 
-_QUERIES = CompiledQuery(
-    lambda: (
-        Query.objects.filter(batch__in=GivenList("batches"), position__lt=Given("most"))
-        .order_by("batch_id", "position")
-        .values_list(
-            *("batch_id", "source_chain_id", "timestamp", "block_tag", "block__number", "address", "fields", "step")
-        )
-    )
-)
-
-
 def _asked(batches: Collection[str]) -> Mapping[str, list[_Asked]]:
     """Return the first queries of each batch, in their order."""
     found: dict[str, list[_Asked]] = defaultdict(list)
-    if batches:
-        for row in _QUERIES.every(batches=batches, most=_MOST_READ):
-            found[row[0]].append(_Asked(*row))
+    first = Query.objects.filter(batch__in=batches, position__lt=_MOST_READ).order_by("batch_id", "position")
+    for row in first.values_list(
+        *("batch_id", "source_chain_id", "timestamp", "block_tag", "block__number", "address", "fields", "step")
+    ):
+        found[row[0]].append(_Asked(*row))
     return found
 
 

@@ -5,7 +5,7 @@ Batches are never pruned, so nothing is missing for that. What is added up is bo
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -14,7 +14,6 @@ from django.db.models.functions import Cast, Substr
 from django.utils import timezone
 
 from accounts.models import User
-from database.compiled_queries import CompiledQuery, Given
 from queries.models import Batch, BatchStatus
 
 DAYS = 30
@@ -45,19 +44,13 @@ class History:
         return any(day.ended for day in self.days)
 
 
-def _newest() -> "QuerySet[Batch]":
-    return Batch.objects.filter(user=Given("user"), created_at__gte=Given("first")).order_by("-created_at")
-
-
-def _sums() -> "QuerySet[Batch, tuple[Any, ...]]":
-    newest = _newest().values("pk")[:MOST_BATCHES]
+def _sums(user: User, first: datetime) -> "QuerySet[Batch, tuple[Any, ...]]":
+    batches = Batch.objects.filter(user=user, created_at__gte=first)
+    newest = batches.order_by("-created_at").values("pk")[:MOST_BATCHES]
     # A day as text: SQLite would call Python for each row to make a date.
     day = Substr(Cast("finished_at", TextField()), 1, len("2026-01-31"))
-    rows = _newest().filter(pk__in=newest).order_by().annotate(day=day).values_list("day", "status")
+    rows = batches.filter(pk__in=newest).annotate(day=day).values_list("day", "status")
     return rows.annotate(Count("pk"), Sum("size"), Sum("gas_used"))
-
-
-_SUMS = CompiledQuery(_sums)
 
 
 def read(user: User) -> History:
@@ -66,7 +59,7 @@ def read(user: User) -> History:
     dates = [today - timedelta(days=ago) for ago in reversed(range(DAYS))]
     # A batch ends by its deadline. One that a reorganised chain took back may end later, within a new one.
     first = timezone.now() - timedelta(days=DAYS, seconds=2 * settings.BATCH_DEADLINE_SECONDS)
-    rows = _SUMS.every(user=user.pk, first=first)
+    rows = list(_sums(user, first))
     sums: dict[str, dict[str, tuple[int, int, int]]] = defaultdict(dict)
     for day, status, *added in rows:
         if day is not None:

@@ -7,7 +7,6 @@ from django.conf import settings
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 
-from database.compiled_queries import CompiledQuery
 from proving.models import WorkerHeartbeat
 
 # A worker that has been silent for so long is taken for dead.
@@ -36,12 +35,9 @@ def _runs() -> Q:
     return Q(beat_at__gt=Now() - SILENCE, beat_at__lt=Now() + SILENCE)
 
 
-_RUNNING = CompiledQuery(lambda: running().values_list("pk")[:1])
-
-
 def is_running() -> bool:
     """Return whether a worker runs: each page asks."""
-    return _RUNNING.first() is not None
+    return running().exists()
 
 
 def was_clock_set_back() -> bool:

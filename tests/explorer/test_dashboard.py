@@ -10,7 +10,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from database.compiled_queries import CompiledQuery
 from explorer.lists import daily_charts, daily_history
 from explorer.lists.daily_history import Day, History
 from proving.models import Share
@@ -148,7 +147,6 @@ def test_no_more_than_the_newest_are_added_up_and_the_page_says_so(alice, monkey
         ended(now - timedelta(hours=ago))
     assert "of your newest" not in alice.get("/dashboard").text
     monkeypatch.setattr(daily_history, "MOST_BATCHES", 3)
-    monkeypatch.setattr(daily_history, "_SUMS", CompiledQuery(daily_history._sums))
     assert sum(day.done for day in history().days) == 3
     assert "of your newest 3 batches" in alice.get("/dashboard").text
 

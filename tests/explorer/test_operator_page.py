@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-STATEMENTS = 33
+STATEMENTS = 32
 
 
 @pytest.fixture(autouse=True)

@@ -135,7 +135,6 @@ def test_two_statements_find_that_nothing_is_new(django_assert_num_queries):
 WRITTEN_ONCE = {
     "proving_accountproof": {"address", "balance", "code_hash", "nonce", "storage_root"},
     "proving_factsregistry": {"source_chain_id"},
-    "proving_workerheartbeat": {"worker"},
     "queries_batch": {"fee", "fee_is_estimate", "request", "sender"},
     "queries_block": {"header_rlp"},
     "queries_query": {"block_tag", "fields", "name", "slots", "source_chain_id", "timestamp"},
