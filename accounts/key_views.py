@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 from pydantic import SecretStr
 
-from accounts import event_log, key_use, keys, webhook_secrets
+from accounts import event_log, keys, webhook_secrets
 from accounts.form_input import given_in
 from accounts.models import ApiKey, EventKind, User
 from accounts.signed_in import signed_in
@@ -51,7 +51,6 @@ class ShownKey:
     """A key as pages show it, without the key itself."""
 
     key: ApiKey
-    requests: key_use.Requests
     can_be_shown: bool
 
 
@@ -195,7 +194,6 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
 @signed_in
 def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     """Revoke the key on POST. On GET, ask for confirmation."""
-    key_use.flush()  # The page says when the key was last used.
     key = _live_key(user, key_id)
     if request.method == "GET":
         return render(request, "accounts/revoke_key.html", {"shown": _shown([key])[0]})
@@ -246,7 +244,6 @@ def _overlap(word: str) -> timedelta:
 
 
 def _keys_page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
-    key_use.flush()  # The page shows what this process has counted so far.
     shown = _shown(_live_keys(user))
     context |= {
         "shown_keys": shown,
@@ -282,15 +279,13 @@ def _live_key(user: User, key_id: int) -> ApiKey:
 
 
 def newest_keys(user: User, most: int) -> tuple[list[ShownKey], int]:
-    """Return the newest live keys of the user, without how often they were used, and how many there are in all."""
+    """Return the newest live keys of the user, and how many there are in all."""
     live = _live_keys(user)
-    none = key_use.Requests()
-    return [ShownKey(key, none, keys.reveal(key) is not None) for key in live[: -most - 1 : -1]], len(live)
+    return _shown(live[: -most - 1 : -1]), len(live)
 
 
 def _shown(live: list[ApiKey]) -> list[ShownKey]:
-    requests = key_use.requests_by_key(live)
-    return [ShownKey(key, requests.get(key.pk, key_use.Requests()), keys.reveal(key) is not None) for key in live]
+    return [ShownKey(key, keys.reveal(key) is not None) for key in live]
 
 
 def _hidden(value: str | None) -> SecretStr | None:

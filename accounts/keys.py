@@ -9,16 +9,17 @@ import hashlib
 import hmac
 import secrets
 import string
+import time
 import unicodedata
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db import Error as DatabaseError
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from accounts import key_use
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
@@ -34,6 +35,9 @@ MAX_NAME_CHARS = 60
 _ALPHABET = string.digits + string.ascii_letters
 _DIGITS = 43  # of base 62 for 256 bits
 _SHOWN = len(PREFIX) + 4
+# How often the use of a key is stored: each time is a write, which waits for others.
+_NOTED_EACH = timedelta(minutes=1)
+_noting_from = 0.0  # by `time.monotonic`: none is stored for a while after the database took no write
 
 
 class KeyRefused(Refused):
@@ -116,27 +120,39 @@ def working() -> "QuerySet[ApiKey]":
     return ApiKey.objects.filter(unexpired, key_hash=Given("key_hash"), revoked_at=None).order_by()
 
 
-TOLD_FIRST = ("pk", "user_id", "user__address")
+TOLD_FIRST = ("pk", "user_id", "last_used_at", "user__address")
 _KEYS = CompiledQuery(lambda: working().values_list(*TOLD_FIRST))
 
 
 def authenticate_and_read(
-    query: CompiledQuery[tuple[Any, ...]], key_hash: str, *, is_counted: bool = False, **given: object
+    query: CompiledQuery[tuple[Any, ...]], key_hash: str, **given: object
 ) -> tuple[ApiKey, tuple[Any, ...]] | None:
     """Return what `authenticate` does, and what else the query of `working` keys tells after `TOLD_FIRST`.
 
-    `key_hash` is the `digest` of what was presented. `is_counted`: the request was counted before as one with this key.
+    `key_hash` is the `digest` of what was presented.
     """
     row = query.first(key_hash=key_hash, now=timezone.now(), **given)
     if row is None:
         return None
-    key_id, user_id, address, *others = row
+    key_id, user_id, last_used_at, address, *others = row
     # The operator may have removed the address from the list in the meantime. Then its keys must not work.
     if not may_sign_in(address):
         return None
-    if not is_counted:
-        key_use.note(key_id)
+    _note_use(key_id, last_used_at)
     return ApiKey.from_db(None, ("id", "user_id"), (key_id, user_id)), tuple(others)
+
+
+def _note_use(key_id: int, last_used_at: datetime | None) -> None:
+    """Store that the key is used now, unless that was stored within a minute."""
+    global _noting_from
+    now, monotonic = timezone.now(), time.monotonic()
+    if monotonic < _noting_from or (last_used_at and abs(now - last_used_at) < _NOTED_EACH):
+        return
+    try:
+        ApiKey.objects.filter(pk=key_id, last_used_at=last_used_at).update(last_used_at=now)
+    except DatabaseError:
+        # A database that takes no writes keeps nobody from reading, and nobody waits for its lock again.
+        _noting_from = monotonic + _NOTED_EACH.total_seconds()
 
 
 def revoke(key: ApiKey) -> bool:

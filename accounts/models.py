@@ -84,7 +84,7 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=12)
     last_four = models.CharField(max_length=4)
     created_at = models.DateTimeField(default=timezone.now)
-    last_used_at = models.DateTimeField(null=True)  # see `accounts.key_use`
+    last_used_at = models.DateTimeField(null=True)  # to a minute
     expires_at = models.DateTimeField(null=True)  # when it expires, set when it is rotated
     revoked_at = models.DateTimeField(null=True)
 
@@ -108,7 +108,7 @@ class ApiKey(models.Model):
 
 
 class KeyUse(models.Model):
-    """The number of requests that came with a key in one hour."""
+    """Unused since 0.3; it goes with the next minor version."""
 
     key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, related_name="uses")
     hour = models.DateTimeField()  # when it began

@@ -23,7 +23,7 @@ from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.models import AccountEvent, KeyUse, SignInNonce, ThrottleCount
+from accounts.models import AccountEvent, SignInNonce, ThrottleCount
 from database import leases, row_locks
 from database.chunks import chunks
 from database.leases import Lease
@@ -279,7 +279,6 @@ KINDS = (
     Kind("beacon blocks that jumps begin at", "KEEP_BEACON_DATA_DAYS", _older(BeaconAnchor, "used_at")),
     Kind("webhooks and deliveries", "KEEP_WEBHOOK_DELIVERIES_DAYS", _prune_webhooks),
     Kind("account events", "KEEP_ACCOUNT_EVENTS_DAYS", _older(AccountEvent, "at")),
-    Kind("key uses", "KEEP_KEY_USES_DAYS", _older(KeyUse, "hour")),
     Kind("idempotency keys", "KEEP_IDEMPOTENCY_KEYS_DAYS", _older(IdempotencyKey, "created_at")),
     Kind("sessions", "", _older(Session, "expire_date")),
     Kind("sign-in nonces", "", _older(SignInNonce, "expires_at")),

@@ -37,11 +37,11 @@ api = Api(
 _MOST_WAIT = 25
 
 
-def _key_and_status(request: HttpRequest, key_hash: str, *, is_counted: bool = False) -> status.Asked | None:
-    return status.read(key_hash, request.GET.get("batchQueryId", ""), is_counted=is_counted)
+def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
+    return status.read(key_hash, request.GET.get("batchQueryId", ""))
 
 
-_KEY_AND_STATUS_AGAIN = KeyAuth(partial(_key_and_status, is_counted=True))
+_KEY_AND_STATUS = KeyAuth(_key_and_status)
 
 
 class Submitted(Schema):
@@ -104,7 +104,7 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
     "/batch-query-status",
     operation_id="get_batch_query_status",
     tags=["Batch queries"],
-    auth=KeyAuth(_key_and_status),
+    auth=_KEY_AND_STATUS,
     response={200: Status, **errors(400, 401, 404, 503)},
     openapi_extra=CONDITIONAL,
 )
@@ -126,7 +126,7 @@ def batch_query_status(
     is_news = not is_known(request, etag) if request.headers.get("If-None-Match") else not batch.is_open
     if wait and not is_news and long_polls.wait(wait, partial(_is_over, request, batch)):
         # The key may have been revoked meanwhile.
-        asked_again = _KEY_AND_STATUS_AGAIN(request)
+        asked_again = _KEY_AND_STATUS(request)
         if asked_again is None:
             raise AuthenticationError
         batch = _found(asked_again)

@@ -122,14 +122,14 @@ def of_batch(batch_id: str) -> str | None:
     return query_status(found[0]) if found else None
 
 
-def read(key_hash: str, batch_id: str, *, is_counted: bool = False) -> Asked | None:
+def read(key_hash: str, batch_id: str) -> Asked | None:
     """Read the batch's status for a key. None if the key doesn't work.
 
-    `key_hash` is `keys.digest` of the key. `is_counted` is as in `accounts.keys`.
+    `key_hash` is `keys.digest` of the key.
     """
     # Some texts are none that a database can be asked for.
     asked = batch_id if batch_id.isalnum() else ""
-    found = keys.authenticate_and_read(_ASKED, key_hash, is_counted=is_counted, batch=asked)
+    found = keys.authenticate_and_read(_ASKED, key_hash, batch=asked)
     if found is None:
         return None
     key, batch = found

@@ -18,7 +18,7 @@ from django.test.client import MULTIPART_CONTENT, RequestFactory
 from django.test.signals import setting_changed
 from django.utils.http import urlencode
 
-from accounts import key_use
+from accounts import keys
 from accounts.models import ApiKey
 from config import database_connections
 from config.configured_chains import forget_chains
@@ -130,17 +130,9 @@ def no_head_of_before(request, monkeypatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def counts_without_timer(monkeypatch) -> Iterator[None]:
-    """No thread writes the use of keys after the test, when its database is gone. Tests call `key_use.flush()`."""
-    monkeypatch.setattr(key_use, "_set_timer", lambda: None)
-    yield
-    key_use._requests.clear()
-    key_use._last_used.clear()
-
-
-@pytest.fixture(autouse=True)
 def forget_what_was_found_of_storage(monkeypatch) -> None:
-    """No test is told what the check of another one's database found."""
+    """No test is told what another one's database took."""
+    monkeypatch.setattr(keys, "_noting_from", 0.0)
     monkeypatch.setattr(storage, "_last_check", (float("-inf"), ""))
 
 

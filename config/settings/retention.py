@@ -15,9 +15,8 @@ KEEP_CALLDATA_DAYS = env_days("KEEP_CALLDATA_DAYS", 90)
 KEEP_PATH_HEADERS_DAYS = env_days("KEEP_PATH_HEADERS_DAYS", None)
 # Since it was last used: what old blocks are proven by. It can be had again.
 KEEP_BEACON_DATA_DAYS = env_days("KEEP_BEACON_DATA_DAYS", 90)
-# Since they happened. Pages show key uses of 30 days.
+# Since they happened.
 KEEP_ACCOUNT_EVENTS_DAYS = env_days("KEEP_ACCOUNT_EVENTS_DAYS", 90)
-KEEP_KEY_USES_DAYS = env_days("KEEP_KEY_USES_DAYS", 31, minimum=31)
 # Since webhooks were delivered, or given up: what was sent; and since the batch ended, where to.
 KEEP_WEBHOOK_DELIVERIES_DAYS = env_days("KEEP_WEBHOOK_DELIVERIES_DAYS", 30)
 # Since they were sent with a submission.

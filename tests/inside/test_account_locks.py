@@ -2,10 +2,10 @@
 
 import pytest
 
-from accounts import key_use, keys, sign_in, throttle
+from accounts import keys, sign_in, throttle
 from accounts.keys import KeyRefused
-from accounts.models import ApiKey, KeyUse, SignInNonce, User
-from tests.service import ALICE, a_key
+from accounts.models import ApiKey, SignInNonce, User
+from tests.service import ALICE
 from tests.side_by_side import meet
 
 pytestmark = [
@@ -58,16 +58,3 @@ def test_a_nonce_is_used_once(unreachable_chain):
     )
     assert (met.second, met.waited) == ("unknown_nonce", True)
     assert SignInNonce.objects.get().consumed_at == met.first.consumed_at
-
-
-def test_the_use_of_a_key_that_two_processes_write_adds_up():
-    key = a_key()
-    key_use.note(key.pk)
-    key_use.flush()
-
-    def note_again() -> None:
-        key_use.note(key.pk)
-        key_use.flush()
-
-    assert meet(note_again, note_again).waited
-    assert KeyUse.objects.get().requests == 3

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from accounts.models import AccountEvent, EventKind, KeyUse, SignInNonce, ThrottleCount
+from accounts.models import AccountEvent, EventKind, SignInNonce, ThrottleCount
 from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Pruning, ServiceClock, Step, StepKind
 from tests.explorer.batches import (
@@ -331,23 +331,21 @@ def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
 # --- What expires -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["account events", "key uses", "sessions", "sign-in nonces", "throttle counts"])
+@pytest.mark.parametrize("kind", ["account events", "sessions", "sign-in nonces", "throttle counts"])
 def test_what_is_older_goes_and_what_is_younger_stays(settings, kind):
     key = a_key()
     now = timezone.now()
     model: Any = {
         "account events": AccountEvent,
-        "key uses": KeyUse,
         "sessions": Session,
         "sign-in nonces": SignInNonce,
         "throttle counts": ThrottleCount,
     }[kind]
-    setting = {"account events": "KEEP_ACCOUNT_EVENTS_DAYS", "key uses": "KEEP_KEY_USES_DAYS"}.get(kind)
+    setting = "KEEP_ACCOUNT_EVENTS_DAYS" if kind == "account events" else ""
     for number, days in enumerate((29.99, 30.01) if setting else (0.99, 1.01)):
         at = now - days * DAY
         values = {
             "account events": {"user": key.user, "at": at, "kind": EventKind.SIGNED_IN},
-            "key uses": {"key": key, "hour": at, "requests": 1},
             "sessions": {"session_key": str(number), "session_data": "", "expire_date": at},
             "sign-in nonces": {"nonce": str(number), "address": ALICE, "message_hash": "", "expires_at": at},
             "throttle counts": {"what_and_who": str(number), "began_at": at},
@@ -357,7 +355,7 @@ def test_what_is_older_goes_and_what_is_younger_stays(settings, kind):
     assert prune() == {kind: 1}
     assert model.objects.get() == kept
     if setting:
-        model.objects.update(**{"at" if kind == "account events" else "hour": now - 31 * DAY})
+        model.objects.update(at=now - 31 * DAY)
         setattr(settings, setting, None)
     assert prune() == {}
 
