@@ -532,8 +532,8 @@ def test_a_malformed_place_in_the_log_is_its_beginning(alice_client, before):
 
 def test_the_statements_of_the_page_of_keys_do_not_grow(alice_client, django_assert_num_queries):
     def statements() -> None:
-        # Session, user, keys, their use, log, secret of webhooks.
-        with django_assert_num_queries(6):
+        # Session, user, keys, log, secret of webhooks.
+        with django_assert_num_queries(5):
             alice_client.get("/keys")
 
     statements()
