@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-parts bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-parts bench-http bench-web bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 ## Run it
 
@@ -146,6 +146,9 @@ bench-parts: .venv/ready node_modules/ready ## Measure paths, pages and statemen
 bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of requests beside a peer in FastAPI (BEFORE=folder SECONDS=5)
 	@$(BIN)/python -m campaigns.benchmarks.http $(if $(BEFORE),--before '$(BEFORE)') $(if $(SECONDS),--seconds $(SECONDS))
 
+bench-web: .venv/ready ## Measure slow clients, large bodies and signals, with nginx and without (ONLY=text ARGS='--also name=command')
+	@$(BIN)/python -m campaigns.benchmarks.web_servers $(if $(ONLY),--only '$(ONLY)') $(ARGS)
+
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
 	@$(BIN)/python -m campaigns.benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
 
@@ -164,7 +167,7 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 ## Campaigns
 
 REAL_NODES := tests/real_nodes/npm/node_modules
-attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000 SEQUENCES=2000)
+attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: requests, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000 SEQUENCES=2000)
 	@$(BIN)/python -m campaigns.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
 		$(if $(REQUESTS),--requests $(REQUESTS)) $(if $(SEQUENCES),--sequences $(SEQUENCES))
 

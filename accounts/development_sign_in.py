@@ -4,6 +4,7 @@ Everybody knows the account's key. So this is offered only where nothing has a v
 `is_offered` asks each condition anew at each request.
 """
 
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from django.http import HttpRequest
@@ -11,7 +12,6 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 
 from config.configured_chains import get_chains
-from config.loopback import LISTENS_ON_LOOPBACK, is_loopback
 
 # The first account of anvil and Hardhat.
 ADDRESS = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
@@ -27,11 +27,20 @@ def is_offered(request: HttpRequest) -> bool:
     """Return whether every chain is a development chain, and server, client and the host asked for are this machine."""
     return (
         all(chain.test_network and chain.id in _DEVELOPMENT_CHAINS for chain in get_chains().chains)
-        and request.META.get(LISTENS_ON_LOOPBACK) is True
-        and is_loopback(request.META.get("REMOTE_ADDR", ""))
-        and is_loopback(urlsplit(f"//{request.get_host()}").hostname or "")
+        # By gunicorn, the address that it listens on.
+        and _is_loopback(request.META["SERVER_NAME"])
+        and _is_loopback(request.META.get("REMOTE_ADDR", ""))
+        and _is_loopback(urlsplit(f"//{request.get_host()}").hostname or "")
         and not any(name in request.headers for name in _HEADERS_OF_PROXIES)
     )
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether an address, or the name `localhost`, means this machine alone."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def sign(message: str) -> str:

@@ -13,8 +13,8 @@ from config.logs import redact_keys
 
 PARAMETER = "apiKey"
 
-# Besides QUERY_STRING, servers hand on the whole request target: gunicorn's own workers in the first of these, waitress
-# and uWSGI in the second. The third is the page that the request came from, which may have been opened with a key.
+# Besides QUERY_STRING, servers hand on the whole request target: gunicorn in the first of these, others in the second.
+# The third is the page that the request came from, which may have been opened with a key.
 _URLS = ("RAW_URI", "REQUEST_URI", "HTTP_REFERER")
 
 

@@ -25,7 +25,6 @@ from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
 from chains.address_checksum import checksummed
 from chains.chains_file import Chain, UnknownChain
-from config import rpc_bulkhead
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from database import row_locks
@@ -45,8 +44,6 @@ MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole d
 
 # Nonces that seem to be made later than this were made while the clock was ahead.
 _CLOCK_SKEW = timedelta(minutes=1)
-
-_BUSY_SECONDS = 5
 
 _SIGNER = re.compile(r"\A[^\n]+\n(0x[0-9a-fA-F]{40})\n")
 _NONCE = re.compile(r"\nNonce: ([0-9a-zA-Z]{8,40})\n")
@@ -107,7 +104,7 @@ def finish(message: str, signature: str) -> User:
 
     The nonce is consumed before anything that takes long, so each message allows one attempt. Raises `SignInError`:
     malformed_message, malformed_signature, unknown_nonce, wrong_domain, wrong_uri, unknown_chain, expired,
-    wrong_signature, node_unavailable, too_many_checks, address_not_allowed.
+    wrong_signature, node_unavailable, address_not_allowed.
     """
     if len(signature) > MAX_SIGNATURE_CHARS or not _SIGNATURE.fullmatch(signature):
         raise SignInError("malformed_signature", "The signature must be 0x and pairs of hex digits.")
@@ -238,15 +235,7 @@ def _is_of_own_key(verify: Callable[..., None]) -> bool:
 
 
 def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:
-    try:
-        with rpc_bulkhead.waiting_for(chain.id):
-            accepts = contract_wallets.accepts(verify, chain)
-    except rpc_bulkhead.Busy:
-        raise SignInError(
-            "too_many_checks",
-            "Only a node can check a contract wallet, and too many people are waiting for one. Try again in a moment.",
-            retry_after=_BUSY_SECONDS,
-        ) from None
+    accepts = contract_wallets.accepts(verify, chain)
     if accepts is None:
         raise SignInError(
             "node_unavailable",

@@ -42,7 +42,6 @@ _SIGN_IN_STATUS = {
     "address_not_allowed": 403,
     "too_many_sign_ins": 429,
     "node_unavailable": 503,
-    "too_many_checks": 503,
 }
 _REFUSED = 401  # every other code
 _MAX_CHAIN_DIGITS = 78  # of 2**256

@@ -14,7 +14,6 @@ from api.batches import own_batch
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
-from config import rpc_bulkhead
 from database import row_locks
 from database.chunks import chunks
 from proving.reconcile import unsigned
@@ -105,15 +104,12 @@ def _find(request: HttpRequest, internal_id: str) -> Batch:
 def _left_of(batch: Batch) -> Left:
     """Ask the chains what is left to be sent for the batch. Raises `ApiError`."""
     try:
-        with rpc_bulkhead.waiting_for(batch.destination_chain_id):
-            return unsigned.left_of(batch)
-    except rpc_bulkhead.Busy:
-        code, sentence = "busy", "Too many others ask the chains just now. Ask again in a moment."
+        return unsigned.left_of(batch)
     except UnknownChain as gone:
-        code, sentence = "chain_unavailable", str(gone)
+        sentence = str(gone)
     except (NodeUnavailable, RpcRefused, TooSlow) as error:
-        code, sentence = "chain_unavailable", f"What is missing can't be told at this moment. {error}"
-    raise ApiError(503, code, sentence, retry_after=_RETRY_SECONDS)
+        sentence = f"What is missing can't be told at this moment. {error}"
+    raise ApiError(503, "chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
 
 
 def _body(batch: Batch, left: Left) -> Mapping[str, Any]:

@@ -5,7 +5,6 @@ from config.settings import (  # noqa: F401 (same)
     CHAINS_FILE,
     DATABASES,
     LOGGING,
-    MAX_CONNECTIONS,
     REQUEST_ID_HEADER,
     SECRET_KEY,
     STATE_DIR,

@@ -39,19 +39,16 @@ MIDDLEWARE = [
     "config.request_log.RequestMiddleware",
     "queries.api_errors.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "config.stacks.Compression",
-    "config.stacks.WhiteNoise",
-    "config.stacks.ContentSecurityPolicy",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
     "corsheaders.middleware.CorsMiddleware",
-    "config.stacks.Session",
+    "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "config.request_bodies.RequestBodiesMiddleware",
-    # As it is: Django's check of the settings looks for it.
     "django.middleware.csrf.CsrfViewMiddleware",
-    "config.stacks.Authentication",
-    "config.stacks.Message",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "config.stacks.Htmx",
+    "django_htmx.middleware.HtmxMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -72,7 +69,7 @@ API_PATHS = ApiPaths(
 )
 # Of these, the paths that are a page to people.
 PAGES_OF_API_PATHS = frozenset({"/facts"})
-# Of the form of a new batch. It alone is multipart/form-data, and may be larger than others.
+# Of the form of a new batch. It alone is multipart/form-data.
 LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False

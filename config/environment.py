@@ -91,17 +91,6 @@ def env_list(name: str, default: str = "") -> list[str]:
     return [item.strip() for item in os.environ.get(name, default).split(",") if item.strip()]
 
 
-def env_place(name: str) -> tuple[str, int] | None:
-    """Read an address and a port to listen on, such as 127.0.0.1:8001. None where it is empty."""
-    value = os.environ.get(name, "")
-    if not value:
-        return None
-    host, _, port = value.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ImproperlyConfigured(f"{name} must look like 127.0.0.1:8001, not {value!r}.")
-    return host, int(port)
-
-
 def env_secret(name: str, generated: Path) -> str:
     """Read a secret as `env_hidden` does, else return the secret in `generated`, made at the first start.
 

@@ -1,4 +1,4 @@
-"""How gunicorn supervises the web server's processes. config/web_worker.py is what they run."""
+"""How gunicorn serves: by its own threads. Where strangers come, docs/operating/nginx.conf stands before it."""
 
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -6,19 +6,36 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-worker_class = "config.web_worker.WebWorker"
+from gunicorn.glogging import Logger
+
+worker_class = "gthread"
 timeout = 60
+# nginx keeps its connections to us for 60 s: we must not close one while a request is on its way.
+keepalive = 75
+# As nginx.
+limit_request_line = 8190
+# No header says where a request comes from, or the service lies. Django reads what the settings name.
+forwarded_allow_ips = ""
 # A full disk or a network file system must not stop the heartbeat of the processes.
 if Path("/dev/shm").is_dir():  # noqa: S108 (memory, and gunicorn makes a private file in it)
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (same)
 # By default it lies in the home folder, where two installations would share it. Nothing here uses it.
 control_socket_disable = True
+
+
+class logger_class(Logger):  # noqa: N801 (gunicorn's name of the setting)
+    """Log no request: `config.request_log` does it, without the query string."""
+
+    def access(self, *_: Any) -> None:
+        pass
+
+
 # As config/settings/logs_and_debugging.py reads it, which refuses anything else.
 log_format = "json" if os.environ.get("LOG_FORMAT") == "json" else "line"
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"redact": {"()": "config.logs.RedactKeys"}, "one_line": {"()": "config.logs.OneLine"}},
+    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
     "formatters": {
         "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
         "json": {"()": "config.logs.JsonLines"},
@@ -29,12 +46,6 @@ logconfig_dict = {
     "loggers": {
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "gunicorn.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
-        # It logs an exception where the client of a refused request has gone.
-        "waitress": {"handlers": ["console"], "filters": ["one_line"], "level": "WARNING", "propagate": False},
-        # Otherwise each request that waits for a thread would get a line, which helps a client who sends many.
-        "waitress.queue": {"level": "ERROR"},
-        # Listens for the operator.
-        "config.operator_listener": {"handlers": ["console"], "level": "INFO", "propagate": False},
     },
     "root": {"handlers": [], "level": "WARNING"},
 }
@@ -43,22 +54,19 @@ logconfig_dict = {
 def on_starting(server: Any) -> None:
     """Say once what is wrong with a setting, before each process would."""
     # The project can't be imported any earlier.
-    from config import liveness, process_metrics  # noqa: PLC0415
+    from config import process_metrics  # noqa: PLC0415
 
     # Each process reads the settings itself, also when it is told to start anew: the supervisor must not have them.
     with ProcessPoolExecutor(1, get_context("fork")) as reader:
-        where = reader.submit(_read_settings).result()
+        reader.submit(_read_settings).result()
     server.metrics_folder = process_metrics.make_folder()
-    server.liveness = where and liveness.serve(server, *where)
 
 
-def _read_settings() -> tuple[str, int] | None:
-    """Return where to tell that the server lives. Raises SystemExit with a sentence where a setting is wrong."""
+def _read_settings() -> None:
+    """Raise SystemExit with a sentence where a setting is wrong."""
     from config.environment import require_settings  # noqa: PLC0415 (as above)
 
-    # An attester has none.
-    where: tuple[str, int] | None = getattr(require_settings(), "LIVENESS_BIND", None)
-    return where
+    require_settings()
 
 
 def pre_fork(server: Any, worker: Any) -> None:
@@ -71,9 +79,6 @@ def post_fork(server: Any, worker: Any) -> None:
     from config import process_metrics  # noqa: PLC0415 (as above)
 
     process_metrics.count_in(server.metrics_folder, worker.place)
-    # Otherwise its port would stay open without an answer, should the supervisor be killed.
-    if server.liveness:
-        server.liveness.socket.close()
 
 
 def on_exit(server: Any) -> None:

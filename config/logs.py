@@ -91,16 +91,6 @@ class RedactKeys(logging.Filter):
         return True
 
 
-class OneLine(logging.Filter):
-    """Say the exception of a record in its line, without the traceback, which strangers could cause at will."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info:
-            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]!r}", None
-            record.exc_info = None
-        return True
-
-
 # By kind: an unknown host name, too many fields of a form, and the like. All of them are the client's.
 LOGGERS_OF_REFUSALS = "django.security."
 

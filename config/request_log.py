@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -35,6 +36,10 @@ class RequestMiddleware:
         response = self.get_response(request)
         response.headers[HEADER] = request_id
         _end_line(response)
+        # The web server closes a connection on which a body is unread, and nginx may take that for a failure.
+        with suppress(OSError):
+            while request.read(2**16):
+                pass
         match = request.resolver_match
         seconds = time.monotonic() - began
         count_request(match.route if match else None, response.status_code, seconds)

@@ -1,7 +1,6 @@
-"""End with 0 if a container does its work: `healthcheck.py web`, `live`, or `worker`, which asks the web server.
+"""End with 0 if a container does its work: `healthcheck.py web`, or `worker`, which asks the web server.
 
 A web server that answers is alive, whatever it says of chains and signers: to start it anew would mend none of that.
-`live` asks the port of `LIVENESS_BIND`, which answers however busy the server is.
 """
 
 import json
@@ -13,14 +12,13 @@ from urllib.parse import urlsplit
 
 
 def main(what: str) -> int:
-    if what == "live":
-        return 0 if _is_live(os.environ["LIVENESS_BIND"]) else 1
     address = os.environ.get("HEALTHCHECK_ADDRESS", "127.0.0.1:8000")
     # It is answered only under the name that people use.
     host = urlsplit(os.environ.get("BASE_URL", "http://127.0.0.1:8000")).netloc
-    asked = urllib.request.Request(f"http://{address}/healthz", headers={"Host": host})
+    path = "livez" if what == "web" else "healthz"
+    asked = urllib.request.Request(f"http://{address}/{path}", headers={"Host": host})
     try:
-        with urllib.request.urlopen(asked, timeout=8) as answer:  # noqa: S310 (same)
+        with urllib.request.urlopen(asked, timeout=8) as answer:  # noqa: S310 (it is http)
             said = json.load(answer)
     except urllib.error.HTTPError as error:
         if error.code != 503:
@@ -29,14 +27,6 @@ def main(what: str) -> int:
     except (OSError, ValueError):
         return 1
     return 0 if what == "web" or said["worker"]["running"] else 1
-
-
-def _is_live(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{address}/livez", timeout=8):
-            return True
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":

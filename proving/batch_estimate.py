@@ -21,7 +21,6 @@ from chains.header import Header
 from chains.rollups import DataCost
 from chains.rpc import ChainError, Fees, RpcClient, RpcRefused
 from chains.together import Raised
-from config import rpc_bulkhead
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import connections, facts
@@ -38,9 +37,7 @@ from queries.models import Query
 from queries.rejection_codes import Rejection
 from queries.submission_rate import ESTIMATES
 
-# How long a thread waits for a place among those that wait for nodes, how long it asks them after that, and when the
-# client should try again.
-_PATIENCE_SECONDS = 0.5
+# How long a thread asks nodes, and when the client should try again.
 _MOST_SECONDS = 10
 _RETRY_SECONDS = 5
 # Where a chain has no `finalized` tag (`proving.heads`).
@@ -51,10 +48,10 @@ _Asking = Mapping[int, Sequence[Fact]]
 
 
 class Unavailable(Refused):
-    """It can't be estimated now: busy, chain_unavailable."""
+    """It can't be estimated now."""
 
-    def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(code, sentence, retry_after=_RETRY_SECONDS)
+    def __init__(self, sentence: str) -> None:
+        super().__init__("chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
 
 
 class _OutOfTime(Exception):
@@ -147,22 +144,17 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
     """Estimate what a batch would take, and why it would be rejected. Raises `Unavailable`."""
     destination = get_chains().chain(request.destinationChainId)
     try:
-        with rpc_bulkhead.waiting_for(destination.id, patience_seconds=_PATIENCE_SECONDS):
-            sources, fees, confirming_blocks = _ask(request, destination)
-    except rpc_bulkhead.Busy:
-        sentence = "Other batches are being estimated. Nothing was stored; send it again in a moment."
-        raise Unavailable("busy", sentence) from None
+        sources, fees, confirming_blocks = _ask(request, destination)
     except _OutOfTime:
         raise Unavailable(
-            "chain_unavailable",
             f"The chains did not tell within {_MOST_SECONDS} s all that the estimate of this batch takes. Nothing was "
             "stored. Ask for it in parts, or later.",
         ) from None
     except ChainError as error:
-        raise Unavailable("chain_unavailable", f"{error} Nothing was stored; send it again in a moment.") from None
+        raise Unavailable(f"{error} Nothing was stored; send it again in a moment.") from None
     faults = [fault for one in sources for fault in one.faults]
     if faults and not any(one.cost or one.rejections for one in sources):
-        raise Unavailable("chain_unavailable", f"{faults[0]} Nothing was stored; send it again in a moment.")
+        raise Unavailable(f"{faults[0]} Nothing was stored; send it again in a moment.")
     low = _fee_too_low(request, destination, sources)
     return BatchEstimate(
         destination,

@@ -1,6 +1,6 @@
 """ENS names as keys of `accounts`: each is resolved once for a batch, on the chain that the chains' file has for it.
 
-That takes nodes, and holds a thread of the web server meanwhile: only some of them may wait for nodes.
+That takes nodes, and holds a thread of the web server meanwhile.
 """
 
 import logging
@@ -10,13 +10,10 @@ from typing import Any
 
 from chains.chains_file import Chain, Chains
 from chains.rpc import NodeUnavailable
-from config import rpc_bulkhead
 from config.error_answers import Refused
 
 logger = logging.getLogger(__name__)
 
-# How long a thread waits for a place among those that wait for nodes, and when the client should try again.
-_PATIENCE_SECONDS = 0.5
 _RETRY_SECONDS = 5
 
 
@@ -41,7 +38,7 @@ Accounts = Mapping[str, Account | NoAccount]
 
 
 class Unavailable(Refused):
-    """Names can't be resolved now: busy, names_unavailable. Nothing of the request is stored."""
+    """Names can't be resolved now. Nothing of the request is stored."""
 
 
 def is_name(key: str) -> bool:
@@ -62,14 +59,7 @@ def resolve(names: Sequence[str], chains: Chains) -> Accounts:
         return {}
     chain = chains.chain(chains.ens.chain_id)
     try:
-        with rpc_bulkhead.waiting_for(chain.id, patience_seconds=_PATIENCE_SECONDS):
-            return _resolve(names, chain)
-    except rpc_bulkhead.Busy:
-        raise Unavailable(
-            "busy",
-            "Names of other requests are being resolved. Nothing of this one was stored; send it again in a moment.",
-            retry_after=_RETRY_SECONDS,
-        ) from None
+        return _resolve(names, chain)
     except NodeUnavailable as error:
         logger.warning("names are not resolved: %s", error.for_operators)
         raise Unavailable(

@@ -5,6 +5,8 @@ come from the same schemas. Errors have the form of `config.error_answers`, with
 """
 
 import json
+import threading
+import time
 from functools import partial
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -15,7 +17,6 @@ from ninja.params import functions
 from pydantic import Field
 
 from accounts.models import ApiKey
-from config import long_polls
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import idempotency, request_faults, status, submission
 from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
@@ -35,6 +36,9 @@ api = Api(
 
 # How long a request may wait, in seconds: proxies and clients give up after half a minute, or later.
 _MOST_WAIT = 25
+_LOOK_SECONDS = 0.5
+# Each holds a thread meanwhile, and a process has eight.
+_waiting = threading.BoundedSemaphore(2)
 
 
 def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
@@ -124,7 +128,7 @@ def batch_query_status(
     batch = _found(request.auth)  # type: ignore[attr-defined]
     content, etag = batch.answer()
     is_news = not is_known(request, etag) if request.headers.get("If-None-Match") else not batch.is_open
-    if wait and not is_news and long_polls.wait(wait, partial(_is_over, request, batch)):
+    if wait and not is_news and _has_waited(batch, wait):
         # The key may have been revoked meanwhile.
         asked_again = _KEY_AND_STATUS(request)
         if asked_again is None:
@@ -141,10 +145,17 @@ def _found(asked: status.Asked) -> status.BatchStatusRow:
     return asked.batch
 
 
-def _is_over(request: HttpRequest, batch: status.BatchStatusRow) -> bool:
-    """Return whether the batch has another `queryStatus`, or nobody is there any more to be told."""
-    is_gone = request.META.get("waitress.client_disconnected", bool)
-    return is_gone() or status.of_batch(batch.id) != batch.query_status
+def _has_waited(batch: status.BatchStatusRow, seconds: int) -> bool:
+    """Wait until the batch has another `queryStatus`, at most so long. Return False at once where too many wait."""
+    if not _waiting.acquire(blocking=False):
+        return False
+    try:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and status.of_batch(batch.id) == batch.query_status:
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        _waiting.release()
+    return True
 
 
 @api.exception_handler(ApiError)

@@ -122,9 +122,11 @@ def conditional(
 
 
 def body_of(request: HttpRequest) -> bytes:
-    """Return the request's body. Raises `ApiError`: unsupported_encoding, length_required, too_large, incomplete."""
+    """Return the request's body. Raises `ApiError`."""
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise ApiError(415, "unsupported_encoding", "The body must not be compressed.")
+    if request.content_type == "multipart/form-data":
+        raise ApiError(415, "unsupported_media_type", "The body must be JSON.")
     if "Content-Length" not in request.headers and "Transfer-Encoding" in request.headers:
         raise ApiError(411, "length_required", "The body's length must be announced with Content-Length.")
     try:

@@ -36,7 +36,7 @@ ERROR_CODES = (
     ErrorCode(429, "too_many_open_queries", "the same of accounts, slots and headers", needs_body=True),
     ErrorCode(429, "too_many_open_blocks", "the same of blocks", needs_body=True),
     ErrorCode(503, "storage_unavailable", "the database can't store or tell anything just now"),
-    ErrorCode(503, "busy", "others have the service store large batches, or ask nodes, just now"),
+    ErrorCode(503, "busy", "others have the service store large batches just now"),
     ErrorCode(503, "chain_unavailable", "the nodes don't tell what is asked just now"),
     ErrorCode(503, "names_unavailable", "no node tells what names stand for", needs_body=True),
 )

@@ -22,5 +22,3 @@ MAX_OPEN_BLOCKS = env_int("MAX_OPEN_BLOCKS", 20_000, minimum=1)
 DAILY_GAS_BUDGET = env_int("DAILY_GAS_BUDGET", 50_000_000)
 # Sign-ins that one client address starts in a minute.
 MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)
-# Of each web process. The proxy in front bounds those of an address.
-MAX_CONNECTIONS = env_int("MAX_CONNECTIONS", 1000, minimum=1)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from config.environment import env_bool, env_int, env_list, env_place, env_str
+from config.environment import env_bool, env_int, env_list, env_str
 
 # The address that people type. Sign-in messages are bound to it, never to the Host header of a request.
 BASE_URL = env_str("BASE_URL", "http://127.0.0.1:8000").rstrip("/")
@@ -27,5 +27,3 @@ if env_bool("BEHIND_TLS_PROXY", default=False):
 CLIENT_ADDRESS_HEADER = env_str("CLIENT_ADDRESS_HEADER", "")
 # The header in which that proxy writes its id of the request, such as X-Request-Id. Empty: each request gets one here.
 REQUEST_ID_HEADER = env_str("REQUEST_ID_HEADER", "")
-# Where the supervisor of the web server answers /livez, besides the web server itself.
-LIVENESS_BIND = env_place("LIVENESS_BIND")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
-from config import rpc_bulkhead
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch import fact_display
@@ -53,18 +52,7 @@ class Reading:
 
 
 def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
-    """Ask the destination's registry, at the newest block, for one page of slots from `first_slot` on.
-
-    If another reader is using the nodes, the answer is to try again.
-    """
-    try:
-        with rpc_bulkhead.waiting_for(batch.destination_chain_id):
-            return _read(batch, query, first_slot)
-    except rpc_bulkhead.Busy:
-        return Reading(query.position + 1, "Another reader is using the nodes. Try again in a moment.")
-
-
-def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
+    """Ask the destination's registry, at the newest block, for one page of slots from `first_slot` on."""
     number = query.position + 1
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
     row = holding.of_batch(batch, holding.registries(chain.id, [source.id])).get(source.id)

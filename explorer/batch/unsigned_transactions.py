@@ -9,7 +9,6 @@ from chains import rollups, together
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
-from config import rpc_bulkhead
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.formatting.amounts import cost
@@ -69,19 +68,13 @@ class UnsignedTransactions:
 
 
 def read(batch: Batch) -> UnsignedTransactions:
-    """Read what is left to send of a batch. Nothing is left of a batch that is DONE.
-
-    If too many others are asking, the answer is to try again.
-    """
+    """Read what is left to send of a batch. Nothing is left of a batch that is DONE."""
     chain = chain_name(batch.destination_chain_id)
     if batch.status == BatchStatus.DONE:
         return UnsignedTransactions(chain=chain)
     try:
-        with rpc_bulkhead.waiting_for(chain.id):
-            left = unsigned.left_of(batch)
-            wei = _most_wei(chain.id, left.transactions)
-    except rpc_bulkhead.Busy:
-        return UnsignedTransactions("Another reader is using the nodes. Try again in a moment.")
+        left = unsigned.left_of(batch)
+        wei = _most_wei(chain.id, left.transactions)
     except UnknownChain:
         return UnsignedTransactions(f"Chain {chain.id} is no longer configured here.")
     except (NodeUnavailable, RpcRefused, TooSlow) as error:

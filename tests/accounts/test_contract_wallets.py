@@ -1,11 +1,8 @@
 import re
 import socket
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from django.db import connections
 from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
@@ -187,42 +184,6 @@ def test_no_flood_of_a_node_makes_a_signature_wrong_or_holds_it_up(flood, devcha
         configure_chains((31337, True, url, devchain.url), destinations=(31337,))
         message = start(wallet, 31337, "")
         assert finish(message, sign(message, ALICE)).address == wallet
-
-
-@pytest.mark.django_db(transaction=True)
-def test_slow_nodes_of_a_chain_leave_places_to_another_s(devchain, wallet, configure_chains):
-    """And to a user with a key of their own."""
-    asked, release = threading.Semaphore(0), threading.Event()
-
-    def slow(exchange):
-        asked.release()
-        release.wait(20)
-
-    def check(message: str) -> str:
-        try:
-            return finish(message, sign(message, ALICE)).address
-        except Refused as error:
-            return f"{error.code} {error.retry_after}"
-
-    def check_in_thread(message: str) -> str:
-        try:
-            return check(message)
-        finally:
-            connections.close_all()
-
-    with hostile_node(slow, chain_id=5) as url:
-        configure_chains((31337, True, devchain.url), (5, True, url), destinations=(31337,))
-        held, refused, later = (start(wallet, 5) for _ in range(3))
-        here, own = start(wallet, 31337), start(ALICE.address, 5)
-        with ThreadPoolExecutor(1) as pool:
-            slow_one = pool.submit(check_in_thread, held)
-            assert asked.acquire(timeout=10)
-            assert check(refused) == "too_many_checks 5"
-            assert check(here) == wallet
-            assert check(own) == ALICE.address
-            release.set()
-            assert slow_one.result(20) == "node_unavailable None"
-        assert check(later).startswith("node_unavailable"), "its place is free again"
 
 
 def test_a_node_that_fails_while_another_refuses_does_not_make_a_signature_wrong(devchain, wallet, configure_chains):

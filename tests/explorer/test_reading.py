@@ -6,12 +6,10 @@ import time
 from typing import Any
 
 import pytest
-from django.db import connections
 from django.test import Client
 
 from devnet.devchain import DevChain
 from queries.models import Batch, StepKind
-from tests.chains.lying_node import Raw, lying_node
 from tests.explorer.batches import a_batch, accept, batch_at, everything, finish, path, read_files, reopen, word
 from tests.service import ALICE, BOB, HEADER_FIELDS, a_key, chains_toml, request, submit, work_until_done
 
@@ -94,25 +92,6 @@ def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings,
         begun = time.monotonic()
         assert "The chain could not be read." in read(batch).text
         assert time.monotonic() - begun < 5
-
-
-@pytest.mark.django_db(transaction=True)
-def test_while_one_reads_the_others_are_told_to_try_again(settings, tmp_path):
-    meanwhile: list[str] = []
-
-    def down(_: object) -> Raw:
-        if not meanwhile:
-            meanwhile.append(read(batch, htmx=True).text)
-            connections.close_all()
-        return Raw(status=503)
-
-    with lying_node(down) as url:
-        settings.CHAINS_FILE = chains_toml(tmp_path, url)
-        finish(batch := a_batch())
-        assert "The chain could not be read." in read(batch).text
-        (other,) = meanwhile
-        assert "Another reader is using the nodes. Try again in a moment." in other
-        assert "The chain could not be read." in read(batch).text  # The turn was given back.
 
 
 def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute():

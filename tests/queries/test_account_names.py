@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connections
 
 from devnet.devchain import DevChain
 from queries.models import Batch, Query
@@ -155,23 +154,6 @@ def test_a_name_that_gateways_answer_for_is_unsupported(post, names, resolving):
         f"{SENTENCE}: the name 'elsewhere.eth' has a resolver that refers to a gateway (EIP-3668), and none is "
         "asked here."
     )
-
-
-@pytest.mark.django_db(transaction=True)
-def test_names_leave_threads_to_others(post, names, resolving):
-    meanwhile: list[Any] = []
-
-    def ask_while_others_wait(body: Any) -> Any:
-        if not meanwhile:
-            meanwhile.append(post(at_blocks(block_1=["alice.eth"])))
-            connections.close_all()
-        return ask(names.chain.url, body)
-
-    with lying_node(ask_while_others_wait) as url:
-        resolving(url)
-        assert post(at_blocks(block_1=["alice.eth"])).status_code == 200
-    (response,) = meanwhile
-    assert (response.status_code, response.json()["code"], response.headers["Retry-After"]) == (503, "busy", "5")
 
 
 def test_a_name_is_resolved_once_whatever_becomes_of_it(post, names, resolving, client, key):

@@ -57,14 +57,19 @@ def serving(
     config: str = "config/gunicorn.py",
     app: str = "config.wsgi",
     threads: int = 4,
-    also: Sequence[str] = (),
+    host: str = "127.0.0.1",
+    node: str = NO_NODE,
+    command: Sequence[str] = (),
     **environment: str,
 ) -> Iterator[WebServer]:
-    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port. It listens in other places `also`."""
+    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port.
+
+    Another `command` than gunicorn has {port} in it.
+    """
     with ExitStack() as running:
         environment = {"BASE_URL": "http://127.0.0.1"} | environment
         installation = Installation(
-            running, folder / "state", CHAINS_TOML % NO_NODE, ACCOUNTS[3][1], PYTHONPATH=str(PROJECT), **environment
+            running, folder / "state", CHAINS_TOML % node, ACCOUNTS[3][1], PYTHONPATH=str(PROJECT), **environment
         )
         if app == "config.wsgi":
             fresh = fresh_installation(folder)
@@ -72,9 +77,9 @@ def serving(
             installation.environment["STATIC_DIR"] = str(fresh.static)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
-        listening = [option for place in (f"127.0.0.1:{port}", *also) for option in ("--bind", place)]
-        command = (sys.executable, "-m", "gunicorn", "--config", config, *listening, "--threads", str(threads))
-        installation.start("web", *command, app)
+        options = ("--config", config, "--bind", f"{host}:{port}", "--threads", str(threads))
+        gunicorn = (sys.executable, "-m", "gunicorn", *options, app)
+        installation.start("web", *(word.format(port=port) for word in command or gunicorn))
         server = WebServer(port, installation)
         installation.wait_until(server.answers)
         yield server

@@ -1,30 +1,19 @@
 """docs/operating/nginx.conf as nginx takes it: what it refuses itself looks like what the service refuses."""
 
 import json
-import math
-import os
-import re
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException, HTTPResponse
-from pathlib import Path
 
 import pytest
 import requests
-from django.conf import settings
 
-from devnet.devchain import PROJECT
-from devnet.ports import free_port
-from tests.serving.process import serving
+from tests.serving.nginx import NGINX, OPENSSL, TRUSTING, running_nginx
 
-WORKER_CONNECTIONS = 64
-NGINX, OPENSSL = shutil.which("nginx"), shutil.which("openssl")
 pytestmark = pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx or openssl is not installed")
 
 
@@ -35,66 +24,7 @@ def nginx(tmp_path_factory) -> Iterator[int]:
         yield port
 
 
-@contextmanager
-def running_nginx(folder: Path, behind: int) -> Iterator[int]:
-    """Its port, with the service at the port `behind`, and one worker of `WORKER_CONNECTIONS`."""
-    port = free_port()
-    subject = ("-subj", "/CN=batch-queries.example.org", "-keyout", str(folder / "key"), "-out", str(folder / "pem"))
-    assert NGINX
-    assert OPENSSL
-    subprocess.run(
-        [OPENSSL, "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject], check=True, capture_output=True
-    )
-    text = (PROJECT / "docs" / "operating" / "nginx.conf").read_text()
-    for there, here in {
-        "    listen [::]:443 ssl;\n": "",
-        "    listen [::]:80;\n": "",
-        "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
-        "listen 80": f"listen 127.0.0.1:{free_port()}",
-        "127.0.0.1:8000": f"127.0.0.1:{behind}",
-        "/etc/ssl/private/batch-queries.example.org.key": str(folder / "key"),
-        "/etc/ssl/batch-queries.example.org.pem": str(folder / "pem"),
-        "/var/log/nginx": str(folder),
-    }.items():
-        assert there in text
-        text = text.replace(there, here)
-    (folder / "service.conf").write_text(text)
-    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    (folder / "nginx.conf").write_text(
-        f"daemon off; pid {folder}/pid; events {{ worker_connections {WORKER_CONNECTIONS}; }}\nhttp {{\ngzip on;\n"
-        + "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
-        + f"include {folder}/service.conf;\n}}\n"
-    )
-    # Its worker would be nobody, who may not read a test's folder.
-    user = ["-g", "user root;"] if os.getuid() == 0 else []
-    command = [NGINX, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf"), *user]
-    process = subprocess.Popen(command)
-    try:
-        deadline = time.monotonic() + 20
-        while not is_listening(port):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def is_listening(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
-
-
 HOST = b"Host: batch-queries.example.org\r\n"
-
-
-# It trusts whomever it meets. One for all: each would read the system's certificates.
-TRUSTING = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
 
 
 def connect(port: int, source: str = "127.0.0.1") -> ssl.SSLSocket:
@@ -150,10 +80,28 @@ def test_nobody_reads_the_metrics_through_nginx(nginx, path):
     assert answer.status == 404
 
 
-def test_nginx_compresses_no_page(nginx):
-    """The service alone knows which ones are shown to one person."""
-    answer, _ = ask(nginx, b"GET /metrics HTTP/1.1\r\nAccept-Encoding: gzip\r\n%s\r\n" % HOST)
-    assert (answer.headers["Content-Type"], answer.headers["Content-Encoding"]) == ("text/html", None)
+@pytest.mark.parametrize(("cookie", "encoding"), [(b"theme=dark", "gzip"), (b"a=b; sessionid=x", None)])
+def test_only_pages_of_who_is_not_signed_in_are_compressed(web, tmp_path, cookie, encoding):
+    request = b"GET /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: gzip\r\nCookie: %s\r\n\r\n" % cookie
+    with running_nginx(tmp_path, behind=web.port) as port:
+        answer, _ = ask(port, request)
+    assert (answer.status, answer.headers["Content-Encoding"]) == (200, encoding)
+
+
+@pytest.mark.parametrize(
+    ("path", "kilobytes"),
+    [("theme", 128), ("new-batch", 1024), ("new-batch/estimate", 1024), ("submit-batch-query", 4096)],
+)
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+def test_a_path_takes_bodies_as_large_as_it_needs(guarded, path, kilobytes):
+    def post(length: int, kind: str = "") -> int:
+        headers = {"Host": "batch-queries.example.org", "Content-Type": kind}
+        url = f"https://127.0.0.1:{guarded}/{path}"
+        return requests.post(url, bytes(length), headers=headers, verify=False, timeout=60).status_code
+
+    assert [post(kilobytes * 1024), post(kilobytes * 1024 + 1)] == [200, 413]
+    # A megabyte of these holds a thread for a second.
+    assert post(9, "application/x-www-form-urlencoded") == (415 if "new-batch" in path else 200)
 
 
 # --- Clients that trickle ---------------------------------------------------------------------------------------------
@@ -165,12 +113,9 @@ OF_ADDRESS = 20
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory) -> Iterator[int]:
-    """nginx's port, before an application of which 30 connections are all, see test_bounds.py."""
-    with (
-        serving(tmp_path_factory.mktemp("app"), app="tests.serving.app:application", MAX_CONNECTIONS="30") as server,
-        running_nginx(tmp_path_factory.mktemp("guarded"), behind=server.port) as port,
-    ):
+def guarded(tmp_path_factory, app) -> Iterator[int]:
+    """nginx's port, before an application of four threads."""
+    with running_nginx(tmp_path_factory.mktemp("guarded"), behind=app.port) as port:
         yield port
 
 
@@ -217,7 +162,6 @@ def is_answered(port: int) -> bool:
 
 @pytest.mark.parametrize(("addresses", "clients"), [(1, 3 * OF_ADDRESS), (2, OF_ADDRESS)])
 def test_who_does_not_fill_the_connections_of_nginx_shuts_nobody_out(guarded, addresses, clients):
-    """The service itself is filled by 30 connections of one address."""
     with trickling(guarded, [f"127.0.{addresses}.{number}" for number in range(addresses)] * clients):
         assert all(is_answered(guarded) for _ in range(10))
 
@@ -228,46 +172,3 @@ def test_who_fills_the_connections_of_nginx_from_many_addresses_shuts_others_out
         while any(is_answered(guarded) for _ in range(3)):
             assert time.monotonic() < deadline
     assert is_answered(guarded)
-
-
-def test_the_pages_say_the_numbers_that_follow_from_the_settings():
-    """The two tests above show the same with smaller numbers."""
-    conf = (PROJECT / "docs/operating/nginx.conf").read_text()
-    (connections,), (of_address,) = (
-        re.findall(rf"{name} ([0-9]+)", conf) for name in ("worker_connections", "limit_conn connections_of_subscriber")
-    )
-    assert int(of_address) == OF_ADDRESS
-    addresses = f"{math.ceil(int(connections) / OF_ADDRESS)} addresses"
-    assert f"{addresses} of {OF_ADDRESS} such bodies fill {connections}" in conf
-    deploying = (PROJECT / "docs/operating/deploying.md").read_text()
-    (processes,) = re.findall("--workers ([0-9]+) --threads", deploying)
-    of_service = f"{int(processes) * settings.MAX_CONNECTIONS:,}"
-    assert f"{addresses} for each" in deploying
-    assert f"of {int(connections):,}" in deploying
-    assert f"from one address: {of_service}" in deploying
-
-
-# --- Bodies -----------------------------------------------------------------------------------------------------------
-
-LARGE = 30 * 1024 * 1024
-
-
-def by_requests(url: str) -> str:
-    host = {"Host": "batch-queries.example.org"}
-    answer = requests.post(url, data=b"x" * LARGE, headers=host, timeout=60, verify=False)
-    return f"{answer.status_code} {answer.text}"
-
-
-def by_curl(url: str) -> str:
-    command = ["curl", "-sk", "--http1.1", "--data-binary", "@-", "-H", "Expect:", "-w", "%{http_code}", url]
-    command += ["-H", "Host: batch-queries.example.org"]
-    done = subprocess.run(command, input=b"x" * LARGE, capture_output=True, timeout=60, check=False)
-    return f"{done.stdout[-3:].decode()} {done.stdout[:-3].decode()}"
-
-
-@pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
-@pytest.mark.parametrize("send", [by_requests, by_curl])
-def test_who_sends_30_megabytes_sees_why_they_are_not_taken(nginx, send):
-    assert send(f"https://127.0.0.1:{nginx}/submit-batch-query") == (
-        '413 {"error": "The body is too large.", "code": "too_large"}'
-    )

@@ -3,7 +3,6 @@
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,10 +13,8 @@ import requests
 from demo import client
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
-from devnet.ports import free_port
 from devnet.servers import Postgres
 from tests.service import ALICE, request
-from tests.serving import liveness as livez
 
 SECONDS = 90
 HOW_TO_DUMP = ("--format", "jsonl", "--natural-foreign", "--exclude", "contenttypes", "--exclude", "auth.permission")
@@ -55,14 +52,9 @@ def start(chain, tmp_path_factory) -> Iterator[Callable[..., Service]]:
 
 
 @pytest.fixture(scope="module")
-def service(start, server, liveness) -> Service:
-    started: Service = start(DATABASE_URL=server.url(), LIVENESS_BIND=f"127.0.0.1:{liveness}")
+def service(start, server) -> Service:
+    started: Service = start(DATABASE_URL=server.url())
     return started
-
-
-@pytest.fixture(scope="module")
-def liveness() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")
@@ -116,21 +108,6 @@ def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, s
     assert submitted.status_code == 200, submitted.text
     prove(service, key, chain)
     service.require_running()
-
-
-def test_liveness_is_told_while_the_database_is_away_and_forty_clients_ask(service, server, chain, key, liveness):
-    prove(service, key, chain)
-    server.stop()
-    try:
-        with ThreadPoolExecutor(40) as clients:
-            asked = [clients.submit(refused, service, key, chain) for _ in range(40)]
-            took = livez.seconds(liveness)
-            assert not all(each.done() for each in asked), "nobody waits for the database"
-        assert all(each.result() == {(503, "10", "storage_unavailable", AWAY)} for each in asked)
-    finally:
-        server.start()
-    livez.assert_soon(took)
-    prove(service, key, chain)
 
 
 def test_a_database_that_was_restarted_unseen_fails_no_request(service, server, chain, key):
