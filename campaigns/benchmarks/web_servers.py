@@ -9,33 +9,29 @@ import os
 import shlex
 import signal
 import socket
-import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from http import HTTPStatus
-from http.client import HTTPException
 from itertools import product
 from pathlib import Path
-from typing import Self
 
 import requests
 import urllib3
 
-from tests.serving.askers import Asker, askers
+from tests.serving.askers import askers
 from tests.serving.batches import a_key
+from tests.serving.load import GET, Load
 from tests.serving.nginx import TRUSTING, running_nginx
-from tests.serving.process import WebServer, read_answer, serving
+from tests.serving.process import WebServer, serving
 
 _GUNICORN = "-m gunicorn --config config/gunicorn.py --bind 127.0.0.1:{port} --threads 8 config.wsgi"
-_SLOW, _WAITING, _CLIENTS, _SECONDS = 200, 600, 8, 6
+_SLOW, _WAITING, _SECONDS = 200, 600, 6
 _HOST = b"Host: 127.0.0.1\r\n"
-_PROBE = b"GET /livez HTTP/1.1\r\n" + _HOST + b"\r\n"
+_PROBE = GET % b"/livez"
 _NO_LIMITS = {"rate=20r/s": "rate=100000r/s", "connections_of_subscriber 20": "connections_of_subscriber 65000"}
 
 
@@ -51,6 +47,9 @@ class Entrance:
         connection = socket.create_connection(("127.0.0.1", self.port), 20)
         return TRUSTING.wrap_socket(connection) if self.has_tls else connection
 
+    def probes(self, request: bytes = _PROBE) -> Load:
+        return Load(self.connect, request, clients=1, pause=0.1)
+
     @property
     def url(self) -> str:
         return f"{'https' if self.has_tls else 'http'}://127.0.0.1:{self.port}"
@@ -60,7 +59,7 @@ def _slow(start: bytes) -> Callable[[Entrance], str]:
     """Let clients begin a request, and send a byte of it every half second."""
 
     def measure(entrance: Entrance) -> str:
-        with ExitStack() as opened, Load(entrance, clients=1) as probes:
+        with ExitStack() as opened, entrance.probes() as probes:
             slow = [opened.enter_context(entrance.connect()) for _ in range(_SLOW)]
             for each in slow:
                 each.sendall(start)
@@ -76,12 +75,11 @@ def _slow(start: bytes) -> Callable[[Entrance], str]:
 
 
 def _unread(entrance: Entrance) -> str:
-    path = b"GET /static/admin/js/vendor/xregexp/xregexp.js HTTP/1.1\r\n"
-    with ExitStack() as opened, Load(entrance, clients=1) as probes:
+    with ExitStack() as opened, entrance.probes() as probes:
         for _ in range(_SLOW):
             connection = opened.enter_context(entrance.connect())
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            connection.sendall(path + _HOST + b"\r\n")
+            connection.sendall(GET % b"/static/admin/js/vendor/xregexp/xregexp.js")
         time.sleep(_SECONDS)
     return str(probes)
 
@@ -110,7 +108,7 @@ def _waiting(entrance: Entrance) -> str:
         for number in range(_WAITING):
             connection = opened.enter_context(entrance.connect())
             connection.sendall(users[number % len(users)].request(25))
-        with Load(entrance, clients=1, asker=other) as probes:
+        with entrance.probes(other.request(0)) as probes:
             time.sleep(_SECONDS)
     return str(probes)
 
@@ -119,87 +117,21 @@ def _busy(entrance: Entrance) -> str:
     """Let clients ask for pages all the time."""
     with ExitStack() as opened:
         for _ in range(32):
-            opened.enter_context(Load(entrance, clients=1, path=b"/explorer"))
-        with Load(entrance, clients=1) as probes:
+            opened.enter_context(Load(entrance.connect, GET % b"/explorer", clients=1))
+        with entrance.probes() as probes:
             time.sleep(_SECONDS)
     return str(probes)
 
 
 def _signal(number: int) -> Callable[[Entrance], str]:
     def measure(entrance: Entrance) -> str:
-        with Load(entrance, clients=_CLIENTS, pause=0.002) as load:
+        with Load(entrance.connect, _PROBE) as load:
             time.sleep(1)
             os.kill(entrance.server.pids()[0], number)
             time.sleep(_SECONDS)
         return f"{len(load.lost)} lost, {load.refused} refused, {len(load.took)} answered"
 
     return measure
-
-
-class Load:
-    """Clients that ask again and again, each by one connection as long as that lasts."""
-
-    def __init__(
-        self, entrance: Entrance, *, clients: int, path: bytes = b"", asker: Asker | None = None, pause: float = 0.1
-    ) -> None:
-        self.took: list[float] = []
-        self.lost: list[str] = []
-        self.refused = 0
-        self._entrance, self._pause = entrance, pause
-        self._request = asker.request(0) if asker else _PROBE.replace(b"/livez", path) if path else _PROBE
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._run) for _ in range(clients)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
-
-    def __str__(self) -> str:
-        took = sorted(self.took) or [0.0]
-        all_ = len(self.took) + len(self.lost) + self.refused
-        return f"{len(self.took)} of {all_}, half in {statistics.median(took):.2f} s, all in {took[-1]:.2f} s"
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            try:
-                connection = self._entrance.connect()
-            except OSError:
-                self.refused += 1
-                self._over.wait(0.05)
-                continue
-            with connection:
-                self._ask(connection)
-
-    def _ask(self, connection: socket.socket) -> None:
-        is_new = True
-        while not self._over.is_set():
-            began = time.monotonic()
-            try:
-                connection.sendall(self._request)
-                answer = read_answer(connection)
-            except (OSError, HTTPException) as error:
-                # Reset at once: no process has taken it from the system's queue.
-                if is_new and isinstance(error, ConnectionResetError):
-                    self.refused += 1
-                else:
-                    self.lost.append(type(error).__name__)
-                return
-            is_new = False
-            if answer.status == 200:
-                self.took.append(time.monotonic() - began)
-            elif answer.status == HTTPStatus.BAD_GATEWAY:
-                self.refused += 1
-            else:
-                self.lost.append(str(answer.status))
-            if answer.headers["Connection"] == "close":
-                return
-            self._over.wait(self._pause)
 
 
 _MEASURED: Mapping[str, Callable[[Entrance], str]] = {

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 from gunicorn.config import Config
@@ -11,8 +12,8 @@ from demo.installation import CHAINS_TOML
 from devnet.devchain import PROJECT
 from tests.deploy.units import SYSTEMD, Unit, Units
 from tests.fresh_installation import fresh_installation
-from tests.serving.load import Load
-from tests.serving.process import NO_NODE, ask
+from tests.serving.load import GET, Load
+from tests.serving.process import NO_NODE, ask, connect
 
 WEB, APP = "batch-query-web", "tests.serving.app:application"
 SERVICES = [f"{path.stem}1" if path.stem.endswith("@") else path.stem for path in SYSTEMD.glob("*.service")]
@@ -55,10 +56,10 @@ def answers(units: Units) -> bool:
 def test_the_web_server_refuses_no_request_and_loses_none(units, way):
     units.start(WEB, APP)
     wait_until_it_serves(units)
-    load = Load(units)
+    load = Load(partial(connect, units.port), GET % b"/mine")
     with load:
         time.sleep(1)
-        answered = load.answered
+        answered = len(load.took)
         if way is Units.reload:
             assert units.reload(WEB)
         else:
@@ -66,7 +67,7 @@ def test_the_web_server_refuses_no_request_and_loses_none(units, way):
         wait_until_it_serves(units)
         time.sleep(5)
     assert (load.refused, load.lost) == (0, [])
-    assert 0 < answered < load.answered
+    assert 0 < answered < len(load.took)
 
 
 def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
