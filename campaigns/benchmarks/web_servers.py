@@ -22,6 +22,7 @@ from pathlib import Path
 import requests
 import urllib3
 
+from campaigns.benchmarks.http.__main__ import processor_seconds
 from tests.serving.askers import askers
 from tests.serving.batches import a_key
 from tests.serving.load import GET, Load
@@ -123,6 +124,19 @@ def _busy(entrance: Entrance) -> str:
     return str(probes)
 
 
+def _processor(entrance: Entrance) -> str:
+    """Return the processor time of a status."""
+    asker, (supervisor, processes) = askers(entrance.server)[0], entrance.server.pids()
+
+    def seconds() -> float:
+        return sum(map(processor_seconds, (supervisor, *processes)))
+
+    before = seconds()
+    with Load(entrance.connect, asker.request(0), pause=0) as load:
+        time.sleep(_SECONDS)
+    return f"{1000 * (seconds() - before) / len(load.took):.2f} ms"
+
+
 def _signal(number: int) -> Callable[[Entrance], str]:
     def measure(entrance: Entrance) -> str:
         with Load(entrance.connect, _PROBE) as load:
@@ -142,6 +156,7 @@ _MEASURED: Mapping[str, Callable[[Entrance], str]] = {
     f"beside {_SLOW} slow readers": _unread,
     f"a status beside {_WAITING} that wait": _waiting,
     "/livez beside 32 clients that ask for pages": _busy,
+    "processor time of a status": _processor,
     "a body of 10 MB by requests": _body(10),
     "a body of 30 MB by requests": _body(30),
     "SIGHUP under load": _signal(signal.SIGHUP),
