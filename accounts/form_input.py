@@ -15,7 +15,7 @@ from config.logs import redact_keys
 Given = Callable[[str], str]
 
 # This is far more than a message and a signature take. Parsed JSON may take 20 times its size in memory.
-_MAX_JSON_BYTES = 512 * 1024
+_MAX_JSON_BYTES = 128 * 1024
 
 
 def given_in(request: HttpRequest) -> Given:

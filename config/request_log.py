@@ -16,6 +16,8 @@ from config.process_metrics import count_request
 HEADER = "X-Request-Id"
 # In characters. The service's own are shorter; the log writes control characters with four.
 _MOST_LOGGED_OF_PATH = 200
+# Of 64 KiB.
+_MOST_PIECES_UNREAD = 1024
 
 logger = logging.getLogger("gunicorn.access")
 
@@ -36,15 +38,20 @@ class RequestMiddleware:
         response = self.get_response(request)
         response.headers[HEADER] = request_id
         _end_line(response)
-        # The web server closes a connection on which a body is unread, and nginx may take that for a failure.
-        with suppress(OSError):
-            while request.read(2**16):
-                pass
+        _read_rest(request)
         match = request.resolver_match
         seconds = time.monotonic() - began
         count_request(match.route if match else None, response.status_code, seconds)
         _log(request, response, seconds)
         return response
+
+
+def _read_rest(request: HttpRequest) -> None:
+    """Read what no view has read: gunicorn closes the connection otherwise, and nginx takes that for a failure."""
+    with suppress(OSError):
+        for _ in range(_MOST_PIECES_UNREAD):
+            if not request.read(2**16):
+                break
 
 
 def _end_line(response: HttpResponse) -> None:

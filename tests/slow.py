@@ -12,7 +12,6 @@ SLOW = {
     "test_no_key_anywhere.py",
     "test_no_key_leaks.py",
     "test_room.py",
-    "test_stacks.py",
     "test_unavailable.py",
 }
 # Batches go from their submission to DONE, on a chain: a quarter of the service's lines run in no other fast test.

@@ -210,7 +210,7 @@ def _fields(choice: random.Random, operation: Operation, known: Known, body: byt
     if operation.takes_body and choice.random() < 0.2:
         fields.append(b"Idempotency-Key: " + choice.choice(_IDEMPOTENCY_KEYS))
     others = choice.choices(_OTHER_FIELDS, k=choice.choice([0, 0, 0, 1, 2]))
-    # Without a body no client may send it (RFC 9110, 10.1.1), and waitress would wait for one.
+    # Without a body no client may send it (RFC 9110, 10.1.1), and a server may wait for one.
     fields += [each for each in others if body or each != _EXPECT]
     choice.shuffle(fields)
     return fields
