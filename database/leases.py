@@ -289,22 +289,22 @@ def waiting(
     never = Cast(Value(None), DateTimeField())
     selected = [
         *(
-            _marked(due_and_free(rows), place).values_list("place", "pk", "due_at")
+            _marked(due_and_free(rows), place, F("due_at")).values_list("place", "pk", "at")
             for place, rows in enumerate(for_all)
         ),
         *(
-            _marked(rows.filter(due_at__isnull=False), place).values_list("place", column, never).distinct()
+            _marked(rows.filter(due_at__isnull=False), place, never).values_list("place", column, "at").distinct()
             for place, (rows, column) in enumerate(for_parties, len(for_all))
         ),
     ]
     if selected:
-        for place, value, _ in selected[0].union(*selected[1:], all=True).order_by("due_at"):
+        for place, value, _ in selected[0].union(*selected[1:], all=True).order_by("at"):
             found[place].append(value)
     return found[: len(for_all)], found[len(for_all) :]
 
 
-def _marked(rows: "models.QuerySet[Any]", place: int) -> "models.QuerySet[Any]":
-    marked: models.QuerySet[Any] = rows.order_by().annotate(place=Value(place))
+def _marked(rows: "models.QuerySet[Any]", place: int, at: Combinable) -> "models.QuerySet[Any]":
+    marked: models.QuerySet[Any] = rows.order_by().annotate(place=Value(place), at=at)
     return marked
 
 
