@@ -478,7 +478,8 @@ class WorkerHeartbeat(models.Model):
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
     clock_problem = models.TextField(blank=True)  # a sentence
-    broker_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
+    # Unused since 0.3; it goes with the next minor version
+    broker_problem = models.TextField(blank=True, db_default="", default="")
     exchanges = models.JSONField(default=list, null=True)  # of its process, see `chains.exchange_metrics.Exchanges`
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ class Health(Schema):
     worker: WorkerHealth
     version: str
     problems: list[str] = Field(description="What keeps the service from working, in sentences for the operator.")
-    codes: list[str] = Field(description="The stable words of the problems, and then of notices.")
+    codes: list[str] = Field(description="The stable words of the problems.")
     notices: list[str] = Field(description="What the operator must look into, in sentences for the operator.")
 
 
@@ -80,7 +80,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
         },
         "version": _version(),
         "problems": [problem.sentence for problem in problems if is_for_operator],
-        "codes": [*codes, *(notice.code for notice in notices if notice.code)],
+        "codes": codes,
         "notices": [notice.sentence for notice in notices if is_for_operator],
     }
     return JsonResponse(state, status=503 if problems else 200)

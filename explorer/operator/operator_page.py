@@ -45,7 +45,7 @@ _Row = TypeVar("_Row", bound=Leased)
 
 # Where more is said about a problem: a part of the page, and what the operator may do about it in the admin.
 _PLACES = {
-    **dict.fromkeys(("no_worker", "clock", "broker_unavailable"), ("workers", "")),
+    **dict.fromkeys(("no_worker", "clock"), ("workers", "")),
     **dict.fromkeys(("chain_unavailable", "wrong_chain", "chain_not_watched"), ("nodes", "")),
     **dict.fromkeys(("signer_unfunded", "signer_unreadable", "signer_waits"), ("signers", "proving_signer")),
     "signer_paused": ("signers", "proving_signer"),
@@ -213,7 +213,7 @@ def read() -> OperatorPage:
                 runs,
                 row.started_at,
                 row.beat_at,
-                tuple(filter(None, (row.clock_problem, row.broker_problem))),
+                tuple(filter(None, (row.clock_problem,))),
             )
             for row, runs in heard_of
         ),

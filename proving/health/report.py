@@ -98,15 +98,8 @@ def storing() -> Iterator[Problem]:
         yield Problem("storage", sentence)
 
 
-def brokers() -> Iterator[Problem]:
-    """Yield, for notices, what keeps the service from working at its full speed, though not from working."""
-    found = heartbeats.running().exclude(broker_problem="").values_list("broker_problem", flat=True)
-    for sentence in found.distinct():
-        yield Problem("broker_unavailable", sentence)
-
-
 def attesters() -> Iterator[Problem]:
-    """Yield, for notices, what the operator must look into about configured connections that work. It has no code.
+    """Yield notices, which have no code: what the operator must look into about configured connections that work.
 
     Those of other connections are left out: nothing would ever remove them.
     """
@@ -128,5 +121,5 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
 
 
 def findings() -> tuple[list[Problem], list[Problem]]:
-    """Return the problems, and the notices, some of which have no code. Raises `django.db.DatabaseError`."""
-    return [problem for check in CHECKS for problem in check()], [*attesters(), *brokers()]
+    """Return the problems, and the notices. Raises `django.db.DatabaseError`."""
+    return [problem for check in CHECKS for problem in check()], list(attesters())

@@ -259,10 +259,7 @@ def _chains() -> Iterator[_Family]:
 
 
 def _health() -> Iterator[_Family]:
-    running = heartbeats.running()
-    yield _gauge("workers", "Workers that run.", [((), running.count())])
-    away = running.exclude(broker_problem="").count()
-    yield _gauge("workers_without_broker", "Workers that poll because their broker is away.", [((), away)])
+    yield _gauge("workers", "Workers that run.", [((), heartbeats.running().count())])
     codes = [problem.code for check in report.CHECKS for problem in check()]
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]
     yield _gauge("problems", "Problems that keep the service from working, by the codes of /healthz.", counts, "code")

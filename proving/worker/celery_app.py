@@ -1,7 +1,6 @@
-"""Celery as distributor of work, where `BROKER_URL` names a broker: `celery -A proving.worker.celery_app -q worker`.
+"""Celery's worker, where `BROKER_URL` names a broker: `celery -A proving.worker.celery_app -q worker`.
 
-Each process of it is a `Worker` whose polls are rare, and a message is a task that has it look at one route. Whatever
-is lost of the messages, or the broker itself, is made up for by those polls.
+A process of it does what `manage.py runworker` does. It polls less often, and at once when it gets a message.
 """
 
 import logging
@@ -33,13 +32,13 @@ if not apps.ready:  # Celery's command imports this first.
 from django.conf import settings
 from django.db import connections
 
-from proving.worker import routes
-from proving.worker.broker_queues import PROVE, app
-from proving.worker.notifier import notifier
-from proving.worker.routes import Route
+from proving.worker.ticks import TICK, app
 from proving.worker.worker import Worker, obstacle
 
 logger = logging.getLogger(__name__)
+
+# Between two polls without a message. Nothing else finds what a lost message was about, or what is due later.
+_POLL_SECONDS = 1.0
 
 
 @signals.setup_logging.connect
@@ -47,8 +46,8 @@ def _keep_our_logs(**_: object) -> None:
     """Keep Celery from setting up logs, by listening to its signal: lines go through the filters of `config.logs`."""
 
 
-class Sweep(bootsteps.StartStopStep):
-    """The worker of a process of Celery, in a thread: its beats, and its rare polls of the process's queues."""
+class Work(bootsteps.StartStopStep):
+    """The worker of a process of Celery, in a thread."""
 
     requires = ("celery.worker.components:Pool",)
     worker: Worker | None = None
@@ -64,15 +63,14 @@ class Sweep(bootsteps.StartStopStep):
         self._thread: threading.Thread | None = None
 
     def start(self, parent: Any) -> None:
-        consumed = [route for route in routes.every() if route.queue in parent.app.amqp.queues.consume_from]
         if settings.METRICS_PORT:
             metrics_server.serve(settings.METRICS_PORT)
-        Sweep.worker = Worker(threads=parent.concurrency, routes=consumed, notifier=notifier)
-        self._thread = threading.Thread(target=self._run, name="sweep")
+        Work.worker = Worker(threads=parent.concurrency, poll_seconds=_POLL_SECONDS)
+        self._thread = threading.Thread(target=self._run, name="work")
         self._thread.start()
 
     def stop(self, parent: Any) -> None:
-        """Finish what is in hand, what was begun by messages included."""
+        """Finish what is in hand."""
         if self.worker and self._thread:
             self.worker.stop()
             self._thread.join()
@@ -81,21 +79,19 @@ class Sweep(bootsteps.StartStopStep):
 
     @staticmethod
     def _run() -> None:
-        assert Sweep.worker is not None
+        assert Work.worker is not None
         try:
-            Sweep.worker.run()
+            Work.worker.run()
         except Exception:
-            # Without it nothing tells that this process runs, and nothing finds what messages have missed.
+            # Without it this process does nothing.
             logger.critical("the worker has ended; so does its process", exc_info=True)
             state.should_stop = 1  # type: ignore[assignment]  # its exit code
 
 
-app.steps["worker"].add(Sweep)
+app.steps["worker"].add(Work)
 
 
-@app.task(name=PROVE)
-def prove(kind: str, lane: list[int]) -> None:
-    """Do one group of what is due on the route."""
-    route = Route(kind, tuple(lane))
-    if Sweep.worker and route in routes.every():
-        Sweep.worker.answer(route)
+@app.task(name=TICK)
+def tick() -> None:
+    if Work.worker:
+        Work.worker.wake()

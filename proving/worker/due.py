@@ -103,22 +103,14 @@ class Poll:
     """True if something of this queue could be taken up; with None as its user, something of the lane."""
     ends: float = math.inf
     """The end by `time.monotonic`. Nothing is asked for after that."""
-    routes: Collection[Route] | None = None
-    """None: all of them."""
     kinds: Collection[str] | None = None
     """None: all of them."""
-    is_answer: bool = False
-    """It is about its routes only, and not about what belongs to no route."""
     asked: dict[Queue, None] = field(default_factory=dict)
     """The queues that were asked for something, in that order."""
 
     def routes_of(self, *kinds: str) -> list[Route]:
         """Return the routes of these kinds that it asks about."""
-        return [
-            one
-            for one in routes.every()
-            if one.kind in kinds and self.includes(one.kind) and (self.routes is None or one in self.routes)
-        ]
+        return [one for one in routes.every() if one.kind in kinds and self.includes(one.kind)]
 
     def includes(self, kind: str) -> bool:
         return self.kinds is None or kind in self.kinds
@@ -215,7 +207,7 @@ def _for_all(poll: Poll) -> list[_Duty]:
         (route.kind, route.lane, route.rows(), _monitor if route.kind == "signer" else upkeep.look_after)
         for route in poll.routes_of("signer", "registry")
     ]
-    if not poll.is_answer and poll.includes("pruning"):
+    if poll.includes("pruning"):
         duties.append(("pruning", (), Pruning.objects.all(), pruning.prune_when_due))
     return duties
 

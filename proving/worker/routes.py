@@ -1,25 +1,12 @@
-"""Where work is: each kind of row of each connection, or of each destination, is a route of its own.
-
-With a broker each route has a queue there, so that machines can be given to some of them.
-"""
+"""Where work is: each kind of row of each connection, or of each destination, is a route of its own."""
 
 from typing import Any, NamedTuple
 
-from django.db.models import Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models import QuerySet
 
 from config.configured_chains import get_chains
-from database.leases import Leased
 from proving.models import FactsRegistry, Signer
 from queries.models import OPEN_STATUSES, Batch, Block, Webhook
-
-_QUEUES = {
-    "signer": "signers",
-    "registry": "registries",
-    "batch": "batches",
-    "block": "blocks",
-    "webhook": "webhooks",
-}
 
 
 class Route(NamedTuple):
@@ -27,11 +14,6 @@ class Route(NamedTuple):
     """The kind of `proving.worker.due.Task`."""
     lane: tuple[int, ...]
     """The destination, and the source where there is always one. Webhooks have to do with no chain."""
-
-    @property
-    def queue(self) -> str:
-        """Return its name in the broker, such as `blocks.10.1`."""
-        return ".".join([_QUEUES[self.kind], *map(str, self.lane)])
 
     def rows(self) -> "QuerySet[Any]":
         """Return the rows of the route, due or not."""
@@ -45,18 +27,6 @@ class Route(NamedTuple):
         model: Any = FactsRegistry.in_use if self.kind == "registry" else Block.objects
         rows: QuerySet[Any] = model.filter(source_chain_id=self.lane[1], destination_chain_id=destination)
         return rows
-
-    def due_in(self) -> float | None:
-        """Return in how many seconds the first of its free rows is due, 0 if it is; None if none will be."""
-        rows: QuerySet[Leased] = self.rows()
-        free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__isnull=False)
-        first = free.order_by("due_at").values_list("due_at", Now()).first()
-        return max(0.0, (first[0] - first[1]).total_seconds()) if first else None
-
-    def affected(self) -> "list[Route]":
-        """Return the routes where its work may have made rows due: itself, what the destination sends, webhooks."""
-        others = [one for one in every() if one.lane[:1] in {self.lane[:1], ()} and one.kind != "registry"]
-        return list(dict.fromkeys([self, *others]))
 
 
 WEBHOOKS = Route("webhook", ())

@@ -2,8 +2,8 @@
 
 It keeps nothing that matters: kill it, and another one takes up its rows when their leases run out.
 
-It finds what is due by polling the database. With a broker it polls rarely, to find what messages have missed, and
-Celery's tasks call `answer` where a message says that something is due.
+It finds what is due by polling the database, and polls again at once when something that it did has ended. With a
+broker it polls less often, and when it gets a message that something was submitted.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 
@@ -34,8 +34,6 @@ from proving.paths import upkeep
 from proving.worker.due import Poll, Task, Turns, due, due_webhooks, recover, reject_overdue
 from proving.worker.groups import Group, Groups
 from proving.worker.heartbeats import SILENCE, was_clock_set_back
-from proving.worker.notifier import Notifier
-from proving.worker.routes import WEBHOOKS, Route
 from proving.worker.webhook_dispatcher import WebhookDispatcher
 from queries import schema
 from queries.clock import Clock
@@ -46,11 +44,6 @@ logger = logging.getLogger(__name__)
 # How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
-# How often it is asked while a broker says what is due.
-_SWEEP_SECONDS = 5
-# Seconds until a worker polls again for what could not be taken up, and for what a group left. By then the group
-# has leased its rows.
-_AGAIN_SECONDS, _REST_SECONDS = 1.0, 0.1
 # How long one poll may take, also when much is due that can't be taken up: the worker beats between two polls.
 _MOST_POLL_SECONDS = 1.0
 
@@ -80,21 +73,16 @@ def obstacle() -> str:
 
 
 class Worker:
-    """Works on these routes; None: on all. With a notifier it tells of what its work has made due."""
+    """One process's; any number of them run, on any number of machines."""
 
-    def __init__(
-        self, *, threads: int = 4, routes: Collection[Route] | None = None, notifier: Notifier | None = None
-    ) -> None:
+    def __init__(self, *, threads: int = 4, poll_seconds: float = _POLL_SECONDS) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
-        self._routes = routes
-        self._notifier = notifier
-        # With a notifier, several threads take up work.
-        self._taking = threading.Lock()
+        self._poll_seconds = poll_seconds
         self._in_hand = Groups(threads)
-        self._dispatcher = WebhookDispatcher(self._go_on_with_webhooks)
+        self._dispatcher = WebhookDispatcher(self.wake)
         self._turns = Turns()
         # Of its own: chains whose nodes hang hold up no work.
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="watcher")
@@ -104,6 +92,10 @@ class Worker:
     def stop(self) -> None:
         """Finish what is in hand, take up nothing new. May be called from a signal handler."""
         self._stopping.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """Poll at once. May be called from any thread."""
         self._wake.set()
 
     def run(self) -> None:
@@ -122,7 +114,7 @@ class Worker:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
                 self._stopping.wait(_BEAT_SECONDS)
-            self._wake.wait(_SWEEP_SECONDS if self._is_notified else _POLL_SECONDS)
+            self._wake.wait(self._poll_seconds)
             self._wake.clear()
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand.tasks))
         wait(self._in_hand.running)
@@ -133,64 +125,6 @@ class Worker:
         with contextlib.suppress(DatabaseError):
             WorkerHeartbeat.objects.filter(worker=self.name).delete()
         connections.close_all()
-
-    def answer(self, route: Route) -> None:
-        """Take up what is due on the route, as one group, and do it in this thread. Notifies of what is left."""
-        try:
-            self._answer(route)
-        except DatabaseError:
-            logger.exception("the database does not answer; a sweep will find what is due")
-        finally:
-            connections.close_all()
-
-    def _answer(self, route: Route) -> None:
-        assert self._notifier is not None
-        seconds = route.due_in()
-        if seconds is None or self._stopping.is_set():
-            return
-        if seconds > 0:
-            self._notifier.notify(route, seconds)
-            return
-        with self._taking:
-            if route == WEBHOOKS:
-                self._take_up_webhooks()
-                return
-            group, is_more_due = self._take_up_one(route)
-        if is_more_due:
-            self._notifier.notify(route, _REST_SECONDS if group else _AGAIN_SECONDS)
-        if group:
-            assert group.running is not None
-            try:
-                _do(group.tasks)
-            finally:
-                group.running.set_result(None)
-            self._notify_what_follows(group)
-
-    @property
-    def _is_notified(self) -> bool:
-        """Return whether the broker's messages say when something is due."""
-        return self._notifier is not None and not self._notifier.problem
-
-    def _notify_what_follows(self, group: Group) -> None:
-        first = group.tasks[0]
-        if first.lane:
-            self._notify(Route(first.kind, first.lane).affected())
-
-    def _go_on_with_webhooks(self) -> None:
-        """Go on with webhooks. Called in a thread of the dispatcher, when it has delivered one."""
-        if self._notifier:
-            self._notify([WEBHOOKS])
-        if not self._is_notified:
-            self._wake.set()
-
-    def _notify(self, routes: Collection[Route]) -> None:
-        assert self._notifier is not None
-        try:
-            for route in routes:
-                if (seconds := route.due_in()) is not None:
-                    self._notifier.notify(route, seconds)
-        except DatabaseError:
-            logger.exception("the database does not answer; a sweep will find what is due")
 
     def _beat(self, *, is_first: bool) -> None:
         was_set_back = was_clock_set_back()
@@ -211,9 +145,6 @@ class Worker:
         if clock_problem:
             logger.error("%s", clock_problem)
         said = {"beat_at": Now(), "clock_problem": clock_problem, "exchanges": exchanges()}
-        if self._notifier:
-            said["broker_problem"] = self._notifier.problem
-            self._notifier.check()
         with transaction.atomic():
             WorkerHeartbeat.objects.update_or_create(
                 worker=self.name, defaults=said, create_defaults=said | {"started_at": Now()}
@@ -223,20 +154,22 @@ class Worker:
             row_locks.delete_free(WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)))
 
     def _take_up_what_is_due(self) -> None:
-        with self._taking:
-            if self._routes is None or WEBHOOKS in self._routes:
-                self._take_up_webhooks()
-            self._in_hand.forget_done()
-            # More than there are threads would only wait in memory, where no other worker sees it.
-            if self._in_hand.are_full:
-                return
-            poll = self._poll(self._routes)
-            for task in due(self._turns, poll):
-                self._take(task)
-                if poll.is_over() or self._in_hand.are_full:
-                    break
-            self._note_asked(poll)
-            self._in_hand.begin(self._start)
+        self._take_up_webhooks()
+        self._in_hand.forget_done()
+        # More than there are threads would only wait in memory, where no other worker sees it.
+        if self._in_hand.are_full:
+            return
+        poll = Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS)
+        for task in due(self._turns, poll):
+            if self._in_hand.take(task):
+                self._turns.note(task.user, task.queue)
+            if poll.is_over() or self._in_hand.are_full:
+                break
+        if poll.is_over():
+            # The next one begins with those whom this one didn't come to.
+            for queue in poll.asked:
+                self._turns.note(queue[0], queue)
+        self._in_hand.begin(self._start)
 
     def _take_up_webhooks(self) -> None:
         """Take up webhooks while there is room. What is left is taken up when one of those in hand has ended."""
@@ -245,58 +178,11 @@ class Worker:
             if self._dispatcher.take(task):
                 self._turns.note(task.user, task.queue)
 
-    def _take_up_one(self, route: Route) -> tuple[Group | None, bool]:
-        """Take up one group of what is due on the route; return it, and whether more is due.
-
-        The group is None where threads are left to others, or nothing is due; then more may be due, and it says so.
-        """
-        self._in_hand.forget_done()
-        self._in_hand.begin(self._start)  # what a poll has left that the database has ended
-        poll = self._poll([route], is_answer=True)
-        group, is_more_due = None, False
-        for task in due(self._turns, poll):
-            if (group is None or group.may_join(task)) and self._take(task):
-                group = self._in_hand.all[-1]
-            else:
-                is_more_due = True
-            if poll.is_over() or (group and not group.may_grow):
-                is_more_due = True
-                break
-        self._note_asked(poll)
-        if group is None:
-            return None, True
-        group.running = Future()
-        return group, is_more_due
-
-    def _poll(self, routes: Collection[Route] | None, *, is_answer: bool = False) -> Poll:
-        return Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS, routes, is_answer=is_answer)
-
-    def _take(self, task: Task) -> bool:
-        is_taken = self._in_hand.take(task)
-        if is_taken:
-            self._turns.note(task.user, task.queue)
-        return is_taken
-
-    def _note_asked(self, poll: Poll) -> None:
-        if poll.is_over():
-            # The next one begins with those whom this one didn't come to.
-            for queue in poll.asked:
-                self._turns.note(queue[0], queue)
-
     def _start(self, group: Group) -> Future[None]:
-        running = self._pool.submit(self._work_on, group)
-        if not self._is_notified:
-            # What it has made due is taken up at once.
-            running.add_done_callback(lambda _: self._wake.set())
+        running = self._pool.submit(_do, group.tasks)
+        # What it has made due is taken up at once.
+        running.add_done_callback(lambda _: self.wake())
         return running
-
-    def _work_on(self, group: Group) -> None:
-        _do(group.tasks)
-        if self._notifier:
-            try:
-                self._notify_what_follows(group)
-            finally:
-                connections.close_all()
 
 
 def work_once() -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import kombu
 import psycopg
 import pytest
 import requests
@@ -22,7 +23,6 @@ from tests.cluster.rabbitmq import RabbitMQ
 from tests.factories import until
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED
 
-QUEUES = ("signers.31337", "registries.31337.31337", "batches.31337", "blocks.31337.31337")
 SECONDS = 90
 LEASE_SECONDS = 3
 
@@ -118,6 +118,11 @@ class Machines:
         assert found
         return int(found[0])
 
+    def waiting_messages(self) -> int:
+        with kombu.Connection(self.broker.url()) as connection:
+            channel: Any = connection.default_channel
+            return int(channel.queue_declare("ticks", durable=True, auto_delete=False).message_count)
+
     def in_hand(self) -> int:
         return sum(
             self.count(f"{table} WHERE leased_until > now()")
@@ -150,12 +155,6 @@ def machines(all_machines: Machines) -> Iterator[Machines]:
     all_machines.begin()
     yield all_machines
     all_machines.kill_workers()
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Redis]:
-    with Redis() as redis:
-        yield redis
 
 
 def celery(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

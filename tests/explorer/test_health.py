@@ -70,20 +70,6 @@ def test_it_is_ok_while_nothing_is_wrong():
     assert "no-store" in response.headers["Cache-Control"]
 
 
-def test_a_broker_that_is_away_is_a_notice_with_a_code_because_work_goes_on():
-    WorkerHeartbeat.objects.update(broker_problem="The broker is away.")
-    response = Client().get("/healthz")
-    body = response.json()
-    assert (response.status_code, body["status"]) == (200, "ok")
-    assert (body["problems"], body["notices"]) == ([], ["The broker is away."])
-    assert body["codes"] == ["broker_unavailable"]
-    call_command("stop_signing", "31337", stdout=StringIO())
-    assert Client().get("/healthz").json()["codes"] == ["signing_stopped", "broker_unavailable"]
-    # What a worker said that is gone tells nothing.
-    WorkerHeartbeat.objects.update(beat_at=timezone.now() - timedelta(minutes=1))
-    assert "broker_unavailable" not in Client().get("/healthz").json()["codes"]
-
-
 @pytest.mark.parametrize("silent", [False, True])
 def test_it_is_degraded_while_no_worker_runs(silent):
     last = None

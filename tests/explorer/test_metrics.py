@@ -111,11 +111,6 @@ def test_it_tells_of_money_and_nonces():
     assert value(text, "batchquery_signer_paused", chain=31337, signer=paused.address) == 1
 
 
-def test_it_tells_of_workers_that_miss_their_broker():
-    WorkerHeartbeat.objects.update(broker_problem="The broker is away.")
-    assert value(read(), "batchquery_workers_without_broker") == 1
-
-
 def test_it_tells_of_heads_and_of_workers_and_of_each_problem():
     seen_at = timezone.now() - MINUTE
     ChainWatch.objects.create(
@@ -130,7 +125,6 @@ def test_it_tells_of_heads_and_of_workers_and_of_each_problem():
     text = read()
     assert value(text, "batchquery_database_answers") == 1
     assert value(text, "batchquery_workers") == 1
-    assert value(text, "batchquery_workers_without_broker") == 0
     assert value(text, "batchquery_chain_head_number", chain=31337) == 77
     assert value(text, "batchquery_chain_final_number", chain=31337) == 70
     assert value(text, "batchquery_chain_head_age_seconds", chain=31337) == pytest.approx(120, abs=30)

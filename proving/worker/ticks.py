@@ -1,0 +1,58 @@
+"""The broker that `BROKER_URL` names, and the one message there is: something was submitted, so a worker polls at once.
+
+Rows are the queue. A message that is lost, late, doubled or forged changes nothing but when a worker polls.
+"""
+
+import logging
+import threading
+
+from celery import Celery
+from django.conf import settings
+
+logger = logging.getLogger(__name__)
+
+TICK = "tick"
+"""The task that `proving.worker.celery_app` does."""
+
+# By then workers have polled by themselves, often. The clocks of two machines may differ by less.
+_EXPIRES_SECONDS = 60
+# For the answers of Redis, in seconds. That of RabbitMQ notices a peer that is gone.
+_REDIS = {"socket_connect_timeout": 3, "socket_timeout": 5, "socket_keepalive": True}
+
+# Celery's own ways of setting up Django serve processes that it forks.
+app = Celery("proving", broker=settings.BROKER_URL, fixups=[], set_as_current=False)
+app.conf.update(
+    task_default_queue="ticks",
+    # A queue of an older version in `-Q` is refused.
+    task_create_missing_queues=False,
+    # They are `Worker`'s: a tick only wakes it.
+    worker_pool="threads",
+    worker_concurrency=4,
+    task_ignore_result=True,
+    task_default_delivery_mode="transient",
+    # Nobody who can write to the broker can do more than wake a worker.
+    worker_enable_remote_control=False,
+    # The broker is waited for, as long as it takes, at the start as well.
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    broker_transport_options=_REDIS if settings.BROKER_URL.startswith("redis") else {},
+    worker_redirect_stdouts=False,
+)
+
+_sending = threading.Lock()
+
+
+def tick(**_: object) -> None:
+    """Have a worker poll, for `queries.signals.stored`. One message at a time is sent, and nobody waits for it."""
+    if _sending.acquire(blocking=False):
+        threading.Thread(target=_send, name="tick", daemon=True).start()
+
+
+def _send() -> None:
+    try:
+        app.send_task(TICK, expires=_EXPIRES_SECONDS)
+    except Exception as error:  # noqa: BLE001 (the broker's libraries raise what they like)
+        # Its words may quote a URL.
+        logger.warning("the broker can't be used: %s", type(error).__name__)
+    finally:
+        _sending.release()
