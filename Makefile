@@ -167,7 +167,7 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 ## Campaigns
 
 REAL_NODES := tests/real_nodes/npm/node_modules
-attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: requests, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000 SEQUENCES=2000)
+attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: requests, nodes, disks (ONLY=name SEED=1 REQUESTS=100000 SEQUENCES=2000)
 	@$(BIN)/python -m campaigns.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
 		$(if $(REQUESTS),--requests $(REQUESTS)) $(if $(SEQUENCES),--sequences $(SEQUENCES))
 

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Nothing is postponed for longer. A row with a later time was written while a clock was ahead.
+# Nothing is postponed for longer. A row with a later time was written while a clock was ahead, and is due.
 LONGEST = timedelta(minutes=10)
 # SQLite's clock has a resolution of a millisecond.
 _TICK = timedelta(milliseconds=1)
@@ -257,7 +257,7 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
 def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Sequence[Lease[LeasedRow] | None]":
     """Lease the free rows with one token for all of them: it tells them from what others have claimed."""
     token, began = secrets.token_hex(16), time.monotonic()
-    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
+    free = rows.filter(_is_free(), pk__in=pks)
     # A row that is being written just now is claimed at the next poll.
     claimed = {row.pk: row for row in row_locks.update_free_returning(free, lease_token=token, leased_until=_expiry())}
     # Who asks for the same row twice has it once.
@@ -275,7 +275,15 @@ def due(rows: "models.QuerySet[LeasedRow]", limit: int) -> list[object]:
 
 
 def due_and_free(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
-    return rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
+    is_due = Q(due_at__lt=Now() + _TICK) | Q(due_at__gt=Now() + LONGEST + timedelta(seconds=settings.LEASE_SECONDS))
+    # SQLite doesn't see by the times alone that an index of rows with one will do.
+    return rows.filter(_is_free(), is_due, due_at__isnull=False)
+
+
+def _is_free() -> Q:
+    """Select rows that nobody has leased. A lease that lasts too long was written while a clock was ahead."""
+    lease = timedelta(seconds=settings.LEASE_SECONDS)
+    return Q(leased_until=None) | Q(leased_until__lt=Now()) | Q(leased_until__gt=Now() + 2 * lease)
 
 
 def waiting(
@@ -316,23 +324,6 @@ def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[Leas
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:
     """Return how long to wait after this many failures in a row. It doubles from `first` to `longest`, in seconds."""
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
-
-
-def recover(rows: "models.QuerySet[LeasedRow]", *, all_postponed: bool = False, **also: object) -> None:
-    """Make rows due, with these columns `also`, and free that were postponed too far while a clock was ahead.
-
-    Where it was ahead by less than the longest pause, no row tells by itself: then it is to be `all_postponed`.
-    """
-    lease = timedelta(seconds=settings.LEASE_SECONDS)
-    latest_due = Now() if all_postponed else Now() + LONGEST + lease
-    for latest, change in (
-        (Q(due_at__gt=latest_due), {"due_at": Now(), **also}),
-        (Q(leased_until__gt=Now() + 2 * lease), {"leased_until": None}),
-    ):
-        put_off = rows.filter(latest)
-        # An update takes the write lock even if it changes nothing.
-        if put_off.exists():
-            row_locks.update_free(put_off, **change)
 
 
 def _expiry() -> Combinable:

@@ -256,7 +256,6 @@ def find(tree: Tree, *, extend_lease: Callable[[], None]) -> bytes | NotYet:
         row, _ = JumpLeaves.objects.get_or_create(chain_id=tree.source.id, kind=tree.kind, number=tree.number)
     lease = leases.claim(rows.filter(is_complete=False), row.pk)
     if lease is None:
-        leases.recover(rows)
         return _fetched_by_another(tree)
     try:
         return _fill(lease, tree, extend_lease)

@@ -477,8 +477,8 @@ class WorkerHeartbeat(models.Model):
     worker = models.CharField(max_length=100, primary_key=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
-    clock_problem = models.TextField(blank=True)  # a sentence
-    # Unused since 0.3; it goes with the next minor version
+    # Unused since 0.3; they go with the next minor version
+    clock_problem = models.TextField(blank=True)
     broker_problem = models.TextField(blank=True, db_default="", default="")
     exchanges = models.JSONField(default=list, null=True)  # of its process, see `chains.exchange_metrics.Exchanges`
 

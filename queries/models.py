@@ -132,6 +132,7 @@ class Batch(Leased):
     accepted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField()
+    overdue_since = models.DateTimeField(null=True, blank=True)  # when a worker first found it past its deadline
 
     # When and why a reorg last took one of its steps back.
     went_back_at = models.DateTimeField(null=True)
@@ -498,7 +499,7 @@ class IdempotencyKey(models.Model):
 
 
 class ServiceClock(models.Model):
-    """One row: the last reading of `queries.clock`."""
+    """One row: the time of the newest block that a worker has seen, for `queries.clock`."""
 
     at = models.DateTimeField()
 

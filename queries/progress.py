@@ -286,7 +286,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
             Batch.objects.filter(Exists(taken_back), pk__in=batches).update(went_back_at=now, went_back_because=reason)
             # It gets a new deadline, because the old one may have passed while it was DONE.
             back = Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).update(
-                status=BatchStatus.IN_PROGRESS, finished_at=None, deadline_at=deadline_from(now)
+                status=BatchStatus.IN_PROGRESS, finished_at=None, deadline_at=deadline_from(now), overdue_since=None
             )
             webhooks.tell(told, WebhookEvent.WENT_BACK, BatchStatus.IN_PROGRESS, step=kind, reason=reason)
         logger.warning("%d queries went back to %s, %d batches were DONE: %s", len(ids), kind, back, reason)
@@ -302,7 +302,7 @@ def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
 
 def deadline_from(moment: datetime) -> datetime:
     """Return the deadline of a batch that begins to wait at this moment, by the clock that decides what is overdue."""
-    return max(moment, clock.last_read() or moment) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
+    return max(moment, clock.believable()) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
 
 
 def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:

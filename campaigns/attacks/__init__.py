@@ -1,1 +1,1 @@
-"""What strangers, key holders, nodes, disks and clocks may do to a running service, and what must hold all the same."""
+"""What strangers, key holders, nodes and disks may do to a running service, and what must hold all the same."""

@@ -45,8 +45,8 @@ _Row = TypeVar("_Row", bound=Leased)
 
 # Where more is said about a problem: a part of the page, and what the operator may do about it in the admin.
 _PLACES = {
-    **dict.fromkeys(("no_worker", "clock"), ("workers", "")),
-    **dict.fromkeys(("chain_unavailable", "wrong_chain", "chain_not_watched"), ("nodes", "")),
+    "no_worker": ("workers", ""),
+    **dict.fromkeys(("clock", "chain_unavailable", "wrong_chain", "chain_not_watched"), ("nodes", "")),
     **dict.fromkeys(("signer_unfunded", "signer_unreadable", "signer_waits"), ("signers", "proving_signer")),
     "signer_paused": ("signers", "proving_signer"),
     "signing_stopped": ("signers", "proving_signingstop"),
@@ -94,7 +94,6 @@ class ShownWorker:
     runs: bool
     started_at: datetime
     beat_at: datetime
-    problems: tuple[str, ...]  # sentences
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,6 @@ def read() -> OperatorPage:
                 runs,
                 row.started_at,
                 row.beat_at,
-                tuple(filter(None, (row.clock_problem,))),
             )
             for row, runs in heard_of
         ),

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 
 from django.db.models import Max, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
-from django.utils import timezone
 
 from proving.models import Share, Signer, Transaction, TransactionState, goes_to_replaced_registry
 from queries import clock
@@ -136,7 +135,7 @@ def recent(prefix: str = "") -> Q:
 
 
 def _day_began() -> datetime:
-    return (clock.last_read() or timezone.now()) - _DAY
+    return clock.believable() - _DAY
 
 
 def sum_wei(shares: QuerySet[Share]) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -26,7 +27,7 @@ from proving.budget import reservations
 from proving.health import balance_costs
 from proving.health.problems import Problem
 from proving.models import ChainWatch
-from queries.clock import Witness
+from queries.models import ServiceClock
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,6 @@ def wake(*, everyone: bool = False) -> None:
     if everyone or known.count() < len(ids):
         ChainWatch.objects.bulk_create([ChainWatch(chain_id=pk) for pk in sorted(ids)], ignore_conflicts=True)
         row_locks.update(known if everyone else known.filter(due_at=None), due_at=Now())
-    leases.recover(known)
 
 
 def observe_what_is_due() -> None:
@@ -67,21 +67,6 @@ def observe_what_is_due() -> None:
             # The other chains are observed all the same.
             logger.exception("observing chain %s failed", chain_id)
             lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
-
-
-def witnesses() -> list[Witness]:
-    """Return the newest blocks that were seen, for `queries.clock`.
-
-    A test network may have any time: it counts where there are no other chains.
-    """
-    seen = ChainWatch.objects.exclude(timestamp=None).values_list("chain_id", "timestamp")
-    timestamps = {chain_id: timestamp for chain_id, timestamp in seen if timestamp is not None}
-    chains = get_chains().chains
-    return [
-        Witness(chain.id, datetime.fromtimestamp(timestamps[chain.id], UTC), timedelta(seconds=_lag(chain)))
-        for chain in [chain for chain in chains if not chain.test_network] or chains
-        if chain.id in timestamps
-    ]
 
 
 @dataclass(frozen=True)
@@ -139,7 +124,17 @@ def _observe(lease: Lease[ChainWatch]) -> None:
         }
     # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)
+    _note_newest_block()
     lease.release(_PAUSE_IN_TROUBLE if problems else _PAUSE)
+
+
+def _note_newest_block() -> None:
+    """Note its time for `queries.clock`. A test network may have any time: it counts where there are no others."""
+    chains = get_chains().chains
+    counted = [chain.id for chain in chains if not chain.test_network] or [chain.id for chain in chains]
+    newest = ChainWatch.objects.filter(pk__in=counted).aggregate(timestamp=Max("timestamp"))["timestamp"]
+    if newest is not None:
+        ServiceClock.objects.update_or_create(pk=1, defaults={"at": datetime.fromtimestamp(newest, UTC)})
 
 
 def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from config.configured_chains import get_chains
 from proving.health.problems import Problem
-from proving.models import ChainWatch, ConnectionPause, FactsRegistry, Signer, SigningStop, WorkerHeartbeat
+from proving.models import ChainWatch, ConnectionPause, FactsRegistry, Signer, SigningStop
 from proving.registry import deployments
 from proving.transactions import pauses, stop_switch
 from proving.worker import heartbeats
@@ -26,13 +26,6 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 def workers() -> Iterator[Problem]:
     if not heartbeats.is_running():
         yield Problem("no_worker", "No worker is running. Batches are stored, but none is proven.")
-
-
-def clocks() -> Iterator[Problem]:
-    for sentence in heartbeats.running().exclude(clock_problem="").values_list("clock_problem", flat=True).distinct():
-        yield Problem("clock", sentence)
-    if WorkerHeartbeat.objects.filter(beat_at__gt=Now() + heartbeats.SILENCE).exists():
-        yield Problem("clock", "A worker's clock is, or was, ahead of the database's.")
 
 
 def chains() -> Iterator[Problem]:
@@ -110,7 +103,6 @@ def attesters() -> Iterator[Problem]:
 
 CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     workers,
-    clocks,
     chains,
     stops,
     signers,

@@ -215,7 +215,7 @@ def unfetched(context: Context, faults: Mapping[int, Exception]) -> Unfetched | 
         faults={pk: str(fault) for pk, fault in faults.items()},
         refused=[pk for pk, fault in faults.items() if isinstance(fault, ProofRefused)],
         refused_since=context.block.refused_since,
-        now=clock.last_read() or timezone.now(),
+        now=clock.believable(),
     )
 
 

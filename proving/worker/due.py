@@ -15,27 +15,26 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import timedelta
 from operator import itemgetter
 from typing import Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, Func, IntegerField, OuterRef, QuerySet, Subquery, Sum, Window
+from django.db.models import Count, Func, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum, Window
 from django.db.models.functions import Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
-from database import leases
+from database import leases, row_locks
 from database.chunks import by_size
 from proving import pruning
 from proving.admission import admit
-from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
 from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
 from proving.worker import routes
 from proving.worker.routes import Route
-from queries import progress
+from queries import clock, progress
 from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Webhook
 from queries.rejection_codes import RejectionCode
 
@@ -44,6 +43,8 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _PER_POLL = 100
+# After its deadline a batch that no newer block contradicts is kept for so long.
+_FURTHER = timedelta(days=1)
 # Accepting a batch of more asks the chains for seconds.
 _MANY_BLOCKS = 100
 # Proofs of more, accounts and slots, take a good part of a second to verify and pack.
@@ -260,18 +261,20 @@ def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:
         yield Task("webhook", key, (), delivery.deliver, user, receiver=receiver)
 
 
-def recover(*, all_postponed: bool = False) -> None:
-    """Find again what a clock that was ahead has put off."""
-    # Its place in the queue was counted from then, too.
-    leases.recover(Block.objects.all(), all_postponed=all_postponed, queue_at=Now())
-    for rows in (model.objects.all() for model in (Batch, Signer, FactsRegistry, Pruning, Webhook)):
-        leases.recover(rows, all_postponed=all_postponed)
+def reject_overdue() -> None:
+    """Reject the batches whose deadline has passed by the database's clock: nothing waits for ever.
 
-
-def reject_overdue(now: datetime) -> None:
-    """Reject the batches whose deadline has passed at this time of `queries.clock`: nothing waits for ever."""
-    overdue = Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=now)
-    for batch in overdue[:_PER_POLL]:
+    A rejection can't be taken back, and that clock may have jumped. So the newest block that was seen must agree; where
+    none does because a chain stands still, a further day must pass.
+    """
+    overdue = Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=Now())
+    unnoticed = overdue.filter(Q(overdue_since=None) | Q(overdue_since__gt=Now()))
+    if unnoticed.exists():
+        row_locks.update_free(unnoticed, overdue_since=Now())
+    agreed = Q(overdue_since__lt=Now() - _FURTHER)
+    if newest := clock.newest_block():
+        agreed |= Q(deadline_at__lt=newest)
+    for batch in overdue.filter(agreed)[:_PER_POLL]:
         waits = " ".join(wait.sentence for wait in batch.waits())
         progress.reject(
             [batch.pk],

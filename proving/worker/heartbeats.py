@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -38,8 +37,3 @@ def _runs() -> Q:
 def is_running() -> bool:
     """Return whether a worker runs: each page asks."""
     return running().exists()
-
-
-def was_clock_set_back() -> bool:
-    """Return whether the database's clock was, by more than a lease, since a worker has beaten last."""
-    return WorkerHeartbeat.objects.filter(beat_at__gt=Now() + timedelta(seconds=settings.LEASE_SECONDS)).exists()

@@ -31,12 +31,11 @@ from proving import pruning
 from proving.health import attester_checks, chain_checks
 from proving.models import FactsRegistry, Signer, WorkerHeartbeat
 from proving.paths import upkeep
-from proving.worker.due import Poll, Task, Turns, due, due_webhooks, recover, reject_overdue
+from proving.worker.due import Poll, Task, Turns, due, due_webhooks, reject_overdue
 from proving.worker.groups import Group, Groups
-from proving.worker.heartbeats import SILENCE, was_clock_set_back
+from proving.worker.heartbeats import SILENCE
 from proving.worker.webhook_dispatcher import WebhookDispatcher
 from queries import schema
-from queries.clock import Clock
 from queries.models import Batch, Block, Pruning, Webhook
 
 logger = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ _MOST_POLL_SECONDS = 1.0
 
 def _watch(_: object) -> None:
     chain_checks.observe_what_is_due()
-    # Behind the chains, which clocks are judged by: one that hangs takes seconds.
+    # Behind the chains, whose newest block is waited for: one that hangs takes seconds.
     attester_checks.watch()
 
 
@@ -87,7 +86,6 @@ class Worker:
         # Of its own: chains whose nodes hang hold up no work.
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="watcher")
         self._watch: Future[None] | None = None
-        self._clock = Clock()
 
     def stop(self) -> None:
         """Finish what is in hand, take up nothing new. May be called from a signal handler."""
@@ -127,24 +125,19 @@ class Worker:
         connections.close_all()
 
     def _beat(self, *, is_first: bool) -> None:
-        was_set_back = was_clock_set_back()
-        chain_checks.wake(everyone=is_first or was_set_back)
+        chain_checks.wake(everyone=is_first)
         if self._watch is None or self._watch.done():
             self._watch = self._watcher.submit(_do, [_WATCH])
             if is_first:
-                # After a pause the chains tell whether the clock is right.
+                # After a pause the newest block that is known is too old for `queries.clock`.
                 wait([self._watch], _BEAT_SECONDS)
-        recover(all_postponed=was_set_back)
         pruning.wake()
         upkeep.wake(everyone=is_first)
-        reading = self._clock.read(chain_checks.witnesses())
-        self._say_that_it_runs(reading.problem)
-        reject_overdue(reading.at)
+        self._say_that_it_runs()
+        reject_overdue()
 
-    def _say_that_it_runs(self, clock_problem: str) -> None:
-        if clock_problem:
-            logger.error("%s", clock_problem)
-        said = {"beat_at": Now(), "clock_problem": clock_problem, "exchanges": exchanges()}
+    def _say_that_it_runs(self) -> None:
+        said = {"beat_at": Now(), "exchanges": exchanges()}
         with transaction.atomic():
             WorkerHeartbeat.objects.update_or_create(
                 worker=self.name, defaults=said, create_defaults=said | {"started_at": Now()}
@@ -194,7 +187,7 @@ def work_once() -> int:
     _watch(None)
     pruning.wake()
     upkeep.wake(everyone=True)
-    reject_overdue(Clock().read(chain_checks.witnesses()).at)
+    reject_overdue()
     failed = 0
     # What is admitted makes its blocks due, and what is proven its webhook.
     for kind, model in _ONE_TURN:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-STATEMENTS = 32
+STATEMENTS = 30
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +171,7 @@ def test_a_worker_stores_what_its_process_has_counted():
     NODE_EXCHANGES.labels("7", "counted.example", "timed_out").inc()
     NODE_EXCHANGE_SECONDS.labels("7", "counted.example").observe(0.25)
     worker = Worker()
-    worker._say_that_it_runs("")
+    worker._say_that_it_runs()
     stored = WorkerHeartbeat.objects.get(worker=worker.name).exchanges
     assert stored == exchanges()
     (found,) = [one for one in stored or [] if one["chain"] == "7"]

@@ -3,25 +3,19 @@
 from datetime import datetime, timedelta
 
 import pytest
-from django.conf import settings
-from django.db import connection
-from django.db.models import Q
-from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
-from campaigns.attacks.skewed import skewed_now
 from config.configured_chains import forget_chains
 from database import leases
 from proving.health import chain_checks
 from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
 from proving.transactions.replacement import _is_past
-from proving.worker.due import due, recover
 from proving.worker.worker import Worker
 from queries.models import Batch, Block
 from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
 from tests.inside.working import observe
-from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, request, submit
+from tests.service import ALICE, SIGNER, SIGNERS, a_key, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,58 +59,13 @@ def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_loo
     assert ChainWatch.objects.get(pk=SOURCE).attempts == 0
 
 
-def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
-    observe()
-    ChainWatch.objects.create(chain_id=SOURCE, timestamp=1)
-    (witness,) = chain_checks.witnesses()
-    watch = ChainWatch.objects.get(pk=31337)
-    assert watch.timestamp == witness.made_at.timestamp()
-    assert witness.lag == timedelta(minutes=5)
-
-
-def test_test_networks_are_witnesses_only_where_there_are_no_other_chains(service, tmp_path):
-    connect_source(tmp_path, DEAD_NODE)
-    for chain_id in (31337, SOURCE):
-        ChainWatch.objects.create(chain_id=chain_id, timestamp=1)
-    assert [witness.chain_id for witness in chain_checks.witnesses()] == [SOURCE]
-    ChainWatch.objects.filter(pk=SOURCE).delete()
-    assert chain_checks.witnesses() == []
-
-
 @pytest.mark.parametrize("model", [Batch, Block, Signer, FactsRegistry])
 def test_all_that_is_worked_on_is_found_again(service, model):
     submit(a_key(), request(ALICE, block=service.head()))
     put_off = {"due_at": timezone.now() + DAY, "leased_until": timezone.now() + DAY}
     assert model.objects.update(**put_off) == 1
-    recover()
-    assert len(leases.due(model.objects.all(), 10)) == 1
-
-
-@pytest.mark.parametrize("of_database", [True, False], ids=["the machine", "a worker on another one"])
-def test_an_hour_ahead_and_back_delays_nothing_beyond_a_lease(service, monkeypatch, of_database):
-    key, hour, right = a_key(), timedelta(hours=1), timezone.now
-    service.rpc("evm_setAutomine", False)
-    told = {"url": "https://example.org/hook"}
-    waits = submit(key, request(ALICE, block=service.head() + 3))
-    submit(key, request(BOB, block=service.head()) | {"webhook": told})
-    leased = submit(key, request(BOB, block=service.head() - 1))
-    with monkeypatch.context() as jumped:
-        jumped.setattr(timezone, "now", lambda: right() + hour)
-        jumped.setattr(Now, f"as_{connection.vendor}", skewed_now(hour.total_seconds if of_database else float))
-        for _ in range(3):
-            recover()
-            for task in due():
-                task()
-        assert Batch.objects.get(pk=waits.pk).waiting_for
-        # By a worker that is killed.
-        assert leases.claim(Block.objects.all(), leased.queries.get().block_id)
-    recover()
-    lease = timedelta(seconds=settings.LEASE_SECONDS + 1)
-    for model in (Batch, Block, Signer):
-        rows = model.objects.exclude(due_at=None)
-        assert rows.exists()
-        late = rows.filter(Q(due_at__gt=Now() + lease) | Q(leased_until__gt=Now() + lease))
-        assert [str(row) for row in late] == []
+    (pk,) = leases.due(model.objects.all(), 10)
+    assert leases.claim(model.objects.all(), pk)
 
 
 def test_beats_from_the_future_are_forgotten():
@@ -124,7 +73,7 @@ def test_beats_from_the_future_are_forgotten():
     WorkerHeartbeat.objects.create(worker="ahead", started_at=now, beat_at=now + DAY)
     WorkerHeartbeat.objects.create(worker="dead", started_at=now, beat_at=now - DAY)
     WorkerHeartbeat.objects.create(worker="alive", started_at=now, beat_at=now)
-    Worker()._say_that_it_runs("")
+    Worker()._say_that_it_runs()
     assert WorkerHeartbeat.objects.filter(worker="alive").exists()
     assert WorkerHeartbeat.objects.count() == 2, "that one, and the one that has beaten"
 

@@ -14,7 +14,19 @@ from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, between, lying_node
 from tests.deployed import deploy
 from tests.proving.money import stopped
-from tests.service import ALICE, BOB, SIGNER, a_key, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    SIGNER,
+    a_key,
+    expire,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 pytestmark = pytest.mark.outside
 
@@ -314,7 +326,7 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
 def test_nothing_waits_beyond_its_deadline(service, key):
     batch = submit(key, request(ALICE, block=service.head() + 3))
     assert accepted(batch).status == BatchStatus.RECEIVED
-    Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
+    expire()
     accepted(batch)
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,

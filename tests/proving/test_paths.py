@@ -26,6 +26,7 @@ from tests.service import (
     asking,
     balances,
     chains_toml,
+    expire,
     expire_leases,
     reconfigure,
     request,
@@ -447,7 +448,7 @@ def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     assert not Transaction.objects.filter(nonce__gt=path.nonce).exists()
     # The block's hash isn't known, and whether the path would do for it isn't either.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
-    Batch.objects.filter(pk=first.pk).update(deadline_at=timezone.now() - timedelta(minutes=1))
+    expire(Batch.objects.filter(pk=first.pk))
     old.rpc("evm_setAutomine", True)
     assert_proven(old, second, ALICE, block)
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()

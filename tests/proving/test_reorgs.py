@@ -1,16 +1,14 @@
 """A reorganised chain takes steps, and DONE, visibly back until the block is final."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from proving.models import AccountProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import between, result
 from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
-from tests.service import ALICE, SIGNER, a_key, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, SIGNER, a_key, expire, reconfigure, request, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -77,7 +75,7 @@ def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, killi
 
 
 def test_a_batch_that_was_done_gets_its_time_anew(service, done):
-    Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
+    expire()
     service.rpc("anvil_reorg", 1, [])
     service.rpc("evm_setAutomine", False)
     for _ in range(2):

@@ -1,12 +1,10 @@
 """Batches that pay themselves: prepared here, sent by others, and never by the operator, to the wei."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError
 from django.test import Client
-from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains
@@ -42,6 +40,7 @@ from tests.service import (
     a_key,
     asking,
     balances,
+    expire,
     expire_leases,
     fresh,
     header,
@@ -350,7 +349,7 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
         worker.kill()
         worker.wait()
     expire_leases()
-    Batch.objects.update(deadline_at=timezone.now() - timedelta(minutes=1))
+    expire()
     work()
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
     assert "GET /batch-queries/" in batch.rejection_reason

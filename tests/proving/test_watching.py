@@ -1,21 +1,18 @@
 """What workers see of chains, and what a running worker does about clocks."""
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, connections
-from django.db.models.functions import Now
+from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
-from campaigns.attacks.skewed import skewed_now
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import ChainWatch
-from queries.models import Batch, BatchStatus
+from queries.models import Batch
 from tests.chains.lying_node import between
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
@@ -25,7 +22,6 @@ from tests.service import (
     SIGNERS,
     a_key,
     chains_toml,
-    fresh,
     reconfigure,
     request,
     submit,
@@ -122,57 +118,6 @@ def test_a_block_of_any_time_can_be_seen(service):
     service.mine()
     work()
     assert seen() == []
-
-
-# --- Clocks -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def jump(monkeypatch) -> Callable[[], None]:
-    """Sets the clocks of the machine and of the database a day ahead."""
-    right = timezone.now
-
-    def jump() -> None:
-        monkeypatch.setattr(timezone, "now", lambda: right() + DAY)
-        monkeypatch.setattr(Now, f"as_{connection.vendor}", skewed_now(DAY.total_seconds))
-
-    return jump
-
-
-@pytest.mark.parametrize("has_worked", [True, False], ids=["of one that runs", "of one that starts"])
-def test_a_clock_that_jumps_rejects_nothing(service, jump, monkeypatch, has_worked):
-    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
-    if has_worked:
-        work()
-    jump()
-    work()
-    assert fresh(batch).status == BatchStatus.RECEIVED
-    monkeypatch.undo()
-    service.mine(3)
-    assert work_until_done(batch).status == BatchStatus.DONE
-
-
-def test_after_a_pause_what_is_overdue_is_rejected_because_a_chain_agrees(service, jump):
-    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
-    work()
-    jump()
-    service.rpc("evm_increaseTime", int(DAY.total_seconds()))
-    service.mine()
-    work()
-    assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
-
-
-@pytest.mark.parametrize("is_up", [True, False])
-def test_a_chain_that_stands_still_or_is_down_does_not_keep_what_is_overdue_from_being_rejected(
-    service, settings, is_up
-):
-    service.mine()
-    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
-    Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
-    if not is_up:
-        reconfigure(settings, service.url, DEAD_NODE)
-    work()
-    assert fresh(batch).status == BatchStatus.REJECTED
 
 
 def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, start_worker):

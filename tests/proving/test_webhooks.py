@@ -31,7 +31,7 @@ from tests.explorer.batches import accept, complete, reopen, settle
 from tests.factories import client_of, until
 from tests.metrics import value
 from tests.proving.receiver import Received, Receiver, receiver
-from tests.service import ALICE, BOB, a_key, expire_leases, header, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, a_key, expire, expire_leases, header, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
@@ -204,7 +204,7 @@ def test_an_event_that_comes_while_another_is_sent_is_not_forgotten():
     def and_go_on(_: Received) -> int:
         if len(there.received) == 1:
             # Another worker rejects it.
-            Batch.objects.update(deadline_at=timezone.now() - timedelta(minutes=1))
+            expire()
             work()
             connections.close_all()
         return 200

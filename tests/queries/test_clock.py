@@ -1,4 +1,4 @@
-"""A clock that jumps alone ends no batch; deadlines pass when the chains agree."""
+"""A clock that jumps alone ends no batch; deadlines pass when the chains agree, or a day later."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,12 +8,13 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from campaigns.attacks.skewed import skewed_now
-from queries.models import BatchStatus
-from tests.service import ALICE, fresh, request, submit, work, work_until_done
+from queries.models import Batch, BatchStatus
+from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
 DAY = timedelta(hours=25)
+MONTH = timedelta(days=30)
 
 
 @pytest.fixture
@@ -27,24 +28,63 @@ def jump(monkeypatch):
     return to
 
 
-@pytest.mark.parametrize(("machine", "database"), [(DAY, DAY), (-DAY, -DAY), (DAY, timedelta()), (timedelta(), DAY)])
-def test_no_clock_that_jumps_alone_ends_a_batch(service, key, jump, machine, database):
+@pytest.fixture
+def waits(service, key) -> Batch:
+    """A batch for a block that isn't there yet, when a worker has looked at it."""
     batch = submit(key, request(ALICE, block=service.head() + 6))
     work()
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("machine", "database"),
+    [(DAY, DAY), (-DAY, -DAY), (DAY, timedelta()), (timedelta(), DAY), (MONTH, MONTH), (timedelta(), MONTH)],
+)
+def test_no_clock_that_jumps_alone_ends_a_batch(service, waits, jump, machine, database):
     jump(machine, database)
     for _ in range(2):
         work()
-    assert fresh(batch).status == BatchStatus.RECEIVED
+    assert fresh(waits).status == BatchStatus.RECEIVED
     jump(timedelta(), timedelta())
     service.mine(6)
-    assert work_until_done(batch, service).status == BatchStatus.DONE
+    assert work_until_done(waits, service).status == BatchStatus.DONE
 
 
-def test_a_deadline_passes_when_a_chain_agrees_with_the_clock(service, key, jump):
-    batch = submit(key, request(ALICE, block=service.head() + 6))
+def test_a_batch_that_a_clock_behind_has_stored_gets_its_whole_time(service, waits, jump):
+    jump(-DAY, -DAY)
+    batch = submit(a_key(BOB), request(ALICE, block=service.head() + 7))
     work()
+    jump(timedelta(), timedelta())
+    for _ in range(2):
+        work()
+    assert fresh(batch).status == BatchStatus.RECEIVED
+
+
+def test_a_deadline_passes_when_a_chain_agrees_with_the_clock(service, waits, jump):
     jump(DAY, DAY)
     service.rpc("evm_increaseTime", int(DAY.total_seconds()))
     service.mine()
     work()
-    assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
+    assert (fresh(waits).status, waits.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_chain_that_stands_still_or_is_down_keeps_a_batch_for_a_further_day(service, waits, jump, settings, is_up):
+    if not is_up:
+        reconfigure(settings, service.url, "http://127.0.0.1:1")
+    jump(DAY, DAY)
+    work()
+    jump(2 * DAY, 2 * DAY)
+    work()
+    assert (fresh(waits).status, waits.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
+
+
+def test_a_day_of_a_clock_that_was_ahead_does_not_count(service, waits, jump):
+    jump(MONTH, MONTH)
+    work()
+    jump(DAY, DAY)
+    work()
+    assert fresh(waits).status == BatchStatus.RECEIVED
+    jump(2 * DAY, 2 * DAY)
+    work()
+    assert fresh(waits).status == BatchStatus.REJECTED

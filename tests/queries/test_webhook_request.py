@@ -3,18 +3,16 @@
 import json
 import logging
 from collections.abc import Iterator
-from datetime import timedelta
 from ipaddress import ip_network
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from queries.models import Batch, Webhook
 from tests.databases import all_that_is_stored
 from tests.proving.receiver import Receiver, receiver
 from tests.queries.submissions import faults
-from tests.service import ALICE, request, work
+from tests.service import ALICE, expire, request, work
 
 pytestmark = pytest.mark.outside
 
@@ -35,7 +33,7 @@ def hook(settings) -> Iterator[Receiver]:
 
 def overdue() -> None:
     """All batches are rejected, of which their webhooks are told."""
-    Batch.objects.update(deadline_at=timezone.now() - timedelta(minutes=1))
+    expire()
     work()
 
 

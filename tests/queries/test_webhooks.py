@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from queries.models import Batch, BatchStatus, DeliveryStatus, Step, StepKind, Webhook, WebhookDelivery
 from tests.explorer.batches import accept, complete
-from tests.service import ALICE, BOB, a_key, fresh, header, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, a_key, expire, fresh, header, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -53,7 +52,7 @@ def data(batch: Batch) -> dict[str, Any]:
 
 
 def overdue() -> None:
-    Batch.objects.update(deadline_at=timezone.now() - timedelta(minutes=1))
+    expire()
     work()
 
 

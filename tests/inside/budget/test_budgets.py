@@ -6,7 +6,6 @@ from django.utils import timezone
 
 from proving.budget import reservations
 from proving.models import Transaction, TransactionState
-from queries.clock import Clock
 from queries.models import ServiceClock
 from tests.inside.working import admitted
 from tests.proving.money import ETHER, in_mempool, pending
@@ -14,8 +13,6 @@ from tests.service import ALICE, BOB, request, submit, work
 
 
 def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
-    clock = Clock()
-    clock.read([])
     _, tx = in_mempool(costly, key)
     costly.mine()
     work()
@@ -32,7 +29,7 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
 
 
 def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly, key, monkeypatch):
-    Clock().read([])
+    work()
     batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
     now = timezone.now
     with monkeypatch.context() as patch:
