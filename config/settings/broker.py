@@ -1,4 +1,4 @@
-"""The broker, by which Celery distributes the work among machines. None is needed: without it, workers poll."""
+"""The broker, by which a submission wakes a worker of Celery. None is needed: workers poll."""
 
 from urllib.parse import urlsplit
 
