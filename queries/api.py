@@ -7,7 +7,6 @@ come from the same schemas. Errors have the form of `config.error_answers`, with
 import json
 import threading
 import time
-from functools import partial
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Schema

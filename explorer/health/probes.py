@@ -32,7 +32,7 @@ def is_alive(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if the database answers, has this version's migrations, and takes writes; else 503, and say why not."""
+    """Answer 200 if the database answers, has this version's migrations and takes writes; else 503, with the reason."""
     try:
         problem = schema_problem() or storage.problem()
     except DatabaseError:

@@ -111,7 +111,7 @@ def one_of_two_frozen(
             started.append(start_worker())
         until(lambda: WorkerHeartbeat.objects.count() == 2, "both workers")
         # A header is kept at once where any is.
-        until(lambda: not connection or logged(chain, EVENTS[0]), "the first header")
+        until(lambda: not connection or bool(logged(chain, EVENTS[0])), "the first header")
         freezer.workers += started
         yield freezer
         frozen, awake = sorted(started, key=lambda worker: worker is not freezer.frozen)
