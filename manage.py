@@ -12,9 +12,6 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     from django.core.management import execute_from_command_line  # noqa: PLC0415 (Django may be missing)
 
-    from config.environment import require_settings  # noqa: PLC0415 (same)
-
-    require_settings()
     execute_from_command_line(sys.argv)
 
 

@@ -26,7 +26,6 @@ _LIMITS = (
     "max_queries_per_minute",
     "max_open_batches",
     "max_open_queries",
-    "max_open_blocks",
 )
 _WEI = 10**18
 
@@ -39,7 +38,6 @@ class _LimitsForm(AdminActionForm):
     max_queries_per_minute = forms.IntegerField(min_value=0, max_value=2**62, required=False)
     max_open_batches = forms.IntegerField(min_value=0, max_value=2**62, required=False)
     max_open_queries = forms.IntegerField(min_value=0, max_value=2**62, required=False)
-    max_open_blocks = forms.IntegerField(min_value=0, max_value=2**62, required=False)
 
     field_order = (*_LIMITS, "reason")
 

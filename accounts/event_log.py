@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -12,6 +11,8 @@ from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 
 PAGE = 25
+# For how long events are kept.
+DAYS = 90
 # What a user may do to keys in a day: each is written down, and a key that ended stays.
 MAX_KEY_EVENTS_PER_DAY = 200
 _OF_KEYS = (
@@ -57,10 +58,8 @@ def check_pace(user: User) -> None:
 
 def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:
     """Return the user's events before the id `before`, newest first. New events do not move them to another page."""
-    events = user.events.order_by("-id")
-    if (days := settings.KEEP_ACCOUNT_EVENTS_DAYS) is not None:
-        # Workers delete them some time after that.
-        events = events.filter(at__gte=timezone.now() - timedelta(days=days))
+    # Workers delete them some time after that.
+    events = user.events.filter(at__gte=timezone.now() - timedelta(days=DAYS)).order_by("-id")
     if before is not None:
         events = events.filter(id__lt=before)
     found = list(events[: size + 1])

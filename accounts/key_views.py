@@ -133,7 +133,7 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
     return render(
         request,
         "accounts/log.html",
-        {"page": page, "days": settings.KEEP_ACCOUNT_EVENTS_DAYS, "continued": bool(before)},
+        {"page": page, "days": event_log.DAYS, "continued": bool(before)},
     )
 
 
@@ -249,7 +249,7 @@ def _keys_page(request: HttpRequest, user: User, *, status: int = 200, **context
         "shown_keys": shown,
         "max_keys": keys.MAX_KEYS,
         "log": event_log.read(user, size=_EVENTS_SHOWN),
-        "days": settings.KEEP_ACCOUNT_EVENTS_DAYS,
+        "days": event_log.DAYS,
         "base_url": settings.BASE_URL,
         "webhooks": _shown_webhook_secret(user),
     }

@@ -36,8 +36,8 @@ class User(AbstractBaseUser):
     max_queries_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_batches = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_queries = models.PositiveBigIntegerField(null=True, blank=True)
+    # Unused since 0.3; they go with the next minor version.
     max_open_blocks = models.PositiveBigIntegerField(null=True, blank=True)
-    # Unused since 0.3; it goes with the next minor version.
     max_stored_megabytes = models.PositiveBigIntegerField(null=True, blank=True)
     # By a destination's chain id, both in decimal digits: wei, instead of the chain's `daily_limit_per_user`.
     daily_limits_wei = models.JSONField(null=True, blank=True)

@@ -1,13 +1,16 @@
 """The settings of an attester's process. It shares only the database, the chains and the logs with the service."""
 
-from config.django_settings import BASE_DIR, DEFAULT_AUTO_FIELD, TIME_ZONE, USE_I18N, USE_TZ  # noqa: F401 (Django reads them here)
-from config.settings import (  # noqa: F401 (same)
+from config.settings import (  # noqa: F401 (Django reads them here)
+    BASE_DIR,
     CHAINS_FILE,
     DATABASES,
+    DEFAULT_AUTO_FIELD,
     LOGGING,
-    REQUEST_ID_HEADER,
     SECRET_KEY,
     STATE_DIR,
+    TIME_ZONE,
+    USE_I18N,
+    USE_TZ,
 )
 
 INSTALLED_APPS = ["attesting"]

@@ -15,9 +15,14 @@ from config.sqlite.base import FileGone
 
 def watch() -> None:
     """Begin, in a process that answers requests. Call it before the first statement."""
+    # Who waits for a lock or a connection for 5 s in vain is told to try again. And nobody's search may keep the
+    # database from others: workers and migrations take as long as they need.
+    options = connection.settings_dict["OPTIONS"]
     if connection.vendor == "postgresql":
-        # Nobody's search may keep the database from others. Workers and migrations take as long as they need.
-        connection.settings_dict["OPTIONS"]["options"] += " -c statement_timeout=10s"
+        options["options"] += " -c lock_timeout=5s -c statement_timeout=10s"
+        options["pool"]["timeout"] = 5
+    else:
+        options["timeout"] = 5
     got_request_exception.connect(_close_after_error)
 
 

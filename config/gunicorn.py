@@ -1,5 +1,6 @@
 """How gunicorn serves: by its own threads. Where strangers come, docs/operating/nginx.conf stands before it."""
 
+import importlib
 import os
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -30,7 +31,7 @@ class logger_class(Logger):  # noqa: N801 (gunicorn's name of the setting)
         pass
 
 
-# As config/settings/logs_and_debugging.py reads it, which refuses anything else.
+# As config/settings.py reads it, which refuses anything else.
 log_format = "json" if os.environ.get("LOG_FORMAT") == "json" else "line"
 logconfig_dict = {
     "version": 1,
@@ -64,9 +65,7 @@ def on_starting(server: Any) -> None:
 
 def _read_settings() -> None:
     """Raise SystemExit with a sentence where a setting is wrong."""
-    from config.environment import require_settings  # noqa: PLC0415 (as above)
-
-    require_settings()
+    importlib.import_module(os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings"))
 
 
 def pre_fork(server: Any, worker: Any) -> None:

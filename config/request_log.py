@@ -2,12 +2,10 @@
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from config import log_context
@@ -21,18 +19,16 @@ _MOST_PIECES_UNREAD = 1024
 
 logger = logging.getLogger("gunicorn.access")
 
-_ID = re.compile(r"[0-9A-Za-z._:-]{8,64}")
-
 
 class RequestMiddleware:
-    """A client's own id is not believed, unless `settings.REQUEST_ID_HEADER` names one that the proxy writes."""
+    """Gives each request an id. A client's own is not believed."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         began = time.monotonic()
-        request_id = (settings.REQUEST_ID_HEADER and _id_of_proxy(request)) or os.urandom(8).hex()
+        request_id = os.urandom(8).hex()
         # Until the thread's next request: Django's line about an error is written after the last middleware.
         log_context.enter({"request": request_id})
         response = self.get_response(request)
@@ -74,8 +70,3 @@ def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
         *(client, request.method, shown, response.status_code, length or "-", seconds * 1000),
         extra=fields,
     )
-
-
-def _id_of_proxy(request: HttpRequest) -> str:
-    told = request.headers.get(settings.REQUEST_ID_HEADER, "")
-    return told if _ID.fullmatch(told) else ""

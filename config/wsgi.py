@@ -9,8 +9,6 @@ import chains.ens  # noqa: F401 (queries.account_names would import it within a 
 from config import database_connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-os.environ.setdefault("SQLITE_TIMEOUT_SECONDS", "5")
-os.environ.setdefault("DATABASE_TIMEOUT_SECONDS", "5")
 
 application = get_wsgi_application()
 database_connections.watch()

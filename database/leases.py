@@ -3,7 +3,7 @@
 A worker claims a row by a conditional update that sets a fresh token and an expiry. It writes its results only inside
 `Lease.writing()`, a transaction that raises `LeaseLost` if the row has another token by now. So a worker that was
 paused for too long can't overwrite what its successor wrote. The transaction locks the row, and on SQLite the whole
-database (`config.settings.database` says how), so no RPC call belongs inside.
+database (`config.settings` says how), so no RPC call belongs inside.
 
 The database's clock decides what is due and which leases have expired: all workers share it, whatever their own clocks
 show.

@@ -1,6 +1,6 @@
 """Locks of rows, for databases that run transactions side by side. They last until the transaction ends.
 
-SQLite runs transactions one after another (`config.settings.database` says how), so there these functions do nothing.
+SQLite runs transactions one after another (`config.settings` says how), so there these functions do nothing.
 Elsewhere what a transaction reads may change until it writes, unless the rows that it depends on are locked.
 
 Nobody may wait in a circle. So everybody locks in the same order: signers, users, blocks, batches, and then what

@@ -1,4 +1,4 @@
-"""Prunes what is older than `config.settings.retention` keeps. A worker's duty, and `manage.py prune`.
+"""Prunes what is older than `config.settings` keeps. A worker's duty, and `manage.py prune`.
 
 It goes in chunks: each is one short database transaction under the lease of the one `Pruning` row, so that others get
 their turn, one process at a time prunes, and a kill leaves nothing half.
@@ -23,6 +23,7 @@ from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from accounts import event_log
 from accounts.models import AccountEvent, SignInNonce, ThrottleCount
 from database import leases, row_locks
 from database.chunks import chunks
@@ -37,7 +38,7 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from queries import clock
+from queries import clock, idempotency
 from queries.models import (
     OPEN_STATUSES,
     Batch,
@@ -58,8 +59,6 @@ _ROWS, _PROOFS, _TRANSACTIONS, _BATCHES, _LEAVES = 1000, 200, 20, 50, 20
 _BLOCKS = 500
 # How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
 _TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, leases.LONGEST
-# How long sessions, nonces and counts are kept after they expired. Sign-ins and requests remove most of them earlier.
-_EXPIRED_DAYS = 1
 
 
 def wake() -> None:
@@ -103,7 +102,7 @@ def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapp
     ends = None if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     for kind in KINDS:
-        if (days := getattr(settings, kind.setting) if kind.setting else _EXPIRED_DAYS) is None:
+        if (days := getattr(settings, kind.keep) if isinstance(kind.keep, str) else kind.keep) is None:
             continue
         while True:
             if ends is not None and time.monotonic() >= ends:
@@ -130,7 +129,7 @@ class Kind:
     """Data that is pruned at an age."""
 
     name: str  # for people, plural
-    setting: str  # empty: it has expired, and is pruned after `_EXPIRED_DAYS`
+    keep: str | int  # a setting, or for how many days
     prune: Callable[[datetime], int]
     """Prune a chunk of what is older than this, in the caller's transaction. How many rows; 0: nothing is left."""
 
@@ -208,7 +207,7 @@ def _prune_steps(before: datetime) -> int:
     return Batch.objects.filter(pk=batch).update(steps_gone_at=timezone.now())
 
 
-# --- Transactions and headers -----------------------------------------------------------------------------------------
+# --- Transactions -----------------------------------------------------------------------------------------
 
 
 def _prune_calldata(before: datetime) -> int:
@@ -221,23 +220,6 @@ def _prune_calldata(before: datetime) -> int:
     row_locks.lock(Signer.objects.filter(pk__in=Transaction.objects.filter(pk__in=chosen).values("signer")))
     SignedTransaction.objects.filter(transaction__in=chosen).update(raw=b"")
     return Transaction.objects.filter(pk__in=chosen).update(data=b"", pruned_at=timezone.now())
-
-
-def _prune_path_headers(before: datetime) -> int:
-    """Empty headers of blocks without queries. Number and hash stay: that is all that a path needs to begin there."""
-    passed = Block.objects.filter(is_checkpoint=True, header_rlp__isnull=False, due_at=None, queue_at__lt=before)
-    asked = Query.objects.filter(block=OuterRef("pk"))
-    # It is the next header of a bundle of a time.
-    needed = Query.objects.filter(
-        source_chain_id=OuterRef("source_chain_id"),
-        block__number=OuterRef("number") - 1,
-        timestamp__isnull=False,
-        batch__proofs_pruned_at=None,
-    )
-    rows = passed.filter(~Exists(asked), ~Exists(needed)).order_by("queue_at")
-    chosen = list(rows.values_list("pk", flat=True)[:_ROWS])
-    row_locks.lock(Block.objects.filter(pk__in=chosen))
-    return Block.objects.filter(~Exists(asked), pk__in=chosen).update(header_rlp=None)
 
 
 # --- Webhooks ---------------------------------------------------------------------------------------------------------
@@ -274,13 +256,13 @@ KINDS = (
     Kind("proofs", "KEEP_PROOFS_DAYS", _prune_proofs),
     Kind("steps", "KEEP_STEPS_DAYS", _prune_steps),
     Kind("transactions' calldata", "KEEP_CALLDATA_DAYS", _prune_calldata),
-    Kind("headers of paths", "KEEP_PATH_HEADERS_DAYS", _prune_path_headers),
-    Kind("roots of old blocks", "KEEP_BEACON_DATA_DAYS", _older(JumpLeaves, "used_at", _LEAVES)),
-    Kind("beacon blocks that jumps begin at", "KEEP_BEACON_DATA_DAYS", _older(BeaconAnchor, "used_at")),
+    Kind("roots of old blocks", 90, _older(JumpLeaves, "used_at", _LEAVES)),
+    Kind("beacon blocks that jumps begin at", 90, _older(BeaconAnchor, "used_at")),
     Kind("webhooks and deliveries", "KEEP_WEBHOOK_DELIVERIES_DAYS", _prune_webhooks),
-    Kind("account events", "KEEP_ACCOUNT_EVENTS_DAYS", _older(AccountEvent, "at")),
-    Kind("idempotency keys", "KEEP_IDEMPOTENCY_KEYS_DAYS", _older(IdempotencyKey, "created_at")),
-    Kind("sessions", "", _older(Session, "expire_date")),
-    Kind("sign-in nonces", "", _older(SignInNonce, "expires_at")),
-    Kind("throttle counts", "", _older(ThrottleCount, "began_at")),
+    Kind("account events", event_log.DAYS, _older(AccountEvent, "at")),
+    Kind("idempotency keys", idempotency.DAYS, _older(IdempotencyKey, "created_at")),
+    # Sign-ins and requests remove most of these as they expire.
+    Kind("sessions", 1, _older(Session, "expire_date")),
+    Kind("sign-in nonces", 1, _older(SignInNonce, "expires_at")),
+    Kind("throttle counts", 1, _older(ThrottleCount, "began_at")),
 )

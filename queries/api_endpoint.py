@@ -132,7 +132,7 @@ def body_of(request: HttpRequest) -> bytes:
     try:
         return request.body  # Django compares Content-Length with the limit before it reads.
     except RequestDataTooBig:
-        limit = settings.MAX_BODY_BYTES
+        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         raise ApiError(413, "too_large", f"The body is larger than {limit} bytes.") from None
     except UnreadablePostError:
         raise ApiError(400, "incomplete", "The body ended before its announced length.") from None

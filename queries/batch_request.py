@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Annotated, Any, Literal
 
-from django.conf import settings
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -40,6 +39,7 @@ _MAX_ECHO = 80
 # Of a body: each account may have its own block, and so both names, `accounts`, `props` and `slots`.
 _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # To normalise them takes half a millisecond for each letter, and ten times as much for a Han letter.
+_MOST_NAMES = 50
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
@@ -418,8 +418,8 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     if (count := _named(document.value)) > max_queries:
         raise InvalidRequest([too_many(count, max_queries)])
     names = account_names.named(document.value) if chains.ens else []
-    if len(names) > settings.MAX_NAMES_PER_BATCH:
-        many = f"{len(names)} names are too many; a batch may have {settings.MAX_NAMES_PER_BATCH}."
+    if len(names) > _MOST_NAMES:
+        many = f"{len(names)} names are too many; a batch may have {_MOST_NAMES}."
         raise InvalidRequest([Fault("/data", many)])
     if sum(len(name.encode()) for name in names) > _MOST_BYTES_OF_NAMES:
         raise InvalidRequest([Fault("/data", f"The names are longer than {_MOST_BYTES_OF_NAMES} bytes in all.")])

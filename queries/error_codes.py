@@ -34,7 +34,6 @@ ERROR_CODES = (
     ErrorCode(429, "too_many_requests", "go on after Retry-After seconds"),
     ErrorCode(429, "too_many_open_batches", "more of your batches would be open than may be", needs_body=True),
     ErrorCode(429, "too_many_open_queries", "the same of accounts, slots and headers", needs_body=True),
-    ErrorCode(429, "too_many_open_blocks", "the same of blocks", needs_body=True),
     ErrorCode(503, "storage_unavailable", "the database can't store or tell anything just now"),
     ErrorCode(503, "busy", "others have the service store large batches just now"),
     ErrorCode(503, "chain_unavailable", "the nodes don't tell what is asked just now"),

@@ -8,9 +8,8 @@ process is killed. A request that was refused leaves no key.
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.utils import timezone
 
 from queries.api_errors import ApiError
@@ -20,10 +19,12 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 """The header of an answer that a former request has caused."""
 
+# For how long keys are remembered.
+DAYS = 1
+
 _PLAIN = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
 # RFC 9651, section 3.3.3: a string, as the draft has it. Inside, a quote and a backslash have a backslash before them.
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"', re.ASCII)
-_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -102,5 +103,4 @@ def _hash(body: bytes) -> str:
 
 
 def _forgotten_before() -> datetime:
-    days = settings.KEEP_IDEMPOTENCY_KEYS_DAYS
-    return _EVER if days is None else timezone.now() - timedelta(days=days)
+    return timezone.now() - timedelta(days=DAYS)

@@ -3,7 +3,7 @@
 A valid request is stored in one transaction. Once it is answered, nothing of it can be lost.
 
 The transaction also checks what a user may have open, while it holds the user's row: so no two
-submissions can take the same room. SQLite runs whole transactions one after another (`config.settings.database` says
+submissions can take the same room. SQLite runs whole transactions one after another (`config.settings` says
 how). While one stores, no other can write. So everything possible is prepared before it begins, and each process stores
 one large batch at a time. Other databases hold up only who stores for the same user, or makes the same new blocks.
 """
@@ -229,12 +229,8 @@ _ROOM = CompiledQuery(
     lambda: (
         User.objects.filter(pk=Given("user"))
         .annotate(open=FilteredRelation("batches", condition=Q(batches__status__in=OPEN_STATUSES)))
-        .values_list("max_open_batches", "max_open_queries", "max_open_blocks")
-        .annotate(
-            open_batches=Count("open"),
-            open_queries=Coalesce(Sum("open__size"), 0),
-            open_blocks=Coalesce(Sum("open__block_count"), 0),
-        )
+        .values_list("max_open_batches", "max_open_queries")
+        .annotate(open_batches=Count("open"), open_queries=Coalesce(Sum("open__size"), 0))
     )
 )
 
@@ -247,10 +243,9 @@ def _check_room(batch: Batch) -> None:
         (
             ("batches", "batches", 1, settings.MAX_OPEN_BATCHES),
             ("queries", "accounts, slots and headers", batch.size, settings.MAX_OPEN_QUERIES),
-            ("blocks", "blocks", batch.block_count, settings.MAX_OPEN_BLOCKS),
         ),
-        row[:3],
-        row[3:],
+        row[:2],
+        row[2:],
         strict=True,
     ):
         if more > (most := own_or(own, installations)):

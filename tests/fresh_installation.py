@@ -16,7 +16,7 @@ class FreshInstallation:
     database: Path
     """To be copied: SQLite's."""
     static: Path
-    """To be read, as `STATIC_DIR`."""
+    """To be read, by a link `static` in `STATE_DIR`."""
 
     def copy_database(self, state: Path) -> None:
         """Copy the database into `state`, which is to be `STATE_DIR`."""

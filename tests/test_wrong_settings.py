@@ -33,26 +33,47 @@ def start(command: str, folder: object, **variables: str) -> subprocess.Complete
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
-    ("variables", "sentence"),
+    ("variables", "sentences"),
     [
-        ({"BASE_URL": "foo"}, "BASE_URL must look like https://example.org, not 'foo'."),
-        ({"LOG_LEVEL": "loud"}, "LOG_LEVEL must be one of DEBUG, INFO, WARNING, ERROR, CRITICAL, not 'loud'."),
-        ({"STATE_DIR": "/dev/null/state"}, "STATE_DIR can't be used: /dev/null/state: Not a directory."),
+        (
+            {"BASE_URL": "foo", "MAX_OPEN_BATCHES": "0", "KEEP_SESSIONS_DAYS": "7"},
+            [
+                "KEEP_SESSIONS_DAYS is no longer a setting: ended sessions are kept for one day.",
+                "BASE_URL: Must look like https://example.org, not 'foo'.",
+                "MAX_OPEN_BATCHES: Must be greater than or equal to 1.",
+            ],
+        ),
+        ({"STATE_DIR": "/dev/null/state"}, ["STATE_DIR: /dev/null/state can't be used: Not a directory."]),
     ],
 )
-def test_a_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, sentence):
+def test_each_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, sentences):
     done = start(command, tmp_path, **variables)
     assert (done.returncode, done.stdout) == (1, "")
     # gunicorn says first that it starts.
-    *before, last = done.stderr.splitlines()
-    assert last == sentence
-    assert all(" INFO gunicorn.error: " in line for line in before)
+    lines = done.stderr.splitlines()
+    assert lines[-len(sentences) :] == sentences
+    assert all(" INFO gunicorn.error: " in line for line in lines[: -len(sentences)])
 
 
-def test_a_setting_that_is_gone_is_said_with_what_holds_instead(tmp_path):
-    done = start("manage.py", tmp_path, KEEP_SESSIONS_DAYS="7")
-    expected = "KEEP_SESSIONS_DAYS is no longer a setting: ended sessions are kept for one day.\n"
-    assert (done.returncode, done.stderr) == (1, expected)
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("DEBUG", "maybe", "Not a valid boolean."),
+        ("LOG_LEVEL", "loud", "Not a valid log level."),
+        ("KEEP_PROOFS_DAYS", "0", "Must be a number of days, 1 or more, or never."),
+        ("MAX_QUERIES_PER_MINUTE", "9999", "Must be greater than or equal to 10000."),
+        ("METRICS_TOKEN_FILE", "/dev/null", "/dev/null can't be read, or is empty."),
+    ],
+)
+def test_a_value_that_can_not_be_read_stops_the_start(tmp_path, name, value, sentence):
+    done = start("manage.py", tmp_path, **{name: value})
+    assert (done.returncode, done.stderr) == (1, f"{name}: {sentence}\n")
+
+
+def test_a_database_that_can_not_be_used_is_said_without_its_password(tmp_path):
+    done = start("manage.py", tmp_path, DATABASE_URL="mysql://user:secret@host/name")
+    assert done.returncode == 1
+    assert done.stderr == "DATABASE_URL must be postgresql://user:password@host:port/database.\n"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +91,7 @@ def test_a_secret_that_can_not_be_kept_is_said_in_a_sentence(tmp_path):
     (tmp_path / "secret_key").symlink_to("/dev/null/secret")
     done = start("manage.py", tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"SECRET_KEY is not set, and can't be kept in {tmp_path}: ")
+    assert done.stderr.startswith(f"{tmp_path}/secret_key can't be kept: ")
     assert done.stderr.count("\n") == 1
 
 

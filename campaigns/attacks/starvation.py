@@ -24,7 +24,7 @@ _ENOUGH = 60  # seconds after which a query is taken for starved
 
 def run(seed: int) -> Iterator[Seen]:
     chance = random.Random(seed)
-    with target(MAX_OPEN_BLOCKS=str(_BATCHES * _BLOCKS), MAX_QUERIES_PER_MINUTE="1000000") as attacked:
+    with target(MAX_QUERIES_PER_MINUTE="1000000") as attacked:
         # More take anvil minutes: the batches' blocks overlap, each with an account of its own.
         attacked.chain.mine(_BLOCKS + _BATCHES * _APART)
         heavy, newcomer = attacked.key(0), attacked.key(1)

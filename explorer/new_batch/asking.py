@@ -118,8 +118,10 @@ def body_of(draft: Draft) -> Callable[[], bytes]:
 
     def body() -> bytes:
         made = draft.request(settings.MAX_QUERIES_PER_BATCH).body
-        if len(made) > settings.MAX_BODY_BYTES:
-            raise ApiError(413, "too_large", f"The request is larger than {settings.MAX_BODY_BYTES} bytes.")
+        if len(made) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            raise ApiError(
+                413, "too_large", f"The request is larger than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes."
+            )
         return made
 
     return body

@@ -18,11 +18,9 @@ from django.apps import apps
 from chains.chains_file import ChainsError
 from config import metrics_server
 from config.configured_chains import get_chains
-from config.environment import require_settings
 
 if not apps.ready:  # Celery's command imports this first.
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    require_settings()
     django.setup()
     try:
         get_chains()

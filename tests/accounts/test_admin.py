@@ -49,7 +49,7 @@ def test_an_operator_sets_limits_and_says_why(operator, bob):
     answer = operator.post(path, said)
     assert answer.headers["Location"] == f"/admin/accounts/user/{bob.pk}/change/"
     bob.refresh_from_db()
-    assert (bob.daily_gas_budget, bob.max_open_batches, bob.max_open_blocks) == (7, 0, None)
+    assert (bob.daily_gas_budget, bob.max_open_batches, bob.max_open_queries) == (7, 0, None)
     assert bob.daily_limits_wei == {"31337": str(10**18 // 2)}
     assert logged_actions() == [
         (

@@ -3,7 +3,6 @@
 import sys
 from contextlib import ExitStack
 
-from campaigns.benchmarks import scale
 from campaigns.benchmarks.scale import Measured
 
 # Stopped, it holds the lock of the database's writers as a worker does that is stopped in the middle of a write. It
@@ -22,8 +21,7 @@ while True:
 """
 
 
-def test_a_worker_that_is_stopped_in_the_middle_of_a_write_does_not_end_it(monkeypatch):
-    monkeypatch.setitem(scale._LIMITS, "SQLITE_TIMEOUT_SECONDS", "1")
+def test_a_worker_that_is_stopped_in_the_middle_of_a_write_does_not_end_it():
     with ExitStack() as running:
         measured = Measured(running, "runworker-sqlite", 1, milliseconds=1)
         service = measured.service

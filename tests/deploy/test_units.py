@@ -27,9 +27,9 @@ def units(tmp_path) -> Iterator[Units]:
     (tmp_path / "secret").write_text("x" * 64)
     fresh = fresh_installation(tmp_path)
     fresh.copy_database(tmp_path)
+    (tmp_path / "static").symlink_to(fresh.static)
     environment = {
         "STATE_DIR": str(tmp_path),
-        "STATIC_DIR": str(fresh.static),
         "CHAINS_FILE": str(tmp_path / "chains.toml"),
         "SECRET_KEY_FILE": str(tmp_path / "secret"),
         "BASE_URL": "http://127.0.0.1",
@@ -76,7 +76,7 @@ def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
     wait_until_it_serves(units)
     for name, wrong, said in (
         ("chains.toml", "[", "chains.toml"),
-        ("secret", "", "SECRET_KEY_FILE names an empty file."),
+        ("secret", "", "can't be read, or is empty."),
     ):
         (tmp_path / name).write_text(wrong)
         assert not units.reload(WEB)

@@ -227,12 +227,6 @@ def test_faults_stand_beside_their_fields_and_nothing_typed_is_lost(alice):
     assert values(html, "props") == ["BALANCE"]
 
 
-def test_what_is_too_large_to_be_looked_at_is_counted_too(alice, settings):
-    settings.MAX_BATCHES_PER_MINUTE, settings.MAX_BODY_BYTES = 1, 10
-    post(alice, "submit", form({"accounts": ALICE}), status=413)
-    post(alice, "submit", form({"accounts": ALICE}), status=429)
-
-
 def test_limits_are_those_of_the_api_and_said_as_sentences(alice, settings):
     settings.MAX_BATCHES_PER_MINUTE = 1
     data = form({"accounts": ALICE})
@@ -252,7 +246,6 @@ def test_limits_are_those_of_the_api_and_said_as_sentences(alice, settings):
     ("setting", "value", "status", "sentence"),
     [
         ("MAX_QUERIES_PER_BATCH", 1, 400, "2 accounts, slots and headers are too many; a batch may name 1."),
-        ("MAX_BODY_BYTES", 10, 413, "The request is larger than 10 bytes."),
         ("MAX_OPEN_BATCHES", 0, 403, "You may have 0 batches open at a time"),
         ("ALLOWED_ADDRESSES", {BOB}, 403, "Your address may not use this service any more."),
     ],

@@ -836,14 +836,13 @@ def test_a_worker_that_slept_writes_nothing(world, api, bit_by_bit, monkeypatch)
     assert holds(world, 50, ask(world, 50))
 
 
-def test_what_is_pruned_while_it_is_filled_is_begun_anew(world, api, settings, bit_by_bit):
-    """By a clock that is ahead, or with a short time to keep it."""
-    settings.KEEP_BEACON_DATA_DAYS = 1
+def test_what_is_pruned_while_it_is_filled_is_begun_anew(world, api, bit_by_bit):
+    """By a clock that is ahead."""
 
     def prune() -> None:
         if len(api.asked) > 8:
-            JumpLeaves.objects.update(used_at=timezone.now() - timedelta(days=2))
-            BeaconAnchor.objects.update(used_at=timezone.now() - timedelta(days=2))
+            JumpLeaves.objects.update(used_at=timezone.now() - timedelta(days=91))
+            BeaconAnchor.objects.update(used_at=timezone.now() - timedelta(days=91))
             pruning.prune_now()
 
     source = get_chains().chain(CHAIN_ID)
@@ -913,11 +912,10 @@ def test_leases_are_extended_while_an_era_file_is_read(as_mainnet, eras, configu
     assert isinstance(jump_branches.branch_to(source, None, end, extend_lease=extend), NotYet)
 
 
-def test_what_nobody_uses_is_pruned(world, api, settings):
-    settings.KEEP_BEACON_DATA_DAYS = 30
+def test_what_nobody_uses_is_pruned(world, api):
     for slot in (50, 60):
         ask(world, slot)
-    days = timezone.now() - timedelta(days=29), timezone.now() - timedelta(days=31)
+    days = timezone.now() - timedelta(days=89), timezone.now() - timedelta(days=91)
     BeaconAnchor.objects.update(used_at=days[0])
     for number, used_at in zip((6, 7), days, strict=True):
         JumpLeaves.objects.filter(number=number).update(used_at=used_at)

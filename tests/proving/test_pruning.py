@@ -36,7 +36,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(autouse=True)
 def thirty_days(settings) -> None:
-    for kept in ("PROOFS", "STEPS", "CALLDATA", "PATH_HEADERS", "ACCOUNT_EVENTS", "KEY_USES"):
+    for kept in ("PROOFS", "STEPS", "CALLDATA"):
         setattr(settings, f"KEEP_{kept}_DAYS", 30)
 
 
@@ -298,34 +298,18 @@ def test_calldata_that_a_bundle_has_its_next_header_from_stays_with_it():
     assert carried(tx) == (b"", b"")
 
 
-def passed(number: int, days: float = 31, **columns: object) -> Block:
-    values = {"is_checkpoint": True, "hash": "0x" + "ab" * 32, "header_rlp": b"header"} | columns
-    return Block.objects.create(
+def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
+    """As versions before 0.3 did, of blocks that paths had passed."""
+    number = service.head()
+    header = service.rpc("eth_getBlockByNumber", hex(number), False)
+    Block.objects.create(
         destination_chain_id=31337,
         source_chain_id=31337,
         number=number,
-        queue_at=timezone.now() - days * DAY,
-        **values,
+        hash=header["hash"],
+        state_root=header["stateRoot"],
+        is_checkpoint=True,
     )
-
-
-def test_headers_that_paths_have_passed_go_and_paths_may_still_begin_there():
-    batch = done(1)
-    batch.queries.update(timestamp=1)
-    old, young, next_one = passed(50), passed(51, 29), passed(13)
-    in_work = passed(52, due_at=timezone.now())
-    assert prune() == {"headers of paths": 1}
-    for block in (old, young, next_one, in_work):
-        block.refresh_from_db()
-    assert (old.header_rlp, old.hash, old.is_checkpoint) == (None, "0x" + "ab" * 32, True)
-    assert [bytes(block.header_rlp or b"") for block in (young, next_one, in_work)] == [b"header"] * 3
-    assert Block.objects.get(number=12).header_rlp
-
-
-def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
-    number = service.head()
-    header = service.rpc("eth_getBlockByNumber", hex(number), False)
-    passed(number, hash=header["hash"], header_rlp=None, state_root=header["stateRoot"])
     assert work_until_done(submit(a_key(), request(ALICE, block=number))).status == BatchStatus.DONE
 
 
@@ -333,7 +317,7 @@ def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
 
 
 @pytest.mark.parametrize("kind", ["account events", "sessions", "sign-in nonces", "throttle counts"])
-def test_what_is_older_goes_and_what_is_younger_stays(settings, kind):
+def test_what_is_older_goes_and_what_is_younger_stays(kind):
     key = a_key()
     now = timezone.now()
     model: Any = {
@@ -342,8 +326,8 @@ def test_what_is_older_goes_and_what_is_younger_stays(settings, kind):
         "sign-in nonces": SignInNonce,
         "throttle counts": ThrottleCount,
     }[kind]
-    setting = "KEEP_ACCOUNT_EVENTS_DAYS" if kind == "account events" else ""
-    for number, days in enumerate((29.99, 30.01) if setting else (0.99, 1.01)):
+    kept_days = 90 if kind == "account events" else 1
+    for number, days in enumerate((kept_days - 0.01, kept_days + 0.01)):
         at = now - days * DAY
         values = {
             "account events": {"user": key.user, "at": at, "kind": EventKind.SIGNED_IN},
@@ -355,9 +339,6 @@ def test_what_is_older_goes_and_what_is_younger_stays(settings, kind):
     kept = model.objects.order_by("pk").first()
     assert prune() == {kind: 1}
     assert model.objects.get() == kept
-    if setting:
-        model.objects.update(at=now - 31 * DAY)
-        setattr(settings, setting, None)
     assert prune() == {}
 
 

@@ -107,11 +107,11 @@ def test_each_name_is_resolved_once_and_all_of_them_together(post, names, resolv
     assert len(asked) == 3
 
 
-def test_names_are_counted_before_any_is_looked_at(post, resolving, settings):
-    settings.MAX_NAMES_PER_BATCH = 3
+def test_names_are_counted_before_any_is_looked_at(post, resolving):
     resolving("http://127.0.0.1:1")
-    response = post(at_blocks(block_1=["a.eth", "b.eth"], block_2=["c.eth", "d.eth", "a.eth"]))
-    assert faults(response)["/data"][1] == "4 names are too many; a batch may have 3."
+    names = [f"{number}.eth" for number in range(51)]
+    response = post(at_blocks(block_1=names, block_2=names[:9]))
+    assert faults(response)["/data"][1] == "51 names are too many; a batch may have 50."
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,6 @@ def of_two_blocks(first: int = 1) -> dict[str, object]:
             "too_many_open_queries",
             "This batch would raise the number of your open accounts, slots and headers from 4 to 8. You may",
         ),
-        (
-            "MAX_OPEN_BLOCKS",
-            3,
-            "too_many_open_blocks",
-            "This batch would raise the number of your open blocks from 2 to 4.",
-        ),
     ],
 )
 @pytest.mark.parametrize("ended", [BatchStatus.DONE, BatchStatus.REJECTED])
@@ -73,7 +67,7 @@ def test_another_user_has_room_of_their_own(post, client: Client, settings):
 
 
 def test_a_user_may_fill_the_room_to_the_last(post, settings):
-    settings.MAX_OPEN_BATCHES, settings.MAX_OPEN_QUERIES, settings.MAX_OPEN_BLOCKS = 2, 8, 4
+    settings.MAX_OPEN_BATCHES, settings.MAX_OPEN_QUERIES = 2, 8
     assert [post(of_two_blocks()).status_code for _ in range(3)] == [200, 200, 429]
 
 
@@ -167,7 +161,6 @@ def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
     [
         ("max_open_batches", 1, 2, "too_many_open_batches"),
         ("max_open_queries", 7, 8, "too_many_open_queries"),
-        ("max_open_blocks", 3, 4, "too_many_open_blocks"),
     ],
 )
 def test_what_an_operator_set_for_a_user_counts_instead_of_the_installations(
@@ -183,7 +176,7 @@ def test_what_an_operator_set_for_a_user_counts_instead_of_the_installations(
     assert post(of_two_blocks(first=20)).json()["code"] == code
 
 
-@pytest.mark.parametrize(("column", "most"), [("max_open_batches", 0), ("max_open_queries", 3), ("max_open_blocks", 1)])
+@pytest.mark.parametrize(("column", "most"), [("max_open_batches", 0), ("max_open_queries", 3)])
 def test_a_batch_that_will_never_fit_is_not_to_be_sent_again(post, column, most):
     User.objects.update(**{column: most})
     answer = post(of_two_blocks())

@@ -413,7 +413,7 @@ def test_what_is_echoed_is_bounded(post):
 
 
 def test_a_body_over_the_limit_is_refused(client: Client, key, settings):
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = settings.MAX_BODY_BYTES = 1000
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
     response = client.post("/submit-batch-query", " " * 1001, content_type="application/json", headers=header(key))
     assert response.status_code == 413
     assert response.json()["code"] == "too_large"

@@ -74,7 +74,7 @@ def serving(
         if app == "config.wsgi":
             fresh = fresh_installation(folder)
             fresh.copy_database(installation.folder)
-            installation.environment["STATIC_DIR"] = str(fresh.static)
+            (installation.folder / "static").symlink_to(fresh.static)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
         options = ("--config", config, "--bind", f"{host}:{port}", "--threads", str(threads))

@@ -76,7 +76,7 @@ def test_a_key_that_another_process_revokes_works_no_more(server, key):
 
 
 def test_a_database_that_was_locked_is_written_to_again_by_all_threads(tmp_path):
-    with serving(tmp_path, threads=THREADS, SQLITE_TIMEOUT_SECONDS="1") as server:
+    with serving(tmp_path, threads=THREADS) as server:
         key = a_key(server)
         batch = submit(server, key).json()["internalId"]
         with closing(sqlite3.connect(database(server), isolation_level=None)) as other:

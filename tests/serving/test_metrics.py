@@ -107,20 +107,6 @@ def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(of_two):
     assert {"gunicorn.error"} < {line["logger"] for line in lines}
 
 
-def test_the_proxy_s_id_is_taken_where_it_is_named(tmp_path):
-    with serving(tmp_path, REQUEST_ID_HEADER="X-Request-Id") as server:
-
-        def told(claimed: str) -> str:
-            request = f"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Request-Id: {claimed}\r\n\r\n"
-            found: str = ask(server.port, request.encode()).headers["X-Request-Id"]
-            return found
-
-        assert told("of-the-proxy-0123") == "of-the-proxy-0123"
-        # What is none is not taken into logs.
-        for claimed in ("short", "x" * 65, 'a"quoted one'):
-            assert told(claimed) != claimed
-
-
 def test_the_probes_answer(of_two):
     assert get(of_two, "/livez") == (200, '{"status": "ok"}\n')
     assert get(of_two, "/readyz") == (200, '{"status": "ok", "problem": ""}\n')

@@ -42,8 +42,9 @@ def start(chain, tmp_path_factory) -> Iterator[Callable[..., Service]]:
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 port: int = listener.getsockname()[1]
             folder = folder or tmp_path_factory.mktemp("installation") / "state"
-            pool = {"DATABASE_POOL_SIZE": "6", "DATABASE_TIMEOUT_SECONDS": "2", "LEASE_SECONDS": "5"}
-            service = Service(running, folder, CHAINS_TOML % chain.url, ACCOUNTS[3][1], port, **pool, **environment)
+            service = Service(
+                running, folder, CHAINS_TOML % chain.url, ACCOUNTS[3][1], port, LEASE_SECONDS="5", **environment
+            )
             service.deploy_registry(CHAIN_ID, CHAIN_ID)
             service.serve()
             return service
