@@ -8,14 +8,12 @@ import logging
 import os
 import re
 import secrets
-import shutil
 import sys
-import tempfile
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from csp.constants import NONE, SELF
 from environs import Env, EnvValidationError, ValidationError, validate
@@ -127,13 +125,6 @@ def _secret(name: str) -> str:
     return env.str(name, "") or written
 
 
-def _folder_of_tests() -> Path:
-    """Return a folder in memory where there is room: a disk makes each of the tests' thousands of commits wait."""
-    memory = Path("/dev/shm")  # noqa: S108 (it is only where there is one)
-    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
-    return memory if has_room else Path(tempfile.gettempdir())
-
-
 def _is_broker(url: str) -> bool:
     try:
         parsed = urlsplit(url)
@@ -183,7 +174,7 @@ CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", "")
 # Where the installation keeps what it makes: the SQLite database, generated secrets, collected static files.
 STATE_DIR: Path = env.folder("STATE_DIR", str(BASE_DIR / ".state"))
 CHAINS_FILE = env.path("CHAINS_FILE", BASE_DIR / "chains.toml")
-_sqlite_file = env.str("SQLITE_FILE", "")
+_sqlite_file = env.path("SQLITE_FILE", None)
 _database_url = _secret("DATABASE_URL")
 # The broker, by which a submission wakes a worker of Celery. None is needed: workers poll.
 BROKER_URL = _secret("BROKER_URL")
@@ -286,8 +277,9 @@ if _database_url:
     from psycopg import IsolationLevel
 
     _server |= {
-        "ENGINE": "config.postgresql",
         "CONN_MAX_AGE": 0,
+        # The pool tries a connection before it gives it away: the server may have ended it, as when it was restarted.
+        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 10,
             # How PostgreSQL locks. Transactions run side by side: each statement reads what was committed before it
@@ -309,10 +301,13 @@ if _database_url:
 else:
     DATABASES = {
         "default": {
-            "ENGINE": "config.sqlite",
-            "NAME": _sqlite_file or str(STATE_DIR / "db.sqlite3"),
-            # Each thread keeps its connection; `config.database_connections` says until when.
-            "CONN_MAX_AGE": None,
+            "ENGINE": "django.db.backends.sqlite3",
+            # The file that is there (mode=rw): a file that is gone is an outage. An empty one would be taken for the
+            # database, and SQLite would throw away the log (WAL) beside it, with what was committed last.
+            "NAME": f"file:{quote(str((_sqlite_file or STATE_DIR / 'db.sqlite3').absolute()))}?mode=rw",
+            # In seconds. To open a connection takes longer than to answer the status of a batch. But one that is kept
+            # goes on with a file that was moved away.
+            "CONN_MAX_AGE": 1,
             # How SQLite locks, which the whole service relies on. One lock covers the whole database, and one process
             # holds it at a time; there are no locks of rows, so `select_for_update` does nothing here: it is for
             # databases that have them. Each transaction takes the lock at its beginning (BEGIN IMMEDIATE) and keeps it
@@ -325,9 +320,6 @@ else:
                 "transaction_mode": "IMMEDIATE",
                 "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
             },
-            # A file in tests as well: a worker in a process of its own must see the same database. Its folder is made
-            # by tests/conftest.py.
-            "TEST": {"NAME": _folder_of_tests() / f"batch-query-service-test-{os.getpid()}" / "db.sqlite3"},
         }
     }
 

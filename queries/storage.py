@@ -6,13 +6,13 @@ Nothing is lost then. What could not be stored was neither confirmed nor broadca
 import logging
 import shutil
 import time
-from pathlib import Path
 
 from django.db import Error as DatabaseError
 from django.db import connection
 from django.db.models.functions import Now
 
 from config.database_errors import READ_ONLY, why_unavailable
+from database.sqlite_file import sqlite_file
 from queries.models import StorageCheck
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def _check() -> str:
         logger.exception("a small write failed")
         return why_unavailable(error) or READ_ONLY
     if connection.vendor == "sqlite":
-        free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
+        free = shutil.disk_usage(sqlite_file().parent).free
         if free < _LEAST_FREE_BYTES:
             return f"The disk of this service is nearly full: {free / 1e6:.1f} MB are left."
     return ""

@@ -1,9 +1,11 @@
 """Fixtures for tests of the service on a real development chain."""
 
 import gc
+import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +13,6 @@ from typing import Any, NoReturn
 
 import pytest
 from django.conf import settings as django_settings
-from django.core.signals import got_request_exception
 from django.db import connection
 from django.db.models.signals import post_migrate
 from django.test.client import MULTIPART_CONTENT, RequestFactory
@@ -20,7 +21,6 @@ from django.utils.http import urlencode
 
 from accounts import keys
 from accounts.models import ApiKey
-from config import database_connections
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
@@ -71,12 +71,15 @@ def _skip(*_: object, **__: object) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix) -> Iterator[None]:
-    """Give SQLite's file a folder: pytest-django asks for this before it makes the database."""
+    """Give SQLite a file: pytest-django asks for this before it makes the database."""
     if connection.vendor != "sqlite":
         yield
         return
-    folder = Path(django_settings.DATABASES["default"]["TEST"]["NAME"]).parent
-    folder.mkdir()
+    memory = Path("/dev/shm")  # A disk would make each of thousands of commits wait.
+    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
+    folder = Path(tempfile.mkdtemp(prefix="batch-query-service-test-", dir=memory if has_room else None))
+    # A file: a worker in a process of its own must see the same database.
+    connection.settings_dict["TEST"]["NAME"] = folder / "db.sqlite3"
     yield
     shutil.rmtree(folder)
 
@@ -181,16 +184,6 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy_on(chain)
     return chain
-
-
-@pytest.fixture
-def kept_connection(unreachable_chain) -> Iterator[None]:
-    """Watch the connection as a process that answers requests does."""
-    connection.close()
-    database_connections.watch()
-    yield
-    got_request_exception.disconnect(database_connections._close_after_error)
-    connection.close()
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ SLOW = {
     "contracts",
     "upgrades",
     "test_attestation.py",
-    "test_database_connections.py",
     "test_hostile.py",
     "test_nasty_bodies.py",
     "test_no_key_anywhere.py",
     "test_no_key_leaks.py",
     "test_room.py",
+    "test_sqlite_file.py",
     "test_unavailable.py",
 }
 # Batches go from their submission to DONE, on a chain: a quarter of the service's lines run in no other fast test.

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 
 from config.private_files import new_private_file
+from database.sqlite_file import sqlite_file
 
 
 class Command(BaseCommand):
@@ -27,7 +28,7 @@ class Command(BaseCommand):
             raise CommandError(
                 "The database is PostgreSQL's, which has pg_dump for that: docs/operating/backups.md has the command."
             )
-        database = Path(str(connection.settings_dict["NAME"]))
+        database = sqlite_file()
         if not database.is_file():
             raise CommandError(
                 f"There is no database at {database}: set STATE_DIR, or SQLITE_FILE, as the service has it."

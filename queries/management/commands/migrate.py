@@ -2,25 +2,26 @@
 
 from typing import Any
 
-from django.core.checks import Tags
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
-from django.db import connections
+from django.db import connection
 
-from config.sqlite.base import DatabaseWrapper, FileGone
+from database.sqlite_file import sqlite_file
 
 
 class Command(migrate.Command):
-    # What it works on, and what operators set. For the rest, pages and API would have to be loaded.
-    requires_system_checks = [Tags.database, Tags.models, "settings"]
+    # What operators set. For the rest, pages and API would have to be loaded, and SQLite's file be there.
+    requires_system_checks = ["settings"]
 
     def handle(self, *arguments: Any, **options: Any) -> None:
-        connection = connections[options["database"]]
-        if isinstance(connection, DatabaseWrapper):
+        if connection.vendor == "sqlite" and not (file := sqlite_file()).exists():
+            log = file.with_name(f"{file.name}-wal")
+            if log.exists() and log.stat().st_size:
+                raise CommandError(
+                    f"{file} is gone, and {log.name} has what was written last: put the file back beside it."
+                )
             try:
-                connection.make_file()
-            except FileGone as error:
-                raise CommandError(str(error)) from None
+                file.touch()
             except OSError as error:
-                raise CommandError(f"{error.filename} can't be made: {error.strerror}.") from None
+                raise CommandError(f"{file} can't be made: {error.strerror}.") from None
         super().handle(*arguments, **options)
