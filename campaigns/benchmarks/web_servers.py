@@ -38,7 +38,7 @@ _NO_LIMITS = {"rate=20r/s": "rate=100000r/s", "connections_of_subscriber 20": "c
 
 @dataclass(frozen=True)
 class Entrance:
-    """Where clients come in: the web server itself, or nginx before it."""
+    """The place where clients come in: the web server itself, or nginx before it."""
 
     server: WebServer
     port: int
