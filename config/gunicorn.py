@@ -13,8 +13,8 @@ worker_class = "gthread"
 timeout = 60
 # nginx keeps its connections to us for 60 s: we must not close one while a request is on its way.
 keepalive = 75
-# As nginx.
-limit_request_line = 8190
+# docs/specification.md, "Errors".
+limit_request_line, limit_request_field_size = 8190, 32 * 1024
 # No header says where a request comes from, or the service lies. Django reads what the settings name.
 forwarded_allow_ips = ""
 # A full disk or a network file system must not stop the heartbeat of the processes.
