@@ -12,155 +12,88 @@ from django.utils.html import format_html
 
 from accounts import operator_log
 from accounts.models import AdminActionKind, User
-from accounts.operator_pages import AdminAction, AdminActionRefused, OperatorAdmin, links, list_of
+from accounts.operator_pages import OperatorAdmin, links, list_of
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
-from proving.models import ConnectionPause, FactsRegistry, SignedTransaction, Signer, SigningStop, Transaction
-from proving.transactions import pauses, stop_switch
+from proving import stops
+from proving.models import FactsRegistry, SignedTransaction, Signer, Stop, Transaction
 from queries.models import Batch
 
 if TYPE_CHECKING:
-    _StopForm = forms.ModelForm[SigningStop]
-    _PauseForm = forms.ModelForm[ConnectionPause]
-    _StopAdmin = admin.ModelAdmin[SigningStop]
-    _PauseAdmin = admin.ModelAdmin[ConnectionPause]
+    _StopModelForm = forms.ModelForm[Stop]
+    _StopModelAdmin = admin.ModelAdmin[Stop]
 else:
     # Not subscriptable at run time.
-    _StopForm, _PauseForm, _StopAdmin, _PauseAdmin = (forms.ModelForm, forms.ModelForm, *[admin.ModelAdmin] * 2)
-
-_REASON = "A sentence. Users see it on the pages of batches that wait."
+    _StopModelForm, _StopModelAdmin = forms.ModelForm, admin.ModelAdmin
 
 
-def _record(request: HttpRequest, kind: AdminActionKind, subject: str, reason: str = "") -> None:
-    assert isinstance(request.user, User)
-    operator_log.record(request.user.address, kind, subject, reason=reason)
-
-
-# --- Switches: adding one stops, deleting it takes that back ----------------------------------------------------------
-
-
-class _SigningStopForm(_StopForm):
-    chain_id = forms.TypedChoiceField(
-        label="Destination chain",
-        coerce=int,
-        choices=lambda: [(chain.id, chain.label) for chain in get_chains().destinations()],
+class _StopForm(_StopModelForm):
+    what = forms.TypedChoiceField(
+        choices=lambda: [(what, what) for what in _stoppable()], coerce=lambda what: _stoppable()[what]
     )
 
     class Meta:
-        model = SigningStop
-        fields: ClassVar = ["chain_id", "reason"]
-        help_texts: ClassVar = {"reason": _REASON}
+        model = Stop
+        fields: ClassVar = ["what", "reason"]
+        help_texts: ClassVar = {"reason": "A sentence. Users see it on the pages of batches that wait."}
 
 
-@admin.register(SigningStop)
-class SigningStopAdmin(_StopAdmin):
-    """Adding one stops all sending on its chain before the next signature; deleting it takes that back."""
+def _stoppable() -> dict[str, Stop]:
+    """Return what can be stopped, by its name for the operator."""
+    chains = get_chains()
+    return {
+        **{chain.label: Stop(chain_id=chain.id) for chain in chains.destinations()},
+        **{
+            f"{chains.chain(one.source_id).label} to {chains.chain(one.destination_id).label}": Stop(
+                chain_id=one.destination_id, source_chain_id=one.source_id
+            )
+            for one in chains.connections
+        },
+        **{
+            f"The signer {signer.address} on {chain.label}": Stop(chain_id=chain.id, signer=signer.address)
+            for chain in chains.destinations()
+            for signer in Signer.objects.filter(chain_id=chain.id).order_by("pk")
+        },
+    }
 
-    form = _SigningStopForm
-    list_display = ("chain_id", "since", "reason")
 
-    def has_change_permission(self, request: HttpRequest, obj: SigningStop | None = None) -> bool:
+@admin.register(Stop)
+class StopAdmin(_StopModelAdmin):
+    """Adding one stops sending before the next signature; deleting it takes that back."""
+
+    form = _StopForm
+    list_display = ("subject", "since", "by", "code", "reason")
+
+    def has_change_permission(self, request: HttpRequest, obj: Stop | None = None) -> bool:
         return False
 
-    def save_model(self, request: HttpRequest, obj: SigningStop, form: Any, change: bool) -> None:  # noqa: FBT001 (Django's signature)
-        obj.pk = stop_switch.stop(obj.chain_id, obj.reason).pk
-        _record(request, AdminActionKind.STOPPED, f"chain {obj.chain_id}", obj.reason)
+    def save_model(self, request: HttpRequest, obj: Stop, form: Any, change: bool) -> None:  # noqa: FBT001 (Django's signature)
+        assert isinstance(request.user, User)
+        what, by = form.cleaned_data["what"], request.user.address
+        stop = stops.stop(what.chain_id, by=by, reason=obj.reason, source=what.source_chain_id, signer=what.signer)
+        obj.pk = stop.pk
+        operator_log.record(by, AdminActionKind.STOPPED, stop.subject, reason=obj.reason)
 
-    def delete_model(self, request: HttpRequest, obj: SigningStop) -> None:
-        if stop_switch.resume(obj.chain_id):
-            _record(request, AdminActionKind.RESUMED, f"chain {obj.chain_id}")
+    def delete_model(self, request: HttpRequest, obj: Stop) -> None:
+        assert isinstance(request.user, User)
+        if stops.resume(obj.chain_id, source=obj.source_chain_id, signer=obj.signer):
+            operator_log.record(request.user.address, AdminActionKind.RESUMED, obj.subject)
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[SigningStop]) -> None:
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Stop]) -> None:
         with transaction.atomic():
             for stop in queryset:
                 self.delete_model(request, stop)
 
 
-class _ConnectionPauseForm(_PauseForm):
-    connection = forms.ChoiceField(
-        choices=lambda: [
-            (
-                f"{each.source_id}-{each.destination_id}",
-                f"{get_chains().chain(each.source_id).label} to {get_chains().chain(each.destination_id).label}",
-            )
-            for each in get_chains().connections
-        ],
-    )
-
-    class Meta:
-        model = ConnectionPause
-        fields: ClassVar = ["connection", "reason"]
-        help_texts: ClassVar = {"reason": _REASON}
-
-
-@admin.register(ConnectionPause)
-class ConnectionPauseAdmin(_PauseAdmin):
-    """Adding one keeps anything new from being sent for its connection; deleting it takes that back."""
-
-    form = _ConnectionPauseForm
-    list_display = ("source_chain_id", "destination_chain_id", "since", "reason")
-
-    def has_change_permission(self, request: HttpRequest, obj: ConnectionPause | None = None) -> bool:
-        return False
-
-    def save_model(self, request: HttpRequest, obj: ConnectionPause, form: Any, change: bool) -> None:  # noqa: FBT001 (Django's signature)
-        obj.source_chain_id, obj.destination_chain_id = map(int, form.cleaned_data["connection"].split("-"))
-        obj.pk = pauses.pause_connection(obj.source_chain_id, obj.destination_chain_id, obj.reason).pk
-        _record(request, AdminActionKind.PAUSED_CONNECTION, self._subject(obj), obj.reason)
-
-    def delete_model(self, request: HttpRequest, obj: ConnectionPause) -> None:
-        if pauses.resume_connection(obj.source_chain_id, obj.destination_chain_id):
-            _record(request, AdminActionKind.RESUMED_CONNECTION, self._subject(obj))
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ConnectionPause]) -> None:
-        with transaction.atomic():
-            for pause in queryset:
-                self.delete_model(request, pause)
-
-    @staticmethod
-    def _subject(pause: ConnectionPause) -> str:
-        return f"{pause.source_chain_id} to {pause.destination_chain_id}"
-
-
 # --- Rows that are shown ----------------------------------------------------------------------------------------------
-
-
-def _pause_signer(signer: Signer, form: dict[str, Any]) -> str:
-    pauses.pause_signer(signer.chain_id, signer.address, form["reason"])
-    return ""
-
-
-def _resume_signer(signer: Signer, _: dict[str, Any]) -> str:
-    if not pauses.resume_signer(signer.chain_id, signer.address):
-        raise AdminActionRefused("The signer was not paused.")
-    return ""
 
 
 @admin.register(Signer)
 class SignerAdmin(OperatorAdmin[Signer]):
     search_help_text = "Finds an address."
-    list_display = ("address", "chain_id", "notice", "paused_at", "due_at")
-    exclude = ("lease_token",)
+    list_display = ("address", "chain_id", "notice", "due_at")
+    exclude = ("lease_token", "paused_at", "paused_because")
     readonly_fields = ("related",)
-    row_actions = (
-        AdminAction(
-            "pause",
-            "Pause the signer",
-            "It signs and broadcasts nothing more, before the next signature. Others of its chain send instead; where "
-            "there is none, batches wait, and users see why.",
-            AdminActionKind.PAUSED_SIGNER,
-            _pause_signer,
-            is_offered=lambda signer: signer.paused_at is None,
-        ),
-        AdminAction(
-            "resume",
-            "Resume the signer",
-            "It sends again, and broadcasts again what it had signed before.",
-            AdminActionKind.RESUMED_SIGNER,
-            _resume_signer,
-            is_offered=lambda signer: signer.paused_at is not None,
-        ),
-    )
 
     def found(self, rows: QuerySet[Signer], term: str) -> QuerySet[Signer]:
         return rows.filter(address=checksummed(term) or term)

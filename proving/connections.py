@@ -7,9 +7,9 @@ from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Connection
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
+from proving import stops
 from proving.registry import deployments
 from proving.registry.deployments import Deployment, Unusable
-from proving.transactions import pauses, stop_switch
 
 
 @dataclass(frozen=True)
@@ -18,19 +18,6 @@ class OpenConnection:
     registry: Deployment
     source_rpc: RpcClient
     destination_rpc: RpcClient
-
-    @property
-    def why_paused(self) -> str:
-        """Return why it is paused, if it was when this was opened, a sentence; else an empty one."""
-        if not self.registry.is_paused:
-            return ""
-        return pauses.why_paused(self.config.source_id, self.config.destination_id)
-
-    @property
-    def why_nothing_is_sent(self) -> str:
-        """Return why nothing new may be sent for it, as of when this was opened, a sentence; else an empty one."""
-        stopped = stop_switch.why_stopped(self.config.destination_id) if self.registry.is_stopped else ""
-        return stopped or self.why_paused
 
     @property
     def beacon_chain(self) -> BeaconChain | None:
@@ -51,19 +38,18 @@ def open_connection(destination: int, source: int) -> OpenConnection:
     return OpenConnection(config, registry, get_rpc(source), get_rpc(destination))
 
 
-def open_unless_paused(destination: int, source: int) -> OpenConnection:
-    """Open a connection as `open_connection` does. Raises `Unusable` also if the operator has paused it."""
-    connection = open_connection(destination, source)
-    if paused := connection.why_paused:
-        raise Unusable(paused)
-    return connection
+def open_unless_stopped(destination: int, source: int) -> OpenConnection:
+    """Open a connection as `open_connection` does. Raises `Unusable` also if the operator has stopped it."""
+    if stopped := stops.why_connection_is_stopped(source, destination):
+        raise Unusable(stopped)
+    return open_connection(destination, source)
 
 
 def open_for_waiting(destination: int, source: int) -> OpenConnection:
-    """Open a connection as `open_unless_paused` does, for a caller who waits for an answer. Writes nothing."""
+    """Open a connection as `open_unless_stopped` does, for a caller who waits for an answer. Writes nothing."""
     config = get_chains().connection(source, destination)
     assert config is not None, "the request was checked"
-    if paused := pauses.why_paused(source, destination):
-        raise Unusable(paused)
+    if stopped := stops.why_connection_is_stopped(source, destination):
+        raise Unusable(stopped)
     registry = deployments.noted(destination, source)
     return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination))

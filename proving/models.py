@@ -112,8 +112,9 @@ class Signer(Leased):
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     final_wei = Uint256Field(default=0, db_default=0)
     nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
-    paused_at = models.DateTimeField(null=True)  # by the operator (`proving.transactions.pauses`)
-    paused_because = models.CharField(max_length=200, blank=True, default="", db_default="")  # for people
+    # Unused since 0.3; both go with the next minor version.
+    paused_at = models.DateTimeField(null=True)
+    paused_because = models.CharField(max_length=200, blank=True, default="", db_default="")
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
@@ -331,32 +332,45 @@ class SignedTransaction(models.Model):
         return self.transaction.gas_limit if self.gas_limit is None else self.gas_limit
 
 
-class SigningStop(models.Model):
-    """The operator's stop switch of a destination: while there is one, nothing is signed or broadcast there."""
+class StopCode(models.TextChoices):
+    """Why sending is stopped; the labels are sentences for people."""
 
-    chain_id = models.PositiveBigIntegerField(unique=True)
-    reason = models.CharField(max_length=200, blank=True)  # for people
-    since = models.DateTimeField(default=timezone.now)
-
-    def __str__(self) -> str:
-        return f"chain {self.chain_id} since {self.since:%Y-%m-%d %H:%M} UTC"
+    OPERATOR = "operator", ""
+    NOT_BELIEVED = "not_believed", "Nodes say again and again what can't be true of its transactions."
 
 
-class ConnectionPause(models.Model):
-    """The operator's pause of one connection: while there is one, nothing new is sent for it."""
+class Stop(models.Model):
+    """A stop of sending, see `proving.stops`: of a whole destination, of one connection, or of one signer."""
 
-    source_chain_id = models.PositiveBigIntegerField()
-    destination_chain_id = models.PositiveBigIntegerField()
-    reason = models.CharField(max_length=200, blank=True)  # for people
+    chain_id = models.PositiveBigIntegerField()  # the destination
+    source_chain_id = models.PositiveBigIntegerField(default=0)  # of the connection; 0: it isn't about one
+    signer = models.CharField(max_length=42, blank=True)  # EIP-55; empty: it isn't about one
+    code = models.CharField(max_length=20, choices=StopCode.choices, default=StopCode.OPERATOR)
+    reason = models.CharField(max_length=200, blank=True)  # a sentence of the operator, which users see
+    by = models.CharField(max_length=60)  # an operator's address, or one of the names in `proving.stops`
     since = models.DateTimeField(default=timezone.now)
 
     class Meta:
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["destination_chain_id", "source_chain_id"], name="one_pause_per_connection")
+            models.UniqueConstraint(fields=["chain_id", "source_chain_id", "signer"], name="one_stop_of_each")
         ]
 
     def __str__(self) -> str:
-        return f"chain {self.source_chain_id} to {self.destination_chain_id} since {self.since:%Y-%m-%d %H:%M} UTC"
+        return f"stop {self.subject}"
+
+    @property
+    def subject(self) -> str:
+        if self.signer:
+            return f"by the signer {self.signer} on chain {self.chain_id}"
+        if self.source_chain_id:
+            return f"from chain {self.source_chain_id} to chain {self.chain_id}"
+        return f"on chain {self.chain_id}"
+
+    @property
+    def sentence(self) -> str:
+        who = "The operator" if self.code == StopCode.OPERATOR else "A worker"
+        reason = self.reason or StopCode(self.code).label
+        return f"{who} has stopped sending {self.subject}.{f' The reason given: {reason}' if reason else ''}"
 
 
 class ChainHead(models.Model):

@@ -127,16 +127,16 @@ def _stop_under_load(service: Target) -> Seen:
     batches = [submit(service.url, key, _request(head - place, [ACCOUNTS[1][0]], _ETHER)) for place in range(20)]
     while _nonce(chain) < _nonce(chain, "latest") + 1 and _nonce(chain) < 6:
         time.sleep(0.02)
-    service.service.manage("stop_signing")
+    service.service.manage("stop")
     at_stop = _nonce(chain)
     time.sleep(5)
     after = _nonce(chain)
-    service.service.manage("resume_signing")
+    service.service.manage("resume")
     done = _settle(service, batches, seconds=90)
     return Seen(
-        "stop_signing while 20 batches are being proven",
+        "stop while 20 batches are being proven",
         "no transaction is sent after the command has ended, and nothing is lost",
-        f"nonce {at_stop} when it ended, {after} 5 s later; {done} of 20 DONE after resume_signing",
+        f"nonce {at_stop} when it ended, {after} 5 s later; {done} of 20 DONE after resume",
         kept=at_stop == after and done == len(batches),
     )
 

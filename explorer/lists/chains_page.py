@@ -19,9 +19,8 @@ from proving import jump_branches, sources
 from proving.gas_model.remaining_work import HOP_GAS, JUMP_GAS, WALKED_HEADER_GAS
 from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
-from proving.models import AttesterWatch, ChainWatch, ConnectionPause, FactsRegistry, SigningStop
+from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
 from proving.registry import deployments
-from proving.transactions import pauses, stop_switch
 from queries.models import Batch, BatchStatus, Query, Sender
 
 # What a worker has seen says little of now, when it is older.
@@ -216,7 +215,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ShownConnection]
             block_hash_source=registry.block_hash_source if registry else "",
             code_hash=registry.code_hash if registry else "",
             code_is_right=bool(registry and registry.code_hash and not registry.refused),
-            notes=(*stopped.get(ends, ()), *_notes(connection, registry)),
+            notes=(*stopped[ends], *_notes(connection, registry)),
             reach=_reach(connection, registry, watches.get(connection.source_id)),
             keeps_headers=connection.keep_headers,
             balance=cost,
@@ -239,16 +238,16 @@ def _balance_cost(connection: Connection, watches: Mapping[int, ChainWatch]) -> 
 
 
 def _what_is_stopped() -> dict[_Ends, list[str]]:
-    """Return sentences about what the operator has stopped or paused, by the connection."""
-    stops = {row.chain_id: stop_switch.sentence(row) for row in SigningStop.objects.all()}
-    found = {
-        (one.source_id, one.destination_id): [stops[one.destination_id]]
+    """Return sentences about stops of destinations and of connections, by the connection."""
+    standing = list(Stop.objects.filter(signer="").order_by("source_chain_id"))
+    return {
+        (one.source_id, one.destination_id): [
+            stop.sentence
+            for stop in standing
+            if stop.chain_id == one.destination_id and stop.source_chain_id in {0, one.source_id}
+        ]
         for one in get_chains().connections
-        if one.destination_id in stops
     }
-    for row in ConnectionPause.objects.all():
-        found.setdefault((row.source_chain_id, row.destination_chain_id), []).append(pauses.sentence(row))
-    return found
 
 
 def _notes(connection: Connection, registry: FactsRegistry | None) -> Iterator[str]:

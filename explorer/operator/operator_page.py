@@ -48,9 +48,7 @@ _PLACES = {
     "no_worker": ("workers", ""),
     **dict.fromkeys(("clock", "chain_unavailable", "wrong_chain", "chain_not_watched"), ("nodes", "")),
     **dict.fromkeys(("signer_unfunded", "signer_unreadable", "signer_waits"), ("signers", "proving_signer")),
-    "signer_paused": ("signers", "proving_signer"),
-    "signing_stopped": ("signers", "proving_signingstop"),
-    "connection_paused": ("queues", "proving_connectionpause"),
+    **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused", "node_doubtful"), ("", "proving_stop")),
     **dict.fromkeys(("no_registry", "registry_refused", ""), ("queues", "proving_factsregistry")),
 }
 

@@ -223,7 +223,7 @@ def _decide(lease: Lease[Batch], source: int, questions: "_Questions") -> Wait |
     if exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
         return exhausted  # Before any node is asked.
     try:
-        connection = connections.open_unless_paused(batch.destination_chain_id, source)
+        connection = connections.open_unless_stopped(batch.destination_chain_id, source)
         chain, rpc = connection.source_rpc.chain, connection.source_rpc
         inquiry = Inquiry(connection, batch.deadline_at, lease.extend, lambda: heads.recent(chain, rpc).latest)
         # What a time or a tag selects is only known when its block is found. All else is asked side by side.

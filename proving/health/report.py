@@ -7,14 +7,13 @@ ago, nothing is known, and that is said instead.
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 
 from config.configured_chains import get_chains
 from proving.health.problems import Problem
-from proving.models import ChainWatch, ConnectionPause, FactsRegistry, Signer, SigningStop
+from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode
 from proving.registry import deployments
-from proving.transactions import pauses, stop_switch
 from proving.worker import heartbeats
 from queries import storage
 from queries.models import OPEN_STATUSES, Batch, Sender
@@ -43,21 +42,22 @@ def chains() -> Iterator[Problem]:
             yield Problem("chain_not_watched", sentence)
 
 
-def stops() -> Iterator[Problem]:
+def stopped() -> Iterator[Problem]:
     destinations = [chain.id for chain in get_chains().destinations()]
-    for switch in SigningStop.objects.filter(chain_id__in=destinations).order_by("chain_id"):
-        yield Problem("signing_stopped", stop_switch.sentence(switch))
-    configured = {(each.source_id, each.destination_id) for each in get_chains().connections}
-    for pause in ConnectionPause.objects.order_by("destination_chain_id", "source_chain_id"):
-        if (pause.source_chain_id, pause.destination_chain_id) in configured:
-            yield Problem("connection_paused", pauses.sentence(pause))
-    told = ~Q(paused_at=None) | ~Q(nonce_problem="")
-    for signer in Signer.objects.filter(told, chain_id__in=destinations).order_by("pk"):
-        if signer.paused_at:
-            is_planned = signer.paused_because != pauses.NOT_BELIEVED
-            yield Problem("signer_paused" if is_planned else "node_doubtful", pauses.sentence_of_signer(signer))
-        if signer.nonce_problem:
-            yield Problem("nonce_gap", signer.nonce_problem)
+    for stop in Stop.objects.filter(chain_id__in=destinations).order_by("chain_id", "source_chain_id", "signer"):
+        if stop.code == StopCode.NOT_BELIEVED:
+            yield Problem("node_doubtful", stop.sentence)
+        elif stop.signer:
+            yield Problem("signer_paused", stop.sentence)
+        elif not stop.source_chain_id:
+            yield Problem("signing_stopped", stop.sentence)
+        elif get_chains().connection(stop.source_chain_id, stop.chain_id):
+            yield Problem("connection_paused", stop.sentence)
+    for problem in (
+        Signer.objects.filter(chain_id__in=destinations).values_list("nonce_problem", flat=True).order_by("pk")
+    ):
+        if problem:
+            yield Problem("nonce_gap", problem)
 
 
 def signers() -> Iterator[Problem]:
@@ -66,8 +66,8 @@ def signers() -> Iterator[Problem]:
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
     # What is stopped is told by itself.
-    stopped = SigningStop.objects.filter(chain_id=OuterRef("chain_id"))
-    told = Signer.objects.filter(Exists(waiting), ~Exists(stopped), paused_at=None).exclude(notice="").order_by("pk")
+    stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
+    told = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="").order_by("pk")
     notices = list(told.values_list("chain_id", "notice"))
     for chain in get_chains().destinations():
         # Some are about all signers of the chain.
@@ -104,7 +104,7 @@ def attesters() -> Iterator[Problem]:
 CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     workers,
     chains,
-    stops,
+    stopped,
     signers,
     facts_registries,
     storing,

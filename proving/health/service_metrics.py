@@ -23,7 +23,7 @@ from config.configured_chains import get_chains
 from database.leases import Leased
 from proving.health import report
 from proving.health.problems import CODES
-from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, SigningStop, Transaction, TransactionState
+from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, TransactionState
 from proving.worker import heartbeats
 from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, Webhook, WebhookDelivery
 
@@ -202,8 +202,9 @@ def _signers() -> Iterator[_Family]:
         "spent_wei", "Cost of final transactions.", [(of[one.pk], one.final_wei) for one in signers], *labels
     )
 
-    paused = [(of[one.pk], one.paused_at is not None) for one in signers]
-    yield _gauge("signer_paused", "Whether the operator has paused the signer.", paused, *labels)
+    stopped = set(Stop.objects.exclude(signer="").values_list("chain_id", "signer"))
+    paused = [(whose, whose in stopped) for whose in of.values()]
+    yield _gauge("signer_paused", "Whether sending by the signer is stopped.", paused, *labels)
     pending = pending_of(of)
     now = timezone.now()
     counts = [(of[pk], pending[pk].count if pk in pending else 0) for pk in of]
@@ -250,7 +251,7 @@ def _chains() -> Iterator[_Family]:
     yield _gauge(
         "chain_final_number", "A destination's newest final block.", [((pk,), at) for pk, at in final], "chain"
     )
-    stopped = set(SigningStop.objects.values_list("chain_id", flat=True))
+    stopped = set(Stop.objects.filter(source_chain_id=0, signer="").values_list("chain_id", flat=True))
     stops = [((chain.id,), chain.id in stopped) for chain in destinations]
     yield _gauge("signing_stopped", "Whether the operator has stopped sending.", stops, "chain")
 

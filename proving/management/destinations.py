@@ -2,10 +2,18 @@
 
 from collections.abc import Sequence
 
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, CommandParser
 
 from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Add the arguments that say what is stopped, or resumed."""
+    parser.add_argument("destination", type=int, nargs="*", help="chain ids (default: all)")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--source", type=int, default=0, help="chain id: only the connection from it")
+    part.add_argument("--signer", default="", help="an address: only this signer")
 
 
 def chosen(ids: Sequence[int]) -> list[Chain]:
@@ -24,9 +32,8 @@ def connection(source: int, destination: int) -> Connection:
     return found
 
 
-def signer(destination: int, address: str) -> str:
+def signer(chain: Chain, address: str) -> str:
     """Return the address with its checksum. Raises `CommandError` where no key of the destination is its."""
-    (chain,) = chosen([destination])
     found = next((one.address for one in chain.accounts() if one.address.lower() == address.lower()), None)
     if found is None:
         raise CommandError(f"Not a signer of {chain.label}: {address}.")

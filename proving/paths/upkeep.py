@@ -90,7 +90,7 @@ def _under_lease(registry_id: object, duty: _Duty) -> bool:
 def _done_under(lease: Lease[FactsRegistry], duty: _Duty, job_run: JobRun) -> bool:
     row, attempts, is_kept = lease.row, 0, False
     try:
-        done = duty(lease, connections.open_unless_paused(row.destination_chain_id, row.source_chain_id))
+        done = duty(lease, connections.open_unless_stopped(row.destination_chain_id, row.source_chain_id))
         sentence, seconds, is_kept = done.sentence, done.seconds, done.is_kept
     except leases.LeaseLost:
         return False

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from chains.rpc import Reverted
+from proving import stops
 from proving.facts import Missing
 from proving.paths import building, checkpoints, origins, rotation, wanted
 from proving.reconcile import calldata, rows
@@ -160,7 +161,8 @@ def _submit(
     """Sign, store and broadcast as many as there is room for; with a `multicall`, together with those of others."""
     # Observed it is all the same: what was sent before may be mined, or taken back.
     chain = context.destination_chain
-    if refused := context.connection.why_nothing_is_sent or signers.why_none(chain):
+    stopped = stops.why_stopped(chain.id, source=context.connection.config.source_id)
+    if refused := stopped or signers.why_none(chain):
         return _postponed(context, refused)
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()

@@ -195,7 +195,7 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
     Raises `_Enough`.
     """
     try:
-        connection = connections.open_unless_paused(batch.destination_chain_id, source_id)
+        connection = connections.open_unless_stopped(batch.destination_chain_id, source_id)
         head = connection.destination_rpc.head()
         found.look_at(head.number)
         # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.

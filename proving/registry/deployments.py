@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from django.db.models import Exists
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
@@ -16,7 +15,7 @@ from chains.rpc import BlockIdentifier, InvalidReply, RpcClient
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
 from contracts.known_bad import why_bad
-from proving.models import ConnectionPause, FactsRegistry, SigningStop
+from proving.models import FactsRegistry
 from proving.registry.contract import Registry, call
 
 logger = logging.getLogger(__name__)
@@ -34,10 +33,6 @@ class Deployment:
     """Address of the contract that proves old blocks by the beacon chain; empty: it has none."""
     jump_origin: int | None = None
     """Number of the source's block that the last jump began at, if one did."""
-    is_paused: bool = False
-    """True if the operator had paused its connection when the row was read."""
-    is_stopped: bool = False
-    """True if the operator had stopped its chain then."""
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -88,10 +83,7 @@ def why_no_jump(row: FactsRegistry) -> str:
 
 
 def _row(destination: int, source: int) -> FactsRegistry:
-    pauses = ConnectionPause.objects.filter(destination_chain_id=destination, source_chain_id=source)
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
-    stops = SigningStop.objects.filter(chain_id=destination)
-    rows = rows.annotate(is_paused=Exists(pauses), is_stopped=Exists(stops))
     row = rows.exclude(deployed_at=None).first()
     if row is None:
         raise Unusable(not_deployed(destination, source))
@@ -108,8 +100,6 @@ def _usable(row: FactsRegistry) -> Deployment:
         row.multicall,
         row.beacon_history,
         row.jump_origin,
-        is_paused=row.is_paused,  # type: ignore[attr-defined]  # of the annotation
-        is_stopped=row.is_stopped,  # type: ignore[attr-defined]  # the same
     )
 
 

@@ -16,7 +16,7 @@ from chains.outbox import send_root
 from chains.packed import AccountToProve
 from chains.rpc import ChainError, ProofRequest, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
-from proving.connections import OpenConnection, open_unless_paused
+from proving.connections import OpenConnection, open_unless_stopped
 from proving.gas_model.proof_gas import Likely
 from proving.models import FactsRegistry, ParentFact
 from proving.registry import deployments
@@ -58,7 +58,7 @@ class ArbitrumSlot(Arbitrum):
 
     def _record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
         try:
-            parent = open_unless_paused(connection.config.destination_id, _of_parent(connection.config).source_id)
+            parent = open_unless_stopped(connection.config.destination_id, _of_parent(connection.config).source_id)
         except deployments.Unusable as error:
             return NotYet(str(error))
         confirmed_at = self._confirmed_at(connection, header)

@@ -11,6 +11,7 @@ from chains import rollups
 from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, Reverted, RpcClient
 from database.leases import Lease
+from proving import stops
 from proving.budget import cost_allocation, limits, reservations
 from proving.budget.limits import Limit, Rest
 from proving.models import (
@@ -24,7 +25,6 @@ from proving.models import (
 from proving.transactions import signers
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Refused
-from proving.transactions.pauses import why_no_signing
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from queries import progress
@@ -49,7 +49,7 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
     newest = tx.newest
-    if why_no_signing(tx.signer_id):
+    if stops.why_not_signed(tx, is_new=False):
         return
     if not _holds_key(chain, lease.row):
         pass  # The configuration names its key no more: the stored bytes are all there is.
@@ -184,7 +184,7 @@ def _replace(
 def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int, now: datetime) -> None:
     """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
     signer = lease.row
-    if why_no_signing(signer.pk) or not _holds_key(chain, signer):
+    if stops.why_stopped(chain.id, signer=signer.address) or not _holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
     gas = _cancellation_gas(rpc, signer)

@@ -27,7 +27,7 @@ from chains.together import Raised
 from config.configured_chains import get_rpc
 from database import leases, row_locks
 from database.chunks import chunks
-from proving import heads
+from proving import heads, stops
 from proving.budget import cost_allocation, limits
 from proving.budget.limits import Rest
 from proving.gas_model.proof_gas import SHARED_BYTES, SHARED_GAS
@@ -41,7 +41,7 @@ from proving.models import (
     proves_facts,
 )
 from proving.registry.contract import in_one_call
-from proving.transactions import funds, pauses, pending_limits, signers, signing
+from proving.transactions import funds, pending_limits, signers, signing
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
 from proving.transactions.intents import (
@@ -301,14 +301,19 @@ class _Sending:
             row_locks.lock(User.objects.filter(pk__in=Batch.objects.filter(pk__in=batches).values("user")))
 
     def _pending(self) -> dict[str, Pending]:
-        """Return what is pending by the addresses of signers that the operator hasn't paused, in the file's order."""
-        paused = {one.signer.address for one in self._accounts.values() if one.signer.paused_at}
-        return {address: one for address, one in self._pending_of_all().items() if address not in paused}
+        """Return what is pending by the addresses of signers that aren't stopped, in the file's order."""
+        return {address: one for address, one in self._pending_of_all().items() if address not in self._stopped}
 
     def _pending_of_all(self) -> dict[str, Pending]:
         if self._all_pending is None:
             self._all_pending = signers.pending(self._chain)
         return self._all_pending
+
+    @cached_property
+    def _stopped(self) -> dict[str, str]:
+        """Sentences about signers that are stopped, by their addresses."""
+        why = {address: stops.why_stopped(self._chain.id, signer=address) for address in self._accounts}
+        return {address: sentence for address, sentence in why.items() if sentence}
 
     @cached_property
     def _free(self) -> list[str]:
@@ -319,7 +324,7 @@ class _Sending:
         pending = self._pending()
         for address, account in self._accounts.items():
             if address not in pending:
-                notice = pauses.sentence_of_signer(account.signer)
+                notice = ""  # Stops are told by themselves.
             elif address not in self._free:
                 notice = signers.why_left_out(account.signer, pending[address])
             elif address in self._notices:
@@ -333,8 +338,7 @@ class _Sending:
         pending = self._pending()
         first = next(iter(parcel.values()))
         if not pending or (first.order.by_first and next(iter(self._accounts)) not in pending):
-            paused = Refused(pauses.sentence_of_signer(self._signers[0]))
-            return dict.fromkeys(parcel, paused)
+            return dict.fromkeys(parcel, Refused(next(iter(self._stopped.values()))))
         free = self._free
         choice = signers.ranked(self._chain, pending, first.follows)
         if first.order.by_first:

@@ -18,10 +18,10 @@ from chains.rpc import (
     RpcRefused,
 )
 from config import log_context
+from proving import stops
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
 from proving.transactions.intents import Refused
-from proving.transactions.pauses import why_no_signing
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +36,12 @@ def sign(
 ) -> SignedTransaction | Refused:
     """Sign and store one version; with `cancel_with`, a gas limit, one that does nothing but use up the nonce.
 
-    `Refused` where the operator has stopped it; one that `is_new` also where its connection is paused. Inside the
-    caller's database transaction.
+    `Refused` where it is stopped; one that `is_new` also where its connection is. Inside the caller's database
+    transaction.
     """
     is_cancellation = cancel_with is not None
     account = _account(chain, tx.signer.address)
-    if stopped := why_no_signing(tx.signer_id, new=tx if is_new else None):
+    if stopped := stops.why_not_signed(tx, is_new=is_new):
         return Refused(stopped)
     fields: dict[str, Any] = {
         "type": 2,
@@ -76,7 +76,7 @@ def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
 
 
 def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
-    if why_no_signing(version.transaction.signer_id):
+    if stops.why_not_signed(version.transaction, is_new=False):
         return
     problem = for_operators = ""
     try:

@@ -24,7 +24,7 @@ from config.configured_chains import get_chains, get_rpc
 from database import bulk_writes, leases, row_locks
 from database.leases import Lease, LeaseLost
 from proving import heads as chain_heads
-from proving import job_runs
+from proving import job_runs, stops
 from proving.budget import cost_allocation
 from proving.heads import Heads, poll_seconds
 from proving.job_runs import JobRun
@@ -33,10 +33,10 @@ from proving.models import (
     WATCHED_STATES,
     SignedTransaction,
     Signer,
+    StopCode,
     Transaction,
     TransactionState,
 )
-from proving.transactions.pauses import NOT_BELIEVED, pause_signer
 from proving.transactions.purpose import show
 from proving.transactions.replacement import fill, push
 from queries import clock, progress
@@ -180,7 +180,7 @@ def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> "tuple[Colle
     if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
         _write(lease, changes)
         changes = []
-    _pause_where_doubtful(lease.row, doubtful)
+    _stop_where_doubtful(lease.row, doubtful)
     _show_problem(lease.row, _mend_nonces(chain, rpc, lease, watched, used))
     # What was final before is watched no more.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
@@ -246,26 +246,26 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
         _write(lease, [_vanished(tx) for tx in there])
         for nonce in gap:
             fill(chain, rpc, lease, nonce, now)
-    _pause_where_often_mended(signer, now)
+    _stop_where_often_mended(signer, now)
     return (
         f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
         "transactions waited behind them: a node has told a wrong nonce."
     )
 
 
-def _pause_where_doubtful(signer: Signer, doubtful: int) -> None:
-    """Pause a signer after too many transactions in a row about which nodes give implausible answers.
+def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
+    """Stop a signer after too many transactions in a row about which nodes give implausible answers.
 
     `doubtful` are those of this moment; before, nonces may have been used by another, one by one.
     """
     told = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
     newest = list(told.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
     if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
-        pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
+        stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)
 
 
-def _pause_where_often_mended(signer: Signer, now: datetime) -> None:
-    """Pause a signer whose gaps were repaired `now` and too often in a day: each repair may cost what a node likes."""
+def _stop_where_often_mended(signer: Signer, now: datetime) -> None:
+    """Stop a signer whose gaps were repaired `now` and too often in a day: each repair may cost what a node likes."""
     since = now - _DAY
     fillers = signer.transactions.filter(to=signer.address, created_at__gt=since).values_list("created_at", flat=True)
     left_behind = signer.transactions.filter(
@@ -273,7 +273,7 @@ def _pause_where_often_mended(signer: Signer, now: datetime) -> None:
     ).values_list("spent_at", flat=True)
     repairs = {*fillers, *left_behind}
     if now in repairs and len(repairs) >= _MOST_DOUBTFUL:
-        pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
+        stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)
 
 
 def _show_problem(signer: Signer, problem: str) -> None:

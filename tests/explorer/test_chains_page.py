@@ -17,10 +17,9 @@ from accounts.models import User
 from chains.attestation import Domain, Question, ask, sign
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import ACCOUNTS, DevChain
-from proving import batch_estimate
+from proving import batch_estimate, stops
 from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
-from proving.transactions import pauses, stop_switch
 from queries import batch_request
 from queries.models import Batch, Sender
 from tests.chains import lying_node
@@ -159,8 +158,8 @@ def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
 
 
 def test_what_the_operator_has_stopped_or_must_look_into_is_told(no_node):
-    stop_switch.stop(31337, "Gas is dear.")
-    pauses.pause_connection(31337, 31337, "Its nodes lie.")
+    stops.stop(31337, by="A test.", reason="Gas is dear.")
+    stops.stop(31337, by="A test.", reason="Its nodes lie.", source=31337)
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
     notes = connection()["notes"]
     assert notes[0] == "The operator has stopped sending on chain 31337. The reason given: Gas is dear."
@@ -252,7 +251,7 @@ def test_what_no_worker_has_looked_at_lately_is_not_told_as_if_it_were_so(no_nod
     assert connection()["oneBalance"]["wei"] is None
 
 
-def test_it_asks_no_chain_and_takes_six_statements_whatever_is_connected(
+def test_it_asks_no_chain_and_takes_five_statements_whatever_is_connected(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):
     monkeypatch.setattr("chains.bounded_http.post", lambda *_: pytest.fail("a chain was asked"))
@@ -260,7 +259,7 @@ def test_it_asks_no_chain_and_takes_six_statements_whatever_is_connected(
     connect_source(tmp_path)
     Client().get("/chains")
     for path in ("/chains", "/chains.json"):
-        with django_assert_num_queries(6):
+        with django_assert_num_queries(5):
             Client().get(path)
 
 

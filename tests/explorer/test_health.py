@@ -147,10 +147,10 @@ def test_a_chain_that_is_configured_no_more_is_of_no_interest():
 def test_a_stop_is_told_once():
     a_batch()
     Signer.objects.create(chain_id=31337, address=SIGNER)
-    call_command("stop_signing", "31337", reason="A test.", stdout=StringIO())
+    call_command("stop", "31337", reason="A test.", stdout=StringIO())
     said = "The operator has stopped sending on chain 31337. The reason given: A test."
     assert problems() == [("signing_stopped", said)]
-    call_command("resume_signing", "31337", stdout=StringIO())
+    call_command("resume", "31337", stdout=StringIO())
     assert codes() == []
 
 

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from devnet.devchain import PROJECT
-from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, SigningStop, Transaction, WorkerHeartbeat
+from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block, Sender
 from tests.explorer.batches import a_batch, beat, deployed, finish
 from tests.metrics import samples, value
@@ -91,8 +91,9 @@ def test_it_tells_of_money_and_nonces():
     ChainWatch.objects.create(
         chain_id=31337, looked_at=timezone.now(), balances={SIGNER: str(10**19)}, spent_in_day=10**18
     )
-    SigningStop.objects.create(chain_id=31337)
-    paused = Signer.objects.create(chain_id=31337, address=BOB, paused_at=timezone.now())
+    Stop.objects.create(chain_id=31337)
+    paused = Signer.objects.create(chain_id=31337, address=BOB)
+    Stop.objects.create(chain_id=31337, signer=BOB)
     text, of = read(), {"chain": 31337, "signer": SIGNER}
     assert value(text, "batchquery_transactions_total", outcome="succeeded", **of) == 5
     assert value(text, "batchquery_transactions_total", outcome="failed", **of) == 2

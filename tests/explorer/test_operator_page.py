@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from accounts.models import User
 from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES, exchanges
+from proving import stops
 from proving.models import ChainWatch, FactsRegistry, Share, Signer, Transaction, WorkerHeartbeat
-from proving.transactions import stop_switch
 from proving.worker.worker import Worker
 from queries import webhooks
 from queries.models import Batch, Block, DeliveryStatus, Webhook
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-STATEMENTS = 30
+STATEMENTS = 29
 
 
 @pytest.fixture(autouse=True)
@@ -83,13 +83,13 @@ def test_nothing_needs_anybody_while_nothing_is_wrong():
 def test_it_tells_the_problems_and_notices_of_healthz_with_where_to_go():
     saw(("signer_unfunded", "The signer holds nothing."))
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
-    stop_switch.stop(31337, "A test.")
+    stops.stop(31337, by=ALICE, reason="A test.")
     html = page()
     health = Client().get("/healthz").json()
     assert len(health["problems"]) == 2
     assert "<h1>3 things need you</h1>" in html
     assert all(sentence in html for sentence in (*health["problems"], *health["notices"]))
-    assert '<a href="#signers">See signers</a><a href="/admin/proving/signingstop/">In the admin</a>' in html
+    assert '<a href="/admin/proving/stop/">In the admin</a>' in html
     assert html.count("Stops the service") == 2
     assert html.count("Look into it") == 1
 

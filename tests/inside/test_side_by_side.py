@@ -28,14 +28,14 @@ from config.configured_chains import get_chains, get_rpc
 from database import leases, row_locks
 from database.leases import Lease
 from devnet.devchain import PROJECT
-from proving import pruning
+from proving import pruning, stops
 from proving.admission import admit
 from proving.budget import cost_allocation, limits
 from proving.budget.reservations import Reservation
 from proving.gas_model.remaining_work import RemainingWork
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import block as reconcile
-from proving.transactions import pauses, sending, signers, stop_switch, transaction_monitor
+from proving.transactions import sending, signers, transaction_monitor
 from proving.transactions.fees import OfferedFees
 from queries import progress, submission_rate, turns
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
@@ -241,15 +241,9 @@ def test_two_senders_use_two_nonces():
     assert (met.first, met.second, met.waited) == (0, 1, True)
 
 
-def test_once_the_switch_has_stopped_a_chain_nobody_is_signing_there():
+def test_once_a_chain_is_stopped_nobody_is_signing_there():
     two_signers()
-    met = meet(partial(stored, get_chains().chain(31337)), lambda: stop_switch.stop(31337))
-    assert met.waited
-
-
-def test_once_a_connection_is_paused_nobody_is_sending_for_it():
-    two_signers()
-    met = meet(partial(stored, get_chains().chain(31337)), lambda: pauses.pause_connection(31337, 31337))
+    met = meet(partial(stored, get_chains().chain(31337)), lambda: stops.stop(31337, by="A test."))
     assert met.waited
 
 

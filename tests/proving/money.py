@@ -88,9 +88,9 @@ def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Ba
 @contextmanager
 def stopped() -> Iterator[None]:
     """The operator has stopped signing and sending meanwhile."""
-    call_command("stop_signing", stdout=StringIO())
+    call_command("stop", stdout=StringIO())
     yield
-    call_command("resume_signing", stdout=StringIO())
+    call_command("resume", stdout=StringIO())
 
 
 def set_fee(batch: Batch, fee: int) -> None:

@@ -246,11 +246,11 @@ class Machine:
         self._node.lie = ""
 
     def _do_stop(self) -> None:
-        call_command("stop_signing", "31337", stdout=StringIO())
+        call_command("stop", "31337", stdout=StringIO())
         self._is_stopped = True
 
     def _do_resume(self) -> None:
-        call_command("resume_signing", "31337", stdout=StringIO())
+        call_command("resume", "31337", stdout=StringIO())
         self._is_stopped = False
 
     def _do_day(self, units: str) -> None:
@@ -392,7 +392,7 @@ class Machine:
         """Time passes, nodes are honest, gas is cheap and limits wide: all ends that can."""
         for word in ("honest", "resume", "day:100000", "user:100000", "cap:200", "gwei:1"):
             self._do(word)
-        call_command("resume_signer", "31337", SIGNER, stdout=StringIO())
+        call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
         ended = Q(status__in=(BatchStatus.DONE, BatchStatus.REJECTED)) | Q(sender=Sender.SELF)
         pending = Transaction.objects.filter(state=TransactionState.PENDING)
         for _ in range(20):

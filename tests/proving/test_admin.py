@@ -4,16 +4,7 @@ import pytest
 from django.test import Client
 
 from accounts.models import OperatorDeed
-from proving.models import (
-    ConnectionPause,
-    FactsRegistry,
-    Share,
-    SignedTransaction,
-    Signer,
-    SigningStop,
-    Transaction,
-    TransactionState,
-)
+from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Stop, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, chains_toml, request, submit
@@ -26,68 +17,44 @@ def operated_by_alice(unreachable_chain, settings, db) -> None:
     settings.OPERATOR_ADDRESSES = [ALICE.lower()]
 
 
-def test_an_operator_stops_and_resumes_sending():
-    client = client_of(ALICE)
-    assert "Signing stops" in client.get("/admin/").text
-    form = client.get("/admin/proving/signingstop/add/").text
-    assert "Development chain (31337)" in form
-    added = client.post("/admin/proving/signingstop/add/", {"chain_id": "31337", "reason": "A test."})
-    assert added.headers["Location"] == "/admin/proving/signingstop/"
-    stop = SigningStop.objects.get()
-    assert (stop.chain_id, stop.reason) == (31337, "A test.")
-    assert "A test." in client.get("/admin/proving/signingstop/").text
-    deleted = client.post(f"/admin/proving/signingstop/{stop.pk}/delete/", {"post": "yes"})
-    assert deleted.headers["Location"] == "/admin/"
-    assert not SigningStop.objects.exists()
+def stop(client: Client, what: str) -> str:
+    return client.post("/admin/proving/stop/add/", {"what": what, "reason": "A test."}).text
+
+
+def resume(client: Client, *stops: Stop) -> None:
+    chosen = {"action": "delete_selected", "_selected_action": [one.pk for one in stops], "post": "yes"}
+    client.post("/admin/proving/stop/", chosen)
 
 
 def logged_actions() -> list[tuple[str, str, str, str]]:
     return list(OperatorDeed.objects.order_by("pk").values_list("operator", "kind", "subject", "reason"))
 
 
-def test_stopping_and_resuming_are_logged():
+CHAIN = "Development chain (31337)"
+
+
+@pytest.mark.parametrize(
+    ("what", "source", "signer", "subject"),
+    [
+        (CHAIN, 0, "", "on chain 31337"),
+        (f"{CHAIN} to {CHAIN}", 31337, "", "from chain 31337 to chain 31337"),
+        (f"The signer {SIGNER} on {CHAIN}", 0, SIGNER, f"by the signer {SIGNER} on chain 31337"),
+    ],
+)
+def test_an_operator_stops_and_resumes_sending(what, source, signer, subject):
+    Signer.objects.create(chain_id=31337, address=SIGNER)
     client = client_of(ALICE)
-    client.post("/admin/proving/signingstop/add/", {"chain_id": "31337", "reason": "A test."})
-    client.post(f"/admin/proving/signingstop/{SigningStop.objects.get().pk}/delete/", {"post": "yes"})
-    assert logged_actions() == [(ALICE, "stopped", "chain 31337", "A test."), (ALICE, "resumed", "chain 31337", "")]
-    log = client.get("/admin/accounts/operatordeed/").text
-    assert "A test." in log
-
-
-def test_an_operator_pauses_and_resumes_a_connection():
-    client = client_of(ALICE)
-    form = client.get("/admin/proving/connectionpause/add/").text
-    assert "Development chain (31337) to Development chain (31337)" in form
-    client.post("/admin/proving/connectionpause/add/", {"connection": "31337-31337", "reason": "A test."})
-    pause = ConnectionPause.objects.get()
-    assert (pause.source_chain_id, pause.destination_chain_id, pause.reason) == (31337, 31337, "A test.")
-    chosen = {"action": "delete_selected", "_selected_action": [pause.pk], "post": "yes"}
-    client.post("/admin/proving/connectionpause/", chosen)
-    assert not ConnectionPause.objects.exists()
-    assert logged_actions() == [
-        (ALICE, "paused_connection", "31337 to 31337", "A test."),
-        (ALICE, "resumed_connection", "31337 to 31337", ""),
-    ]
-
-
-def test_an_operator_pauses_and_resumes_a_signer():
-    signer = Signer.objects.create(chain_id=31337, address=SIGNER)
-    client, path = client_of(ALICE), f"/admin/proving/signer/{signer.pk}"
-    assert "Pause the signer" in client.get(f"{path}/change/").text
-    assert "signs and broadcasts nothing more" in client.get(f"{path}/action/pause/").text
-    client.post(f"{path}/action/pause/", {"reason": "A test."})
-    signer.refresh_from_db()
-    assert signer.notice.endswith("The reason given: A test.")
-    assert "Resume the signer" in client.get(f"{path}/change/").text
-    client.post(f"{path}/action/resume/", {"reason": "Over."})
-    signer.refresh_from_db()
-    assert (signer.paused_at, signer.notice) == (None, "")
-    again = client.post(f"{path}/action/resume/", {"reason": "Over."}, follow=True)
-    assert "The signer was not paused." in again.text
-    assert logged_actions() == [
-        (ALICE, "paused_signer", str(signer), "A test."),
-        (ALICE, "resumed_signer", str(signer), "Over."),
-    ]
+    assert "Stops" in client.get("/admin/").text
+    assert what in client.get("/admin/proving/stop/add/").text
+    stop(client, what)
+    made = Stop.objects.get()
+    assert (made.chain_id, made.source_chain_id, made.signer) == (31337, source, signer)
+    assert (made.reason, made.by, made.code) == ("A test.", ALICE, "operator")
+    assert "A test." in client.get("/admin/proving/stop/").text
+    resume(client, made)
+    assert not Stop.objects.exists()
+    assert logged_actions() == [(ALICE, "stopped", subject, "A test."), (ALICE, "resumed", subject, "")]
+    assert "A test." in client.get("/admin/accounts/operatordeed/").text
 
 
 def test_an_operator_cancels_a_batch():
@@ -179,30 +146,22 @@ def test_a_registry_is_linked_to_its_chains_explorer_where_there_is_one(settings
     assert ("explorer</a>" in page) == bool(url)
 
 
-def test_several_are_resumed_at_once():
-    SigningStop.objects.create(chain_id=31337)
-    chosen = {"action": "delete_selected", "_selected_action": [SigningStop.objects.get().pk], "post": "yes"}
-    client_of(ALICE).post("/admin/proving/signingstop/", chosen)
-    assert not SigningStop.objects.exists()
-
-
 def test_only_destinations_can_be_chosen():
-    answer = client_of(ALICE).post("/admin/proving/signingstop/add/", {"chain_id": "5"})
-    assert "Select a valid choice" in answer.text
-    assert not SigningStop.objects.exists()
+    assert "Select a valid choice" in stop(client_of(ALICE), "Chain 5")
+    assert not Stop.objects.exists()
 
 
-@pytest.mark.parametrize("path", ["/admin/", "/admin/proving/signingstop/add/", "/admin/login/"])
+@pytest.mark.parametrize("path", ["/admin/", "/admin/proving/stop/add/", "/admin/login/"])
 def test_others_are_not_let_in(path):
     client = client_of(BOB)
     assert client.get(path, follow=True).status_code == 403
-    assert client.post("/admin/proving/signingstop/add/", {"chain_id": "31337"}, follow=True).status_code == 403
-    assert not SigningStop.objects.exists()
+    stop(client, CHAIN)
+    assert not Stop.objects.exists()
 
 
 def test_who_is_not_signed_in_signs_in_by_wallet():
-    answer = Client().get("/admin/proving/signingstop/", follow=True)
-    assert answer.redirect_chain[-1] == ("/sign-in?next=/admin/proving/signingstop/", 302)
+    answer = Client().get("/admin/proving/stop/", follow=True)
+    assert answer.redirect_chain[-1] == ("/sign-in?next=/admin/proving/stop/", 302)
 
 
 def test_who_is_no_operator_any_more_is_not_let_in(settings):

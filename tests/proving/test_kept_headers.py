@@ -123,12 +123,12 @@ def test_headers_are_kept_although_nodes_bound_what_they_serve_of_events(kept, s
 
 
 def test_while_nothing_can_be_sent_it_waits_and_says_why(kept):
-    call_command("stop_signing")
+    call_command("stop")
     work()
     row = FactsRegistry.objects.get()
     assert (row.waiting_for, row.attempts) == ("The operator has stopped sending on chain 31337.", 0)
     assert not accumulated(kept)
-    call_command("resume_signing")
+    call_command("resume")
     work()
     assert accumulated(kept)
 

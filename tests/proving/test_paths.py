@@ -377,9 +377,9 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     deploy(31337, 31337)
     chain.mine(150)
     poor = submit(key, request(ALICE, block=chain.head() - 100, fee=10**18))
-    call_command("stop_signing")
+    call_command("stop")
     work()
-    call_command("resume_signing")
+    call_command("resume")
     # As if gas had become dearer since.
     Batch.objects.filter(pk=poor.pk).update(fee=1)
     block = chain.head() - 130

@@ -133,10 +133,10 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
 
 def test_a_batch_that_was_accepted_before_waits_too(service, key):
     batch = submit(key, request(ALICE, block=service.head()))
-    call_command("stop_signing")
+    call_command("stop")
     work()
     replace_code(service)
-    call_command("resume_signing")
+    call_command("resume")
     sent = Transaction.objects.count()
     for _ in range(3):
         work()

@@ -1119,7 +1119,7 @@ def test_a_change_that_the_contract_would_refuse_is_not_sent(chain, db, there, s
 def test_a_change_is_not_sent_while_sending_is_stopped(chain, db, there, settings, tmp_path):
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
     before = Transaction.objects.count()
-    call_command("stop_signing")
+    call_command("stop")
     with pytest.raises(CommandError, match="The operator has stopped sending"):
         change(registry(THERE).block_hash_source, [Account.from_key(KEYS[2]).address], signed_by=KEYS[:2])
     assert Transaction.objects.count() == before

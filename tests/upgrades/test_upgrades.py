@@ -21,9 +21,9 @@ from django.utils import timezone
 
 from accounts.models import ApiKey, User
 from devnet.devchain import PROJECT
-from proving.models import Signer, Transaction
+from proving.models import Signer, Stop, Transaction
 from queries.models import Batch, Block, Query, Step
-from tests.service import ALICE, SIGNER, header, key_columns, request, submit
+from tests.service import ALICE, BOB, SIGNER, header, key_columns, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 LAST = [(app, "0001_initial") for app in ("accounts", "queries", "proving")]
@@ -111,8 +111,8 @@ def test_nothing_is_lost_and_the_service_goes_on(unreachable_chain, last_version
     key = ApiKey.objects.get()
     status = client.get("/batch-query-status", {"batchQueryId": ULID}, headers=header(key))
     assert status.json() == {"queryStatus": "DONE"}
-    # What is new holds for old rows: no limit of their own, no pause, nothing said to be removed.
-    assert (user.daily_gas_budget, user.daily_limits_wei, Signer.objects.get().paused_at) == (None, None, None)
+    # What is new holds for old rows: no limit of their own, no stop, nothing said to be removed.
+    assert (user.daily_gas_budget, user.daily_limits_wei, Stop.objects.exists()) == (None, None, False)
     assert (batch.why_no_proofs, batch.why_no_steps) == ("", "")
     assert submit(key, request(ALICE, block=12)).status == "RECEIVED"
     settings.KEEP_PROOFS_DAYS = 1
@@ -124,7 +124,7 @@ def test_the_last_version_goes_on_with_the_new_schema(last_version):
     upgrade()
     written_by_the_last_version(last_version)
     Batch.objects.update(status="IN_PROGRESS")
-    Signer.objects.update(paused_because="A test.")
+    Signer.objects.update(nonce_problem="A test.")
     # It reads and writes its own columns, and leaves the others alone.
     row = last_version.get_model("queries.Batch")._default_manager.get()
     row.status = "DONE"
@@ -133,7 +133,7 @@ def test_the_last_version_goes_on_with_the_new_schema(last_version):
     signer.notice = "A notice."
     signer.save()
     assert Batch.objects.get().status == "DONE"
-    assert Signer.objects.get().paused_because == "A test."
+    assert Signer.objects.get().nonce_problem == "A test."
 
 
 def test_the_two_write_side_by_side(unreachable_chain, last_version):
@@ -144,10 +144,66 @@ def test_the_two_write_side_by_side(unreachable_chain, last_version):
     assert Batch.objects.count() == 3
 
 
+BEFORE_STOPS = [("proving", "0010_beacon_data")]
+NOT_BELIEVED = "Nodes say again and again what can't be true of its transactions."
+
+
+@pytest.fixture
+def before_stops() -> Iterator[Apps]:
+    """The models of the version that knew stops and pauses, on an empty database of it."""
+    executor = MigrationExecutor(connection)
+    executor.migrate(BEFORE_STOPS)
+    yield executor.loader.project_state(BEFORE_STOPS).apps
+    call_command("migrate", verbosity=0)
+
+
+def test_what_was_stopped_stays_stopped_in_both_directions(before_stops):
+    signing_stop, pause, signer = (
+        before_stops.get_model("proving", name)._default_manager
+        for name in ("SigningStop", "ConnectionPause", "Signer")
+    )
+    now = timezone.now()
+    signing_stop.create(chain_id=1, reason="A test.", since=now)
+    pause.create(destination_chain_id=2, source_chain_id=1, reason="A node lies.", since=now)
+    signer.create(chain_id=2, address=ALICE, paused_at=now, paused_because=NOT_BELIEVED)
+    signer.create(chain_id=2, address=BOB, paused_at=now, paused_because="Its key moves.")
+    signer.create(chain_id=2, address=SIGNER)
+    upgrade()
+    columns = ("chain_id", "source_chain_id", "signer", "code", "reason", "since")
+    moved = [
+        (1, 0, "", "operator", "A test.", now),
+        (2, 0, ALICE, "not_believed", "", now),
+        (2, 0, BOB, "operator", "Its key moves.", now),
+        (2, 1, "", "operator", "A node lies.", now),
+    ]
+    assert sorted(Stop.objects.values_list(*columns)) == sorted(moved)
+
+    # What the last version reads is as it was; whoever migrates back finds what is stopped by then.
+    assert signing_stop.exists()
+    assert pause.exists()
+    assert signer.exclude(paused_at=None).count() == 2
+    Stop.objects.filter(signer=BOB).delete()
+    Stop.objects.filter(chain_id=1).delete()
+    Stop.objects.create(chain_id=3, reason="New.", since=now, by="manage.py")
+    call_command("migrate", "proving", "0010", verbosity=0)
+    assert list(signing_stop.values_list("chain_id", "reason", "since")) == [(3, "New.", now)]
+    assert list(pause.values_list("destination_chain_id", "source_chain_id", "reason")) == [(2, 1, "A node lies.")]
+    paused = signer.exclude(paused_at=None).values_list("address", "paused_because", "paused_at")
+    assert list(paused) == [(ALICE, NOT_BELIEVED, now)]
+
+
 def test_each_migration_only_adds():
     """An expand step: what is taken away, renamed or made stricter would break the last version while it runs."""
     loader = MigrationExecutor(connection).loader
-    allowed = {"AddField", "CreateModel", "AddIndex", "AddConstraint", "AlterModelOptions", "RunPython"}
+    allowed = {
+        "AddField",
+        "CreateModel",
+        "AddIndex",
+        "AddConstraint",
+        "AlterModelOptions",
+        "RunPython",
+        "SeparateDatabaseAndState",
+    }
     for (app, name), migration in loader.disk_migrations.items():
         if app not in {"accounts", "queries", "proving"} or name == "0001_initial":
             continue
@@ -157,6 +213,8 @@ def test_each_migration_only_adds():
             if type(operation).__name__ == "AlterField" and _only_offers_more(loader, migration, operation):
                 continue
             assert type(operation).__name__ in allowed, f"{app} {name}: {operation.describe()}"
+            # A model may go, its table stays.
+            assert not getattr(operation, "database_operations", ()), f"{app} {name}: {operation.describe()}"
             if type(operation).__name__ == "AddField" and operation.model_name_lower not in made:
                 field = operation.field
                 assert field.null or field.has_db_default(), f"{app} {name}: {operation.describe()}"

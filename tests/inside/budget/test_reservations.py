@@ -5,11 +5,11 @@ import re
 import pytest
 
 from config.configured_chains import get_chains
+from proving import stops
 from proving.budget import cost_allocation, limits
 from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS, RemainingWork, gas_of, unproven
 from proving.models import Transaction
 from proving.reconcile.block import reconcile
-from proving.transactions import stop_switch
 from queries.models import Batch, Block, PathUnit
 from tests.inside.working import admitted
 from tests.proving.money import ETHER, in_mempool, mine_at, price_of, scattered_slots, set_fee, without_limits
@@ -88,7 +88,7 @@ def test_who_asks_for_a_header_pays_for_its_accumulation(costly, key):
 
 def test_a_header_that_is_known_is_not_reserved_for(costly, key, one_by_one):
     batch = submit(key, request(ALICE, block=one_by_one, fee=ETHER))
-    stop_switch.stop(31337)
+    stops.stop(31337, by="A test.")
     for _ in range(3):
         work()
     elsewhere = admitted(key, request(ALICE, block=one_by_one - 1, fee=ETHER))

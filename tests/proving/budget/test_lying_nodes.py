@@ -100,7 +100,7 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
     assert Transaction.objects.filter(queries__batch__in=batches).distinct().count() == 3
     assert 0 < before - balance(costly) <= (spent_today() or 0) <= 2 * MILLIETHER
     assert doubts()
-    call_command("resume_signer", "31337", SIGNER, stdout=StringIO())
+    call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
     reconfigure(settings, url, costly.url)
     for batch in batches:
         work_until_done(batch, costly, rounds=20)

@@ -19,17 +19,17 @@ NOTHING_PENDING = {"pending": "0x0", "queued": "0x0"}
 
 
 def stop() -> None:
-    call_command("stop_signing", "31337", stdout=StringIO())
+    call_command("stop", "31337", stdout=StringIO())
 
 
 def test_a_stop_takes_effect_before_the_next_signature(costly, key):
-    call_command("stop_signing", "31337", "--reason", "The key may have leaked.")
+    call_command("stop", "31337", "--reason", "The key may have leaked.")
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(3):
         work()
     assert not SignedTransaction.objects.exists()
     assert waiting() == ["The operator has stopped sending on chain 31337. The reason given: The key may have leaked."]
-    call_command("resume_signing")
+    call_command("resume")
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
     assert Signer.objects.get().notice == ""
@@ -54,7 +54,7 @@ def test_a_stop_between_signature_and_broadcast_is_seen(costly, key):
     work()
     assert SignedTransaction.objects.get().broadcast_at is None
     assert costly.rpc("txpool_status") == NOTHING_PENDING
-    call_command("resume_signing", stdout=StringIO())
+    call_command("resume", stdout=StringIO())
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
@@ -76,4 +76,4 @@ def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
 
 def test_only_destinations_can_be_stopped(costly):
     with pytest.raises(CommandError, match="Not a destination chain: 5"):
-        call_command("stop_signing", "5")
+        call_command("stop", "5")

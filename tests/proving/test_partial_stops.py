@@ -1,4 +1,4 @@
-"""The operator's pauses of one connection and of one signer."""
+"""Stops of one connection and of one signer."""
 
 from datetime import timedelta
 from io import StringIO
@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import OperatorDeed
-from proving.models import ConnectionPause, FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import FactsRegistry, SignedTransaction, Stop, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.proving.transactions import age, between_statements
@@ -47,25 +47,25 @@ def senders() -> set[str]:
 # --- A connection -----------------------------------------------------------------------------------------------------
 
 
-PAUSED = "The operator has paused the connection from chain 31337 to chain 31337. The reason given: A test."
+STOPPED = "The operator has stopped sending from chain 31337 to chain 31337. The reason given: A test."
 
 
-def pause_connection() -> str:
-    return said("pause_connection", "31337", "31337", "--reason", "A test.")
+def stop_connection() -> str:
+    return said("stop", "31337", "--source", "31337", "--reason", "A test.")
 
 
-def test_batches_of_a_paused_connection_wait_and_go_on(service, key):
-    assert pause_connection() == PAUSED
+def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
+    assert stop_connection() == STOPPED
     batch = submit(key, request(ALICE, block=service.head()))
     work()
     batch.refresh_from_db()
-    assert (batch.status, batch.waiting_for) == (BatchStatus.RECEIVED, PAUSED)
-    assert said("resume_connection", "31337", "31337") == "31337 to 31337: goes on."
-    assert said("resume_connection", "31337", "31337") == "31337 to 31337: was not paused."
+    assert (batch.status, batch.waiting_for) == (BatchStatus.RECEIVED, STOPPED)
+    assert said("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 goes on."
+    assert said("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 was not stopped."
     assert work_until_done(batch).status == BatchStatus.DONE
     assert logged_actions() == [
-        ("paused_connection", "31337 to 31337", "A test."),
-        ("resumed_connection", "31337 to 31337", ""),
+        ("stopped", "from chain 31337 to chain 31337", "A test."),
+        ("resumed", "from chain 31337 to chain 31337", ""),
     ]
 
 
@@ -73,13 +73,13 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
     work()
-    pause_connection()
+    stop_connection()
     other = submit(key, request(BOB, block=service.head() - 1))
     work()
-    (sent, paused) = sorted(waiting())[::-1]
+    (sent, stopped) = sorted(waiting())[::-1]
     assert sent.startswith("Waiting for transaction")
-    assert paused == PAUSED
-    by_name = PAUSED.replace("chain 31337", "Development chain")
+    assert stopped == STOPPED
+    by_name = STOPPED.replace("chain 31337", "Development chain")
     assert by_name in client.get(f"/explorer/query/{other.pk}").text
     # What was sent before is followed.
     service.rpc("evm_setAutomine", True)
@@ -88,103 +88,106 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     assert Transaction.objects.exclude(to="").get().state != TransactionState.PENDING
     assert work_until_done(batch).status == BatchStatus.DONE
     assert Transaction.objects.exclude(to="").count() == 1
-    said("resume_connection", "31337", "31337")
+    said("resume", "31337", "--source", "31337")
     assert work_until_done(other).status == BatchStatus.DONE
 
 
-def test_a_pause_takes_effect_before_the_next_signature(service, key, settings):
+def test_a_stop_takes_effect_before_the_next_signature(service, key, settings):
     """Made after the block's reconcile has begun."""
     asked: list[Any] = []
     with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
         reconfigure(settings, service.url, url)
         submit(key, request(ALICE, block=service.head()))
-        with between_statements(lambda _: "eth_estimateGas" in str(asked), pause_connection):
+        with between_statements(lambda _: "eth_estimateGas" in str(asked), stop_connection):
             work()
-    assert waiting() == [PAUSED]
+    assert waiting() == [STOPPED]
     assert not Transaction.objects.exclude(to="").exists()
 
 
-def test_a_pause_of_another_connection_is_no_matter(service, key):
-    ConnectionPause.objects.create(source_chain_id=5, destination_chain_id=31337)
-    ConnectionPause.objects.create(source_chain_id=31337, destination_chain_id=5)
+def test_a_stop_of_another_connection_is_no_matter(service, key):
+    Stop.objects.create(source_chain_id=5, chain_id=31337)
+    Stop.objects.create(source_chain_id=31337, chain_id=5)
     assert work_until_done(submit(key, request(ALICE, block=service.head()))).status == BatchStatus.DONE
 
 
-def test_only_configured_connections_can_be_paused(service):
+def test_only_configured_connections_can_be_stopped(service):
     with pytest.raises(CommandError, match="Chain 5 is not connected to chain 31337"):
-        call_command("pause_connection", "31337", "5")
+        call_command("stop", "31337", "--source", "5")
     assert logged_actions() == []
 
 
 # --- A signer ---------------------------------------------------------------------------------------------------------
 
 
-def test_another_signer_sends_instead_of_a_paused_one(two_signers, key):
-    sentence = f"The operator has paused the signer {SIGNER} on chain 31337. The reason given: A test."
-    assert said("pause_signer", "31337", SIGNER.lower(), "--reason", "A test.") == sentence
+def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
+    sentence = f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
+    assert said("stop", "31337", "--signer", SIGNER.lower(), "--reason", "A test.") == sentence
     batch = submit(key, request(ALICE, block=two_signers.head()))
     assert work_until_done(batch).status == BatchStatus.DONE
     assert senders() == {SECOND_SIGNER}
-    assert Signer.objects.get(address=SIGNER).notice == sentence
-    assert said("resume_signer", "31337", SIGNER) == f"{SIGNER} on chain 31337: goes on."
+    assert said("resume", "31337", "--signer", SIGNER) == f"Sending by the signer {SIGNER} on chain 31337 goes on."
     assert work_until_done(submit(key, request(BOB, block=two_signers.head()))).status == BatchStatus.DONE
     assert senders() == {SIGNER, SECOND_SIGNER}
-    assert [kind for kind, _, _ in logged_actions()] == ["paused_signer", "resumed_signer"]
+    assert [kind for kind, _, _ in logged_actions()] == ["stopped", "resumed"]
 
 
-def test_where_all_signers_are_paused_batches_wait(two_signers, key):
-    said("pause_signer", "31337", SIGNER, "--reason", "A test.")
-    said("pause_signer", "31337", SECOND_SIGNER)
+def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
+    said("stop", "31337", "--signer", SIGNER, "--reason", "A test.")
+    said("stop", "31337", "--signer", SECOND_SIGNER)
     batch = submit(key, request(ALICE, block=two_signers.head()))
     work()
     work()
-    assert waiting() == [f"The operator has paused the signer {SIGNER} on chain 31337. The reason given: A test."]
+    assert waiting() == [
+        f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
+    ]
     assert not senders()
-    said("resume_signer", "31337", SECOND_SIGNER)
+    said("resume", "31337", "--signer", SECOND_SIGNER)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert senders() == {SECOND_SIGNER}
 
 
-def test_a_paused_signer_neither_replaces_nor_broadcasts(service, key):
+def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
     service.rpc("evm_setAutomine", False)
     submit(key, request(ALICE, block=service.head()))
     work()
     work()
     service.rpc("anvil_dropAllTransactions")
     tx = Transaction.objects.exclude(to="").get(state=TransactionState.PENDING)
-    said("pause_signer", "31337", SIGNER)
+    said("stop", "31337", "--signer", SIGNER)
     age()
     SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(hours=1))
     work()
     assert tx.versions.count() == 1
     assert not service.rpc("eth_getTransactionByHash", tx.latest_hash)
-    said("resume_signer", "31337", SIGNER)
+    said("resume", "31337", "--signer", SIGNER)
     work()
     assert service.rpc("eth_getTransactionByHash", tx.newest.hash)
 
 
-def test_the_first_signer_alone_deploys_and_does_not_while_it_is_paused(two_signers):
-    said("pause_signer", "31337", SIGNER)
+def test_the_first_signer_alone_deploys_and_does_not_while_it_is_stopped(two_signers):
+    said("stop", "31337", "--signer", SIGNER)
     FactsRegistry.objects.all().delete()
-    with pytest.raises(CommandError, match="The operator has paused the signer"):
+    with pytest.raises(CommandError, match="The operator has stopped sending by the signer"):
         call_command("deploy_registry", "31337", "31337")
 
 
-def test_only_configured_signers_can_be_paused(service):
+def test_only_configured_signers_can_be_stopped(service):
     with pytest.raises(CommandError, match="Not a signer of Development chain"):
-        call_command("pause_signer", "31337", ALICE)
-    assert said("resume_signer", "31337", ALICE) == f"{ALICE} on chain 31337: was not paused."
+        call_command("stop", "31337", "--signer", ALICE)
+    assert (
+        said("resume", "31337", "--signer", ALICE) == f"Sending by the signer {ALICE} on chain 31337 was not stopped."
+    )
     assert logged_actions() == []
 
 
-def test_health_tells_of_pauses(service):
-    pause_connection()
-    ConnectionPause.objects.create(source_chain_id=5, destination_chain_id=31337)
-    said("pause_signer", "31337", SIGNER)
+def test_health_tells_of_stops(service):
+    stop_connection()
+    Stop.objects.create(source_chain_id=5, chain_id=31337)
+    said("stop", "31337", "--signer", SIGNER)
     told = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
     assert {"connection_paused", "signer_paused"} <= set(told["codes"])
-    paused = [PAUSED, f"The operator has paused the signer {SIGNER} on chain 31337."]
-    assert [sentence for sentence in told["problems"] if "paused" in sentence] == paused
+    stopped = {STOPPED, f"The operator has stopped sending by the signer {SIGNER} on chain 31337."}
+    assert {sentence for sentence in told["problems"] if "has stopped" in sentence} == stopped
 
 
 def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):
@@ -194,7 +197,7 @@ def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings
     work()
     work()
     assert senders() == {SIGNER}
-    said("pause_signer", "31337", SIGNER)
+    said("stop", "31337", "--signer", SIGNER)
     meanwhile = submit(key, request(BOB, block=two_signers.head() - 1))
     for batch in (before, meanwhile):
         assert work_until_done(batch, two_signers).status == BatchStatus.DONE

@@ -1,0 +1,31 @@
+"""`manage.py resume [<destination> ...] [--source <chain> | --signer <address>]`."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.db import transaction
+
+from accounts import operator_log
+from accounts.models import AdminActionKind
+from chains.address_checksum import checksummed
+from config.configured_chains import get_chains
+from proving import stops
+from proving.management import destinations
+from proving.models import Stop
+
+
+class Command(BaseCommand):
+    help = "Takes `manage.py stop` with the same arguments back."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        destinations.add_arguments(parser)
+
+    def handle(self, *, destination: list[int], source: int, signer: str, **_: Any) -> None:
+        # It may be a chain or a signer that the file names no more.
+        for chain_id in destination or [chain.id for chain in get_chains().destinations()]:
+            address = checksummed(signer) or signer
+            stop = Stop(chain_id=chain_id, source_chain_id=source, signer=address)
+            with transaction.atomic():
+                if was_stopped := stops.resume(chain_id, source=source, signer=address):
+                    operator_log.record(operator_log.COMMAND, AdminActionKind.RESUMED, stop.subject)
+            self.stdout.write(f"Sending {stop.subject} {'goes on' if was_stopped else 'was not stopped'}.")
