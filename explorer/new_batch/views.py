@@ -145,12 +145,9 @@ def _first(request: HttpRequest, user: User, internal_id: str) -> FormPage:
     page = replace(page, draft=draft, said=lacking)
     if batch.status != BatchStatus.REJECTED:
         return replace(page, said=f"It is filled in as batch {batch.pk} was. {lacking}")
-    corrected = corrections.with_fee(draft, batch)
     reason = corrections.reason(batch)
-    if corrected != draft:
-        reason = f"It was {draft.fee}, which was too little. Now it is what the batch would have needed."
     wrong = shown_faults.of_fields({field: [reason] for field in corrections.fields(draft, batch)})
-    return replace(page, draft=corrected, corrects=batch, faults=wrong)
+    return replace(page, draft=draft, corrects=batch, faults=wrong)
 
 
 def _webhook(batch: Batch) -> tuple[str, str]:

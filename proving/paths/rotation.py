@@ -47,5 +47,6 @@ def _waiting(block: Block) -> QuerySet[Block]:
         destination_chain_id=block.destination_chain_id,
         source_chain_id=block.source_chain_id,
         waits_for_path=True,
+        attempts=0,  # Others lack what a path takes.
         due_at__isnull=False,
     ).exclude(turn_of=None)

@@ -56,7 +56,8 @@ def reconcile(block_id: object) -> None:
         except leases.LeaseLost:
             return
         except (NodeUnavailable, RpcRefused) as error:
-            end = Fail(str(error), for_operators=error.for_operators)
+            for_path = isinstance(error, observe.BranchUnavailable)
+            end = Fail(str(error), for_operators=error.for_operators, for_path=for_path)
         except Exception:
             _fail(lease, known, Fail("An error of this service, which has been logged."))
             raise
@@ -189,7 +190,7 @@ def _fail(lease: Lease[Block], known: Known, why: Fail) -> None:
     logger.warning("%s waits: %s Next try in %.0f s.", lease.row, why.for_operators or why.sentence, seconds)
     concerned = lease.row.open_queries().values_list("pk", flat=True) if why.queries is None else why.queries
     progress.note_failure(list(concerned), why.sentence)
-    _release(lease, why.sentence, seconds, attempts=attempts + 1, asking=known.asking)
+    _release(lease, why.sentence, seconds, attempts=attempts + 1, waits_for_path=why.for_path, asking=known.asking)
 
 
 @dataclass(frozen=True, eq=False)

@@ -210,6 +210,7 @@ class Fail:
     sentence: str
     queries: Collection[int] | None = None  # ids of those that it concerns; None: all of the block
     for_operators: str = ""  # what the log says instead
+    for_path: bool = False  # a path to the block can't be had
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,6 @@ _QUERIES_PER_LOOK = 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
 # is taken that costs much more.
 _PATIENT_ATTEMPTS = 8
-# How a sentence begins that says why there is no branch to jump by.
-_NO_JUMP = "What a jump is proven by can't be had. "
 # Rows named in one statement.
 _PER_STATEMENT = 500
 _Item = TypeVar("_Item")
@@ -680,6 +678,10 @@ def path(context: Context, target: Header) -> PathFound | Preparation | NotYet |
     return replace(found, rotation=rotation.of_paths(context.registry.row_id, context.block))
 
 
+class BranchUnavailable(NodeUnavailable):
+    """No node or file gave the branch that a jump is proven by."""
+
+
 def path_of_batch(
     context: Context, target: Header, batch: str, hints: Collection[int]
 ) -> PathFound | Preparation | NotYet | TooFar:
@@ -703,11 +705,11 @@ def _path(
         try:
             return _jump(context, target, plan)
         except NodeUnavailable as error:
-            # The attempts before may have failed for something else. Nodes and files may fail in many ways by turns.
-            is_lasting = context.block.attempts >= _PATIENT_ATTEMPTS and context.block.waiting_for.startswith(_NO_JUMP)
+            # The attempts before may have failed for something else.
+            is_lasting = context.block.attempts >= _PATIENT_ATTEMPTS and context.block.waits_for_path
             plan = survey(others=others, hints=hints, may_jump=False) if is_lasting else plan
             if not isinstance(plan, Plan) or plan.jump:
-                raise NodeUnavailable(f"{_NO_JUMP}{error}") from None
+                raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
     begun = building.begin(context.connection, plan) if isinstance(plan, Plan) else plan
     return PathFound(begun, others) if isinstance(begun, Plan) else begun
 

@@ -60,7 +60,6 @@ _COLUMNS = (
     *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
     *("spent_at", "last_error"),
 )
-_LEFT_BEHIND = "It was left behind nonces that nobody has used, and is sent anew."
 
 
 def monitor(signer_id: int) -> None:
@@ -240,7 +239,8 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
         return signer.nonce_problem if is_filled or is_left else ""
     now = clock.believable()
     if len(gap) > _MOST_FILLED:
-        _write(lease, [_displaced(tx, _LEFT_BEHIND, now) for tx in pending])
+        why = "It was left behind nonces that nobody has used, and is sent anew."
+        _write(lease, [_displaced(tx, why, now) for tx in pending])
     else:
         there = signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions")
         _write(lease, [_vanished(tx) for tx in there])
@@ -265,13 +265,14 @@ def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
 
 
 def _stop_where_often_mended(signer: Signer, now: datetime) -> None:
-    """Stop a signer whose gaps were repaired `now` and too often in a day: each repair may cost what a node likes."""
+    """Stop a signer whose gaps were repaired `now` and too often in a day: each repair may cost what a node likes.
+
+    A nonce that another is said to have used counts as well.
+    """
     since = now - _DAY
     fillers = signer.transactions.filter(to=signer.address, created_at__gt=since).values_list("created_at", flat=True)
-    left_behind = signer.transactions.filter(
-        state=TransactionState.DISPLACED, last_error=_LEFT_BEHIND, spent_at__gt=since
-    ).values_list("spent_at", flat=True)
-    repairs = {*fillers, *left_behind}
+    displaced = signer.transactions.filter(state=TransactionState.DISPLACED, spent_at__gt=since)
+    repairs = {*fillers, *displaced.values_list("spent_at", flat=True)}
     if now in repairs and len(repairs) >= _MOST_DOUBTFUL:
         stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)
 

@@ -14,8 +14,7 @@ from django.utils import timezone
 from accounts import keys
 from accounts.models import ApiKey, User
 from config.configured_chains import forget_chains
-from explorer.new_batch import corrections
-from explorer.new_batch.drafts import MAX_ROWS, Draft, Row
+from explorer.new_batch.drafts import MAX_ROWS
 from explorer.new_batch.forms import RowForm
 from proving.budget import allowance
 from proving.budget.reservations import Reservation
@@ -598,8 +597,6 @@ def test_it_is_filled_in_from_a_batch(alice):
 @pytest.mark.parametrize(
     ("code", "reason", "control"),
     [
-        (RejectionCode.BLOCK_TOO_OLD, "Block 13 of chain 31337 is too old.", "id_rows-1-block"),
-        (RejectionCode.PROOF_UNAVAILABLE, "No node says why.", "id_rows-0-block"),
         (RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, "The time 1795176000 is far.", "id_rows-2-time"),
         (RejectionCode.HEADER_PROPERTY_MISSING, "It lacks one.", "id_rows-1-header_0"),
         (RejectionCode.FEE_TOO_LOW, "It is too low.", "id_fee"),
@@ -623,62 +620,6 @@ def test_beside_a_rejected_one_stand_one_sentence_and_one_advice(alice):
     shown = html[html.index("was rejected.</strong>") :]
     assert "Check the block number." in shown
     assert "Send it again when the block is nearer." not in shown[: shown.index("</div></div>")]
-
-
-TWO_BLOCKS = (Row("31337", "block", block="64"), Row("31337", "block", block="99999999"))
-
-
-@pytest.mark.parametrize(
-    ("rows", "code", "reason", "expected"),
-    [
-        (
-            TWO_BLOCKS,
-            RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            "Block 99999999 of chain 31337 is 99,999,900 blocks above the newest one, 99. A batch waits.",
-            [(1, "block")],
-        ),
-        (
-            TWO_BLOCKS,
-            RejectionCode.PROOF_UNAVAILABLE,
-            "No node of chain 31337 serves proofs at block 99999999. Block 64 is the oldest.",
-            [(1, "block")],
-        ),
-        (
-            (Row("31337", "block", block="12"), Row("5", "block", block="12")),
-            RejectionCode.BLOCK_TOO_OLD,
-            "Block 12 of chain 5 is 31,337 hops before block 9000, about 12 gas. This service goes back at most 12.",
-            [(1, "block")],
-        ),
-        (
-            (Row("5", "finalized"), Row("31337", "finalized")),
-            RejectionCode.FINALIZED_UNKNOWN,
-            "No node of chain 31337 says which of its blocks is the newest final one. Block 5.",
-            [(1, "at")],
-        ),
-        (
-            (
-                Row("5", "block", block="13", header=("NONCE",)),
-                Row("5", "latest", header=("NONCE",)),
-                Row("5", "block", block="12", header=("NONCE",)),
-            ),
-            RejectionCode.HEADER_PROPERTY_MISSING,
-            "The header of block 12 of chain 5 has no NONCE: its fork does not know them.",
-            [(2, "header")],
-        ),
-        (
-            (Row("5", "block", block="13", header=("NONCE",)), Row("5", "latest", header=("NONCE",))),
-            RejectionCode.HEADER_PROPERTY_MISSING,
-            "The header of block 12 of chain 5 has no NONCE: its fork does not know them.",
-            [(1, "header")],
-        ),
-        # It is about the block of a row that names none, and so no row that does is to blame.
-        (TWO_BLOCKS, RejectionCode.BLOCK_TOO_OLD, "Block 12 of chain 31337 is 64 hops before block 64.", []),
-        (TWO_BLOCKS, RejectionCode.CANCELLED_BY_USER, "Its user cancelled it at block 64.", []),
-    ],
-)
-def test_only_the_subject_of_a_rejection_tells_the_row(rows, code, reason, expected):
-    batch = Batch(rejection_code=code, rejection_reason=reason)
-    assert corrections.fields(Draft(rows=rows), batch) == expected
 
 
 def test_the_highest_fee_is_taken_again(alice):

@@ -229,12 +229,10 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     # It is told before anything is recorded for it.
     assert not of_batch(batch)
     # Eight failures of another kind say nothing of the beacon node.
-    Block.objects.filter(number=OLD).update(attempts=8, waiting_for="Something else.")
+    Block.objects.filter(number=OLD).update(attempts=8, waits_for_path=False)
     work()
     assert Transaction.objects.count() == sent
-    # As it is after three minutes; what it begins with is recorded, and then the way is gone. A node that says
-    # something else each time, because it lies or is half down, is no better than one that says the same.
-    Block.objects.filter(number=OLD).update(waiting_for=sentence.replace("HTTP status 404", "HTTP status 410"))
+    # As it is after three minutes; what it begins with is recorded, and then the way is gone.
     for _ in range(3):
         Block.objects.filter(number=OLD).update(attempts=8)
         work()
