@@ -80,6 +80,19 @@ class AdminAction(Generic[Row]):
     form: type[AdminActionForm] = AdminActionForm
 
 
+class Failing(admin.SimpleListFilter):
+    """Rows that workers try again and again."""
+
+    title, parameter_name = "failing", "failing"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", "Failing")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        failing = queryset.filter(due_at__isnull=False, failing_since__isnull=False)
+        return failing if self.value() else queryset
+
+
 class OperatorAdmin(_ModelAdmin[Row]):
     """Read-only, but for `row_actions`. `search_help_text` says what `found` finds."""
 

@@ -4,8 +4,6 @@ A label has a node's host and never its URL, which may hold a key; and an answer
 whatever the other side says.
 """
 
-from typing import TypedDict
-
 from prometheus_client import Counter, Histogram
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -23,32 +21,6 @@ ATTESTER_ANSWERS = Counter(
     "Answers of attesters: signed, or the code of a refusal, or why there was no usable answer.",
     ("source", "destination", "attester", "answer"),
 )
-
-
-class Exchanges(TypedDict):
-    """The counts of this process about one node, from its start on."""
-
-    chain: str
-    node: str
-    """Its host."""
-    outcomes: dict[str, int]
-    seconds: float
-    """In all, that these exchanges took."""
-
-
-def exchanges() -> list[Exchanges]:
-    found: dict[tuple[str, str], Exchanges] = {}
-    for family in (*NODE_EXCHANGES.collect(), *NODE_EXCHANGE_SECONDS.collect()):
-        for sample in family.samples:
-            chain, node = sample.labels["chain"], sample.labels["node"]
-            of_node = found.setdefault((chain, node), Exchanges(chain=chain, node=node, outcomes={}, seconds=0.0))
-            if sample.name.endswith("_exchanges_total"):
-                of_node["outcomes"][sample.labels["outcome"]] = int(sample.value)
-            elif sample.name.endswith("_seconds_sum"):
-                of_node["seconds"] = round(sample.value, 3)
-    return list(found.values())
-
-
 _REFUSALS = frozenset(
     {
         *("not_final", "no_finality", "unknown_chain", "conflict", "unavailable"),

@@ -391,19 +391,20 @@ class ChainWatch(Leased):
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     looked_at = models.DateTimeField(null=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds, of the newest block that was seen
-    problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.health.problems.Problem`
+    problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.health.findings.Problem`
     number = models.PositiveBigIntegerField(null=True)  # of the newest block that was seen
     seen_at = models.DateTimeField(null=True)  # when a node last told that block
     final = models.PositiveBigIntegerField(null=True)  # the newest final block, where nodes tell which that is
     gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, of a destination: base fee and tip
     keeps_hashes = models.BooleanField(null=True)  # whether its state has a history of block hashes (EIP-2935)
-    # Of a source: see `proving.health.balance_costs.sampled`, and when that was.
+    # Unused since 0.3; both go with the next minor version.
     balance_costs = models.JSONField(default=dict, null=True)
     sampled_at = models.DateTimeField(null=True)
     # Of a destination: wei by the addresses of its signers, in decimal digits, and what counts against its daily limit.
     balances = models.JSONField(default=dict, null=True)
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
-    spent_by_signer = models.JSONField(default=dict, null=True)  # its parts: wei by addresses, as `balances`
+    # Unused since 0.3; it goes with the next minor version.
+    spent_by_signer = models.JSONField(default=dict, null=True)
 
     def __str__(self) -> str:
         return f"chain {self.chain_id}"
@@ -491,10 +492,10 @@ class WorkerHeartbeat(models.Model):
     worker = models.CharField(max_length=100, primary_key=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
-    # Unused since 0.3; they go with the next minor version
+    # Unused since 0.3; they go with the next minor version.
     clock_problem = models.TextField(blank=True)
     broker_problem = models.TextField(blank=True, db_default="", default="")
-    exchanges = models.JSONField(default=list, null=True)  # of its process, see `chains.exchange_metrics.Exchanges`
+    exchanges = models.JSONField(default=list, null=True)
 
     def __str__(self) -> str:
         return self.worker

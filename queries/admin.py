@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from accounts.models import AdminActionKind
-from accounts.operator_pages import AdminAction, AdminActionRefused, OperatorAdmin, links, list_of
+from accounts.operator_pages import AdminAction, AdminActionRefused, Failing, OperatorAdmin, links, list_of
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from queries import progress
@@ -39,7 +39,7 @@ class BatchAdmin(OperatorAdmin[Batch]):
     links_by = frozenset({"open", "user__id__exact", "api_key__id__exact", "shares__transaction__id__exact"})
     list_display = ("id", "status", "sender", "user", "destination_chain_id", "size", "created_at", "rejection_code")
     list_select_related = ("user",)
-    list_filter = (_Open,)
+    list_filter = (_Open, Failing)
     exclude = ("request", "lease_token")
     readonly_fields = ("related",)
     row_actions = (
@@ -87,6 +87,7 @@ class BlockAdmin(OperatorAdmin[Block]):
         "waiting_for",
         "is_checkpoint",
     )
+    list_filter = (Failing,)
     exclude = ("header_rlp", "lease_token")
     readonly_fields = ("related",)
 

@@ -17,8 +17,8 @@ from pydantic import Field
 
 from config.metrics_access import may_read
 from explorer.health.probes import schema_problem
-from proving.health import report
-from proving.health.problems import Problem
+from proving.health import findings
+from proving.health.findings import Problem
 from proving.worker import heartbeats
 from queries.api_endpoint import READ
 
@@ -64,7 +64,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
         else:
             # The session is in the database, which a monitor asks for nothing else.
             is_for_operator = is_for_operator or request.user.is_staff
-            problems, notices = report.findings()
+            problems, notices = findings.findings()
             last_beat = heartbeats.last_beat()
     except DatabaseError:
         logger.exception("the database does not answer a health check")

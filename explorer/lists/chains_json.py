@@ -30,13 +30,10 @@ class ReachOfConnection(Schema):
 
 
 class BalanceCost(Schema):
-    gas: int = Field(description="Expected, as for a batch.")
-    wei: str | None = Field(description="At the present gas price, decimal. null: that is not known.")
-    isSampled: bool = Field(
-        description="Whether accounts of the source chain were looked at. Else it is that of a chain as large as "
-        "Ethereum, without what rollups take for data."
+    gas: int = Field(description="Expected, if the source chain were as large as Ethereum.")
+    wei: str | None = Field(
+        description="At the present gas price, decimal, without what rollups take for data. null: that is not known."
     )
-    gasOnLargeChain: int = Field(description="Expected, if the source chain were as large as Ethereum.")
 
 
 class UsualTime(Schema):
@@ -145,8 +142,6 @@ def _connection(one: ShownConnection) -> ConnectionDetail:
         oneBalance=BalanceCost(
             gas=one.balance.gas,
             wei=_text(one.balance.wei),
-            isSampled=one.balance.is_sampled,
-            gasOnLargeChain=one.balance.gas_on_large_chain,
         ),
         usualTime=usual,
         attesters=_round(one.attesters) if one.attesters else None,

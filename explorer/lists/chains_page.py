@@ -86,12 +86,10 @@ class Reach:
 
 @dataclass(frozen=True)
 class BalanceCost:
-    """The cost of one account's balance at a new block."""
+    """The cost of one account's balance at a new block, if the source chain is as large as Ethereum."""
 
     gas: int
     wei: int | None  # at the present gas price; None: it is not known
-    is_sampled: bool  # by accounts of the source chain; else it is that of a chain as large as Ethereum
-    gas_on_large_chain: int  # as large as Ethereum
 
 
 @dataclass(frozen=True)
@@ -226,15 +224,9 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ShownConnection]
 
 
 def _balance_cost(connection: Connection, watches: Mapping[int, ChainWatch]) -> BalanceCost:
-    source, destination = watches.get(connection.source_id), watches.get(connection.destination_id)
-    sampled = ((source.balance_costs if source else None) or {}).get(str(connection.destination_id))
-    on_large = balance_costs.without_sample(connection)
-    gas = int(sampled["gas"]) if sampled else on_large
+    gas, destination = balance_costs.expected_gas(connection), watches.get(connection.destination_id)
     price = destination.gas_price if destination else None
-    data = int(sampled["wei"]) if sampled else 0
-    return BalanceCost(
-        gas, None if price is None else gas * price + data, is_sampled=bool(sampled), gas_on_large_chain=on_large
-    )
+    return BalanceCost(gas, None if price is None else gas * price)
 
 
 def _what_is_stopped() -> dict[_Ends, list[str]]:

@@ -5,14 +5,14 @@ a node may lie about what it has cost.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Max, Q, QuerySet, Sum, Value
 from django.db.models.functions import Greatest
 
-from proving.models import Share, Signer, Transaction, TransactionState, goes_to_replaced_registry
+from proving.models import Share, Transaction, TransactionState, goes_to_replaced_registry
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Sender
 
@@ -65,64 +65,22 @@ def in_a_day(user_id: int, destinations: Collection[int]) -> QuerySet[Share]:
 
 def on_chain(chain_id: int) -> int:
     """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by what is pending."""
-    return sum(by_signer(chain_id).values())
-
-
-def by_signer(chain_id: int) -> Mapping[str, int]:
-    """Divide what `on_chain` returns by the signers' addresses."""
     # Asked for with each signature: the database keeps the signed versions, of which there are more than transactions.
-    columns = ("state", "gas_limit", "gas_used", "gas_price", "data_fee", "expected_data_fee", "signer__address")
+    columns = ("state", "gas_limit", "gas_used", "gas_price", "data_fee", "expected_data_fee")
     cancels = Q(versions__gas_limit__isnull=False)
     sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id).annotate(
         price=Max("versions__max_fee_per_gas", filter=~cancels),
         cancelling_gas=Max("versions__gas_limit", filter=cancels),
         cancelling_price=Max("versions__max_fee_per_gas", filter=cancels),
     )
-    wei: dict[str, int] = defaultdict(int)
-    for *values, signer, price, cancelling_gas, cancelling_price in sent.values_list(
+    wei = 0
+    for *values, price, cancelling_gas, cancelling_price in sent.values_list(
         *columns, "price", "cancelling_gas", "cancelling_price"
     ):
         tx = Transaction(**dict(zip(columns, values, strict=False)))
         most = max(tx.gas_limit * (price or 0), (cancelling_gas or 0) * (cancelling_price or 0))
-        wei[signer] += tx.reserved_with(most)
+        wei += tx.reserved_with(most)
     return wei
-
-
-@dataclass(frozen=True)
-class Caused:
-    """The cost of one user's batches on one destination in the last 24 hours, with pending ones at their maximum."""
-
-    user_id: int
-    address: str  # of the user
-    chain_id: int
-    gas: int
-    wei: int
-    batches: int
-
-
-def by_user(most: int) -> tuple[list[Caused], bool]:
-    """Return what users have caused, the dearest first; and whether that is all.
-
-    At most `most` shares are added up, the newest ones.
-    """
-    columns = ("batch__user_id", "batch__user__address", "batch__destination_chain_id", "batch_id", "gas", "wei")
-    since = _day_began()
-    # By an index each: an OR would read all transactions that there are.
-    in_a_day = Share.objects.filter(transaction__spent_at__gt=since).order_by("-transaction__spent_at")
-    still_pending = Share.objects.filter(
-        transaction__signer__in=Signer.objects.values("pk"),
-        transaction__state=TransactionState.PENDING,
-        transaction__spent_at__lte=since,
-    )
-    rows = [row for shares in (in_a_day, still_pending) for row in shares.values_list(*columns)[: most + 1]]
-    of: dict[tuple[int, str, int], list[tuple[str, int, int]]] = defaultdict(list)
-    for user_id, address, chain_id, *share in rows[:most]:
-        of[user_id, address, chain_id].append((share[0], share[1], share[2]))
-    caused = [
-        Caused(*key, sum(gas for _, gas, _ in parts), sum(wei for *_, wei in parts), len({one[0] for one in parts}))
-        for key, parts in of.items()
-    ]
-    return sorted(caused, key=lambda one: one.wei, reverse=True), len(rows) <= most
 
 
 def recent(prefix: str = "") -> Q:

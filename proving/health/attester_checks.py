@@ -19,7 +19,7 @@ from chains.exchange_metrics import answer_label
 from chains.header import Header
 from chains.rpc import ChainError, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
-from proving.health.problems import Problem
+from proving.health.findings import Problem
 from proving.models import AttesterWatch, FactsRegistry
 
 # Below the newest final block, in blocks: an attester whose nodes are an epoch behind is no silent one.

@@ -11,7 +11,7 @@ from chains.beacon.era_files import EraFiles
 from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Chain
 from chains.node_errors import NodeUnavailable
-from proving.health.problems import Problem
+from proving.health.findings import Problem
 
 
 def check(chain: Chain, say: Callable[[str], object]) -> list[Problem]:

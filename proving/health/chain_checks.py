@@ -1,7 +1,6 @@
 """Observes every configured chain, also while there is no work, so that `/healthz` can tell without asking a chain.
 
-One worker at a time does so, every half a minute or less, with one or two cheap requests; and every ten minutes with
-two proofs of accounts, which are dear.
+One worker at a time does so, every half a minute or less, with one or two cheap requests.
 """
 
 import logging
@@ -13,7 +12,6 @@ from typing import TypeVar
 
 from django.db.models import Max
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from chains import probe, together
 from chains.chains_file import Chain, SignerError
@@ -24,8 +22,7 @@ from database import leases, row_locks
 from database.leases import Lease
 from proving import heads
 from proving.budget import reservations
-from proving.health import balance_costs
-from proving.health.problems import Problem
+from proving.health.findings import Problem
 from proving.models import ChainWatch
 from queries.models import ServiceClock
 
@@ -33,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two observations, and while something is wrong: the operator who mends it wants to see that.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
-_BETWEEN_SAMPLES = timedelta(minutes=10)
 # A newest block that is older has another reason than chance, in blocks and in seconds.
 _BLOCKS_LATE, _SECONDS_LATE = 20, 300
 # A head that is so late, or so far back, is told.
@@ -111,17 +107,12 @@ def _observe(lease: Lease[ChainWatch]) -> None:
     if seen.head:
         found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
         found |= _state(chain, get_rpc(chain.id), seen.head)
-        found |= _balance_costs(lease.row, get_rpc(chain.id), seen.head)
         problems = [*problems, *_gone_back(chain, seen.head)]
     found["problems"] = problems
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        spent = reservations.by_signer(chain.id)
-        found |= {
-            "spent_in_day": sum(spent.values()),
-            "spent_by_signer": {address: str(wei) for address, wei in spent.items()},
-        }
+        found["spent_in_day"] = reservations.on_chain(chain.id)
     # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)
     _note_newest_block()
@@ -153,14 +144,6 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
     if keeps_hashes is not None:
         found["keeps_hashes"] = keeps_hashes
     return found
-
-
-def _balance_costs(row: ChainWatch, rpc: RpcClient, head: Header) -> dict[str, object]:
-    now = timezone.now()
-    if row.sampled_at and abs(now - row.sampled_at) < _BETWEEN_SAMPLES:
-        return {}
-    costs = _told(lambda: balance_costs.sampled(rpc, head))
-    return {"sampled_at": now, "balance_costs": costs} if costs else {}
 
 
 def _told(ask: Callable[[], _Answer]) -> _Answer | None:

@@ -15,8 +15,8 @@ from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import open_connection
-from proving.health import attester_checks, beacon_checks, chain_checks, report
-from proving.health.problems import Problem
+from proving.health import attester_checks, beacon_checks, chain_checks, findings
+from proving.health.findings import Problem
 from proving.models import FactsRegistry
 from proving.registry import deployments, funding
 from proving.sources import NotYet, arbitrum, op_stack_games
@@ -235,7 +235,7 @@ def _kept() -> list[Problem]:
     What workers saw of chains is left out: it was seen anew.
     """
     try:
-        return [problem for check in report.CHECKS if check is not report.chains for problem in check()]
+        return [problem for check in findings.CHECKS if check is not findings.chains for problem in check()]
     except DatabaseError:
         # Nodes are checked before anything is set up.
         return []

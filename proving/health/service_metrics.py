@@ -21,8 +21,7 @@ from prometheus_client.registry import Collector
 
 from config.configured_chains import get_chains
 from database.leases import Leased
-from proving.health import report
-from proving.health.problems import CODES
+from proving.health.findings import CHECKS, CODES
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, TransactionState
 from proving.worker import heartbeats
 from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, Webhook, WebhookDelivery
@@ -261,7 +260,7 @@ def _chains() -> Iterator[_Family]:
 
 def _health() -> Iterator[_Family]:
     yield _gauge("workers", "Workers that run.", [((), heartbeats.running().count())])
-    codes = [problem.code for check in report.CHECKS for problem in check()]
+    codes = [problem.code for check in CHECKS for problem in check()]
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]
     yield _gauge("problems", "Problems that keep the service from working, by the codes of /healthz.", counts, "code")
     connections = {(one.source_id, one.destination_id) for one in get_chains().connections}

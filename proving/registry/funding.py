@@ -55,7 +55,7 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
         gas = int(_creation_gas(name, code) * GAS_MARGIN)
         data = rollups.data_cost(rpc, len(code), gas)
         deploying += (gas + data.gas) * price + data.wei
-    each = max(map(balance_costs.without_sample, missing), default=0) * price
+    each = max(map(balance_costs.expected_gas, missing), default=0) * price
     least = chain.minimum_signer_balance_wei + deploying
     return Needed(deploying, each, least, least + _BALANCES * each)
 

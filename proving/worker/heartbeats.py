@@ -1,9 +1,8 @@
 """What is known of the workers that run. Pages and probes ask it, in processes in which none does."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
 from proving.models import WorkerHeartbeat
@@ -21,13 +20,6 @@ def last_beat() -> datetime | None:
 def running() -> QuerySet[WorkerHeartbeat]:
     """Return the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
     return WorkerHeartbeat.objects.filter(_runs())
-
-
-def of_a_day() -> Iterator[tuple[WorkerHeartbeat, bool]]:
-    """Yield each worker and whether it runs, the last heard first. Workers delete beats that are older than a day."""
-    rows = WorkerHeartbeat.objects.annotate(runs=ExpressionWrapper(_runs(), BooleanField())).order_by("-beat_at")
-    for row in rows:
-        yield row, bool(row.runs)
 
 
 def _runs() -> Q:

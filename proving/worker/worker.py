@@ -23,7 +23,6 @@ from django.db.models.functions import Now
 
 from chains import together
 from chains.chains_file import ChainsError, SignerError
-from chains.exchange_metrics import exchanges
 from chains.together import Raised
 from config.configured_chains import get_chains
 from database import row_locks
@@ -137,7 +136,7 @@ class Worker:
         reject_overdue()
 
     def _say_that_it_runs(self) -> None:
-        said = {"beat_at": Now(), "exchanges": exchanges()}
+        said = {"beat_at": Now()}
         with transaction.atomic():
             WorkerHeartbeat.objects.update_or_create(
                 worker=self.name, defaults=said, create_defaults=said | {"started_at": Now()}

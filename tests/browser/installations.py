@@ -46,16 +46,9 @@ def operated() -> None:
     Signer.objects.update_or_create(
         chain_id=31337, address=SIGNER, defaults={"final_count": 4_118, "final_failures": 2}
     )
-    ChainWatch.objects.filter(chain_id=31337).update(
-        balances={SIGNER: str(9 * ETHER // 2)}, spent_by_signer={SIGNER: str(ETHER)}, spent_in_day=ETHER
-    )
+    ChainWatch.objects.filter(chain_id=31337).update(balances={SIGNER: str(9 * ETHER // 2)}, spent_in_day=ETHER)
     FactsRegistry.objects.filter(source_chain_id=SOURCE).update(notice="Attesters contradict the nodes of chain 5.")
-    node = {"chain": "31337", "node": "node.example"}
-    exchanges = [
-        node | {"outcomes": {"answered": 90_412, "timed_out": 6}, "seconds": 4_120.0},
-        {"chain": str(SOURCE), "node": "127.0.0.1:1", "outcomes": {"unreachable": 41}, "seconds": 1.0},
-    ]
-    WorkerHeartbeat.objects.create(worker="first:812:3f", started_at=now - 9 * DAY, beat_at=now, exchanges=exchanges)
+    WorkerHeartbeat.objects.create(worker="first:812:3f", started_at=now - 9 * DAY, beat_at=now)
     WorkerHeartbeat.objects.create(worker="dead:1:ab", started_at=now - DAY, beat_at=now - 3 * MINUTE)
     failing = a_batch(block=7)
     accept(failing)

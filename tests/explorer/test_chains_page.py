@@ -1,6 +1,5 @@
 """What can be proven where: the page, its JSON, and what workers store for them."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,12 +14,11 @@ from eth_account import Account
 
 from accounts.models import User
 from chains.attestation import Domain, Question, ask, sign
-from config.configured_chains import forget_chains, get_chains
+from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
-from proving import batch_estimate, stops
+from proving import stops
 from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
-from queries import batch_request
 from queries.models import Batch, Sender
 from tests.chains import lying_node
 from tests.explorer.batches import (
@@ -34,7 +32,7 @@ from tests.explorer.batches import (
     finish,
 )
 from tests.inside.working import observe
-from tests.service import ALICE, BOB, CHARLIE, chains_toml, reconfigure, request
+from tests.service import ALICE, BOB, CHARLIE, chains_toml, reconfigure
 
 pytestmark = pytest.mark.django_db
 
@@ -198,27 +196,13 @@ def test_it_tells_what_a_worker_has_seen_of_a_chain(service):
     assert connection()["oneBalance"]["wei"]
 
 
-def test_a_balance_costs_what_the_form_of_a_new_batch_says(service, key):
-    service.mine(5)
-    assert connection()["oneBalance"]["isSampled"] is False
+def test_it_tells_what_a_balance_costs_at_the_present_gas_price(service):
+    assert connection()["oneBalance"]["wei"] is None
     observe()
     told = connection()["oneBalance"]
-    raw = json.dumps(request(BOB, block=service.head())).encode()
-    asked = batch_request.parse(raw, get_chains(), max_queries=1)
-    estimate = batch_estimate.estimate(asked, raw, key)
-    assert told["isSampled"]
-    assert told["gas"] == pytest.approx(estimate.cost.gas.expected, rel=0.05)
-    assert int(told["wei"]) == pytest.approx(estimate.cost.wei.expected, rel=0.05)
-    assert "as large as Ethereum" not in (html := page())
-    assert 150_000 < told["gasOnLargeChain"] < 250_000
-    assert f"on Ethereum about {told['gasOnLargeChain']:,} gas" in html
-    # Proofs are dear: they are asked for every ten minutes, and by one worker.
-    ChainWatch.objects.update(balance_costs={"31337": {"gas": "7", "wei": "0"}})
-    observe()
-    assert connection()["oneBalance"]["gas"] == 7
-    ChainWatch.objects.update(sampled_at=timezone.now() - 11 * MINUTE)
-    observe()
-    assert connection()["oneBalance"]["gas"] == told["gas"]
+    assert 150_000 < told["gas"] < 250_000
+    assert int(told["wei"]) == told["gas"] * ChainWatch.objects.get().gas_price
+    assert f"about {told['gas']:,} gas, if Development chain is as large as Ethereum" in page()
 
 
 def test_a_dead_node_leaves_what_was_known_with_its_time_and_slows_nothing(service, settings, tmp_path):

@@ -658,13 +658,12 @@ def test_the_webhook_of_a_batch_is_filled_in_and_what_the_form_does_not_hold_is_
     assert "Its webhook is left out: it can&#x27;t be read any more." in html
 
 
-def test_a_fee_that_was_too_low_is_corrected(alice):
+def test_a_fee_that_was_too_low_is_told_beside_what_the_batch_may_cost(alice):
     batch = a_batch(ALICE, fee=5 * 10**9)
     low = allowance.fee_too_low(batch.fee, Reservation(gas=200_000, wei=123_456_789_012_345), path_gas=0, data_wei=0)
     assert low is not None
     html = alice.get(f"/new-batch?from={rejected(batch, low.code, low.reason).pk}").text
-    assert values(html, "fee") == ["0.000123456789012345"]
-    assert "It was 0.000000005, which was too little. Now it is what the batch would have needed." in html
+    assert values(html, "fee") == ["0.000000005"]
     assert "Proving this batch may cost 0.000123 ETH, more than its fee of 0.000000005 ETH." in html
     assert " wei" not in html
     # The estimate, as it was asked for, is no amount.

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.db.models import Q
 
-from proving.health import report
+from proving.health import findings
 from proving.models import Transaction, TransactionState
 from proving.transactions import transaction_monitor
 from tests.chains.lying_node import between
@@ -56,4 +56,4 @@ def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
                 mine_at(costly, 1)
                 age()
     assert Transaction.objects.filter(Q(to=SIGNER) | Q(state=TransactionState.DISPLACED)).count() == repaid
-    assert "node_doubtful" in [problem.code for problem in report.stopped()]
+    assert "node_doubtful" in [problem.code for problem in findings.stopped()]

@@ -1,25 +1,43 @@
-"""What keeps the service from working, read from the database alone: no chain is asked.
+"""Everything that is wrong with the service, or may become so: `findings`.
 
-What is to be known of chains was seen by a worker a while ago (`proving.health.chain_checks`). Where it was too long
-ago, nothing is known, and that is said instead.
+`/healthz`, `/metrics` and the operator's page tell these. No chain is asked: workers store what they see, and
+`check_chains` also looks itself.
 """
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any, NamedTuple
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from config.configured_chains import get_chains
-from proving.health.problems import Problem
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode
 from proving.registry import deployments
 from proving.worker import heartbeats
 from queries import storage
-from queries.models import OPEN_STATUSES, Batch, Sender
+from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, WebhookDelivery
+
+CODES = (
+    *("storage", "no_worker", "clock", "chain_unavailable", "wrong_chain", "chain_not_watched", "head_went_back"),
+    *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
+    *("no_registry", "registry_refused", "connection_paused", "signer_paused"),
+)
+"""The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable` and notices."""
+
+
+class Problem(NamedTuple):
+    code: str
+    """Stable: what watches the service may rely on it."""
+    sentence: str
+    """For people; it names what to do where that isn't plain. It holds no secret and names no file."""
+
 
 # What was seen of a chain counts for so long, and a worker has so long for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
+_DAY = timedelta(days=1)
+_MOST_COUNTED = 20
 
 
 def workers() -> Iterator[Problem]:
@@ -101,6 +119,35 @@ def attesters() -> Iterator[Problem]:
             yield Problem("", row.notice)
 
 
+def failing_rows() -> Iterator[Problem]:
+    """Yield, for notices, how many rows workers try again and again, and why the first of each kind does."""
+    rows: dict[str, tuple[QuerySet[Any], str]] = {
+        "Batches": (Batch.objects.filter(status__in=OPEN_STATUSES), "waiting_for"),
+        "Blocks": (Block.objects.all(), "waiting_for"),
+        "Registries": (FactsRegistry.in_use.all(), "waiting_for"),
+        "Signers": (Signer.objects.all(), "notice"),
+    }
+    for kind, (of_kind, column) in rows.items():
+        # All that workers come back to are due at some time, which is indexed.
+        failing = of_kind.filter(due_at__isnull=False, failing_since__isnull=False).order_by("failing_since")
+        if why := list(failing.values_list(column, flat=True)[:_MOST_COUNTED]):
+            first = f"The first: {why[0]}" if why[0] else "The log says why."
+            yield Problem("rows_fail", f"{kind} that fail and are tried again: {_counted(len(why))}. {first}")
+
+
+def webhooks() -> Iterator[Problem]:
+    """Yield, for notices, that events were told to nobody within a day."""
+    since = timezone.now() - _DAY
+    given_up = WebhookDelivery.objects.filter(ended_at__gt=since, status=DeliveryStatus.FAILED)
+    if count := given_up.order_by()[:_MOST_COUNTED].count():
+        sentence = f"Deliveries of webhooks that failed for good within a day: {_counted(count)}."
+        yield Problem("webhooks_fail", sentence)
+
+
+def _counted(count: int) -> str:
+    return f"{count} or more" if count == _MOST_COUNTED else str(count)
+
+
 CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     workers,
     chains,
@@ -114,4 +161,5 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
 
 def findings() -> tuple[list[Problem], list[Problem]]:
     """Return the problems, and the notices. Raises `django.db.DatabaseError`."""
-    return [problem for check in CHECKS for problem in check()], list(attesters())
+    notices = [problem for check in (attesters, failing_rows, webhooks) for problem in check()]
+    return [problem for check in CHECKS for problem in check()], notices
