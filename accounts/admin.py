@@ -8,13 +8,14 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from accounts import keys
-from accounts.models import AdminActionKind, ApiKey, OperatorDeed, User
-from accounts.operator_pages import AdminAction, AdminActionForm, AdminActionRefused, OperatorAdmin, links, list_of
+from accounts.models import ApiKey, User
+from accounts.operator_pages import AdminActionForm, AdminActionRefused, OperatorAdmin, links, list_of, row_action
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 
@@ -98,20 +99,18 @@ class UserAdmin(OperatorAdmin[User]):
     list_display = ("address", "created_at", "last_sign_in")
     fields = ("address", "created_at", "last_sign_in", *_LIMITS, "daily_limits_wei", "related")
     readonly_fields = ("related",)
-    row_actions = (
-        AdminAction(
+    actions = (
+        row_action(
             "limits",
             "Set limits",
             "These limits replace the installation's for this user. An empty field keeps the installation's limit.",
-            AdminActionKind.SET_LIMITS,
             _set_limits,
             form=_LimitsForm,
         ),
-        AdminAction(
-            "revoke-keys",
+        row_action(
+            "revoke_keys",
             "Revoke all keys",
             "The user's keys stop working at once, for good. Batches go on, and the user can make new keys.",
-            AdminActionKind.REVOKED_KEYS,
             _revoke_keys,
         ),
     )
@@ -146,10 +145,15 @@ class ApiKeyAdmin(OperatorAdmin[ApiKey]):
         return links(batches=f"{reverse('admin:queries_batch_changelist')}?api_key__id__exact={key.pk}")
 
 
-@admin.register(OperatorDeed)
-class OperatorDeedAdmin(OperatorAdmin[OperatorDeed]):
+@admin.register(LogEntry)
+class LogEntryAdmin(OperatorAdmin[LogEntry]):
     search_help_text = "Finds an operator's address."
-    list_display = ("at", "operator", "kind", "subject", "detail", "reason")
+    list_display = ("action_time", "operator", "content_type", "object_repr", "get_change_message")
+    list_select_related = ("user", "content_type")
 
-    def found(self, rows: QuerySet[OperatorDeed], term: str) -> QuerySet[OperatorDeed]:
-        return rows.filter(operator=checksummed(term) or term)
+    def found(self, rows: QuerySet[LogEntry], term: str) -> QuerySet[LogEntry]:
+        return rows.filter(user__address=checksummed(term) or term)
+
+    @admin.display(description="Operator")
+    def operator(self, entry: LogEntry) -> str:
+        return entry.user.address

@@ -172,32 +172,6 @@ class AccountEvent(models.Model):
         return f"{self.get_kind_display()} {self.key_name}".rstrip()
 
 
-class AdminActionKind(models.TextChoices):
-    STOPPED = "stopped", "Stopped sending on a chain"
-    RESUMED = "resumed", "Resumed sending on a chain"
-    PAUSED_CONNECTION = "paused_connection", "Paused a connection"
-    RESUMED_CONNECTION = "resumed_connection", "Resumed a connection"
-    PAUSED_SIGNER = "paused_signer", "Paused a signer"
-    RESUMED_SIGNER = "resumed_signer", "Resumed a signer"
-    CANCELLED_BATCH = "cancelled_batch", "Cancelled a batch"
-    SET_LIMITS = "set_limits", "Set a user's limits"
-    REVOKED_KEYS = "revoked_keys", "Revoked a user's keys"
-
-
-class OperatorDeed(models.Model):
-    """An admin action: what an operator did to others, see `accounts.operator_log`. It is never changed."""
-
-    at = models.DateTimeField(default=timezone.now, db_index=True)
-    operator = models.CharField(max_length=60)  # an address, or what was run on the machine
-    kind = models.CharField("what", max_length=30, choices=AdminActionKind.choices)
-    subject = models.CharField("to whom or what", max_length=200)
-    detail = models.TextField(blank=True)  # a sentence, such as from which limit to which
-    reason = models.CharField("why", max_length=200, blank=True)
-
-    def __str__(self) -> str:
-        return f"{self.get_kind_display()}: {self.subject}"
-
-
 class ThrottleCount(models.Model):
     """A count of one kind of action by one client since a minute began, see `accounts.throttle`."""
 

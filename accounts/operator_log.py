@@ -1,17 +1,26 @@
-"""The log of what operators did to others: who, when, what, to whom and why. Rows are only ever added."""
+"""The log of what operators did: Django's, which the admin shows. Rows are only ever added."""
 
-from accounts.models import AdminActionKind, OperatorDeed
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Model
+
+from accounts.models import User
 
 # The name for the user of a command on the machine: Django doesn't know who it is.
 COMMAND = "manage.py"
-_SUBJECT_CHARS = 200
+_NAME_CHARS = 200
 
 
-def record(operator: str, kind: AdminActionKind, subject: str, *, reason: str = "", detail: str = "") -> None:
-    """Call it in the database transaction of the action: none is done without its row.
+def record(operator: User | None, row: Model | str, message: str, *, reason: str = "") -> None:
+    """Record an action on a row, or on what has this name, in the database transaction of the action.
 
-    `operator` is an address of `settings.OPERATOR_ADDRESSES`, or `COMMAND`.
+    `operator` is None for a command.
     """
-    if len(subject) > _SUBJECT_CHARS:
-        subject, detail = f"{subject[: _SUBJECT_CHARS - 1]}…", f"{subject} {detail}".strip()
-    OperatorDeed.objects.create(operator=operator, kind=kind, subject=subject, reason=reason, detail=detail)
+    LogEntry.objects.create(
+        user=operator or User.objects.for_address(COMMAND),
+        content_type=ContentType.objects.get_for_model(row) if isinstance(row, Model) else None,
+        object_id=row.pk if isinstance(row, Model) else None,
+        object_repr=str(row)[:_NAME_CHARS],
+        action_flag=CHANGE,
+        change_message=f"{message} {f'Why: {reason}' if reason else ''}".strip(),
+    )

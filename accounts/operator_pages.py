@@ -4,26 +4,24 @@ Lists cost the same however long their tables are: rows come in the order of the
 `_MOST_LISTED` are counted and can be paged to, and a search asks for what an index finds.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.options import ShowFacets
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db import models, transaction
 from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from accounts import operator_log
-from accounts.models import AdminActionKind, User
+from accounts.models import User
 
 Row = TypeVar("Row", bound=Model)
 
@@ -66,18 +64,44 @@ class AdminActionForm(forms.Form):
         self.row = row
 
 
-@dataclass(frozen=True)
-class AdminAction(Generic[Row]):
-    """One thing that operators may do to a row, after they have confirmed it and said why."""
+def row_action(
+    name: str,
+    label: str,
+    consequence: str,
+    do: Callable[[Any, dict[str, Any]], str],
+    form: type[AdminActionForm] = AdminActionForm,
+) -> Callable[..., TemplateResponse | None]:
+    """Make an action on one row of a list, which operators confirm after they have said why.
 
-    name: str  # in the path
-    label: str
-    consequence: str  # a sentence on the page that confirms it
-    kind: AdminActionKind
-    do: Callable[[Row, dict[str, Any]], str]
-    """Acts on a row by the form's data. Returns a sentence for the log or nothing. Raises `AdminActionRefused`."""
-    is_offered: Callable[[Row], bool] = lambda _: True
-    form: type[AdminActionForm] = AdminActionForm
+    `do` acts on the row by the form's data, and returns a sentence for the log or nothing. It raises
+    `AdminActionRefused`. `consequence` is a sentence on the page that confirms it.
+    """
+
+    @admin.action(description=label)
+    def act(pages: "OperatorAdmin[Any]", request: HttpRequest, rows: QuerySet[Any]) -> TemplateResponse | None:
+        assert isinstance(request.user, User)
+        if len(rows[:2]) != 1:
+            pages.message_user(request, "Choose one row.", messages.ERROR)
+            return None
+        (row,) = rows
+        given = form(request.POST if "reason" in request.POST else None, row=row)
+        if not given.is_valid():
+            context = {"title": label, "opts": pages.opts, "row": row, "form": given, "consequence": consequence}
+            context |= pages.admin_site.each_context(request) | {"action_name": name}
+            return TemplateResponse(request, "admin/confirm_action.html", context)
+        try:
+            with transaction.atomic():
+                detail = do(row, given.cleaned_data)
+                message = f"{label}. {detail}".strip()
+                operator_log.record(request.user, row, message, reason=given.cleaned_data["reason"])
+        except AdminActionRefused as refused:
+            pages.message_user(request, str(refused), messages.ERROR)
+        else:
+            pages.message_user(request, f"Done: {message}")
+        return None
+
+    act.__name__ = name
+    return act
 
 
 class Failing(admin.SimpleListFilter):
@@ -94,9 +118,8 @@ class Failing(admin.SimpleListFilter):
 
 
 class OperatorAdmin(_ModelAdmin[Row]):
-    """Read-only, but for `row_actions`. `search_help_text` says what `found` finds."""
+    """Read-only, but for actions. `search_help_text` says what `found` finds."""
 
-    row_actions: ClassVar[Sequence[AdminAction[Any]]] = ()
     links_by: ClassVar[frozenset[str]] = frozenset()
     """Lookups by which pages of other rows link to this list."""
 
@@ -106,8 +129,6 @@ class OperatorAdmin(_ModelAdmin[Row]):
     paginator = NewestOnly
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
-    actions = None
-    change_form_template = "admin/row_with_actions.html"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -138,62 +159,8 @@ class OperatorAdmin(_ModelAdmin[Row]):
     def get_sortable_by(self, request: HttpRequest) -> tuple[()]:
         return ()
 
-    # --- Actions ------------------------------------------------------------------------------------------------------
-
-    def get_urls(self) -> list[URLPattern]:
-        name = f"{self.opts.app_label}_{self.opts.model_name}_action"
-        view = self.admin_site.admin_view(self._action)
-        return [path("<path:object_id>/action/<slug:action>/", view, name=name), *super().get_urls()]
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        row = self.get_object(request, object_id)
-        offered = [action for action in self.row_actions if row is not None and action.is_offered(row)]
-        return super().change_view(request, object_id, form_url, (extra_context or {}) | {"row_actions": offered})
-
-    def _action(self, request: HttpRequest, object_id: str, action: str) -> HttpResponse:
-        row = self.get_object(request, object_id)
-        chosen = next((one for one in self.row_actions if one.name == action), None)
-        if row is None or chosen is None:
-            raise Http404
-        if not self.has_view_permission(request, row) or not isinstance(request.user, User):
-            raise PermissionDenied
-        back = page_of(row)
-        form = chosen.form(request.POST or None, row=row)
-        if request.method == "POST" and form.is_valid():
-            try:
-                with transaction.atomic():
-                    detail = chosen.do(row, form.cleaned_data)
-                    operator_log.record(
-                        request.user.address,
-                        chosen.kind,
-                        str(row),
-                        reason=form.cleaned_data["reason"],
-                        detail=detail,
-                    )
-            except AdminActionRefused as refused:
-                self.message_user(request, str(refused), messages.ERROR)
-            else:
-                self.message_user(request, f"Done: {chosen.label}. {detail}".strip())
-            return HttpResponseRedirect(back)
-        context = self.admin_site.each_context(request) | {
-            "title": chosen.label,
-            "opts": self.opts,
-            "row": row,
-            "action": chosen,
-            "form": form,
-            "back": back,
-        }
-        return TemplateResponse(request, "admin/confirm_action.html", context)
-
 
 # --- Links ------------------------------------------------------------------------------------------------------------
-
-
-def page_of(row: Model) -> str:
-    """Return the address of the row's page in the admin."""
-    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 
 def links(**targets: str) -> SafeString:

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.models import LogEntry
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
-from accounts import operator_log
-from accounts.models import AdminActionKind, User
+from accounts.models import User
 from accounts.operator_pages import OperatorAdmin, links, list_of
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
@@ -69,15 +69,18 @@ class StopAdmin(_StopModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Stop, form: Any, change: bool) -> None:  # noqa: FBT001 (Django's signature)
         assert isinstance(request.user, User)
-        what, by = form.cleaned_data["what"], request.user.address
-        stop = stops.stop(what.chain_id, by=by, reason=obj.reason, source=what.source_chain_id, signer=what.signer)
-        obj.pk = stop.pk
-        operator_log.record(by, AdminActionKind.STOPPED, stop.subject, reason=obj.reason)
+        what = form.cleaned_data["what"]
+        obj.chain_id, obj.source_chain_id, obj.signer = what.chain_id, what.source_chain_id, what.signer
+        obj.pk = stops.stop(
+            obj.chain_id, by=request.user.address, reason=obj.reason, source=obj.source_chain_id, signer=obj.signer
+        ).pk
+
+    def log_addition(self, request: HttpRequest, obj: Stop, message: Any) -> LogEntry:
+        return super().log_addition(request, obj, f"Stopped. {f'Why: {obj.reason}' if obj.reason else ''}".strip())
 
     def delete_model(self, request: HttpRequest, obj: Stop) -> None:
-        assert isinstance(request.user, User)
-        if stops.resume(obj.chain_id, source=obj.source_chain_id, signer=obj.signer):
-            operator_log.record(request.user.address, AdminActionKind.RESUMED, obj.subject)
+        # Django logs deletions by itself.
+        stops.resume(obj.chain_id, source=obj.source_chain_id, signer=obj.signer)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Stop]) -> None:
         with transaction.atomic():

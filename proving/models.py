@@ -347,7 +347,7 @@ class Stop(models.Model):
     signer = models.CharField(max_length=42, blank=True)  # EIP-55; empty: it isn't about one
     code = models.CharField(max_length=20, choices=StopCode.choices, default=StopCode.OPERATOR)
     reason = models.CharField(max_length=200, blank=True)  # a sentence of the operator, which users see
-    by = models.CharField(max_length=60)  # an operator's address, or one of the names in `proving.stops`
+    by = models.CharField(max_length=60)  # an operator's address, `accounts.operator_log.COMMAND`, or a worker
     since = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -15,8 +15,8 @@ from queries.models import Query
 
 logger = logging.getLogger(__name__)
 
-# Who stops, where it is no operator who is signed in.
-COMMAND, WORKER = "manage.py", "a worker"
+# Who stops, where it is no operator.
+WORKER = "a worker"
 
 
 def stop(

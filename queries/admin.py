@@ -7,8 +7,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from accounts.models import AdminActionKind
-from accounts.operator_pages import AdminAction, AdminActionRefused, Failing, OperatorAdmin, links, list_of
+from accounts.operator_pages import AdminActionRefused, Failing, OperatorAdmin, links, list_of, row_action
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from queries import progress
@@ -36,21 +35,19 @@ class _Open(admin.SimpleListFilter):
 @admin.register(Batch)
 class BatchAdmin(OperatorAdmin[Batch]):
     search_help_text = "Finds an identifier, and all batches of an address."
-    links_by = frozenset({"open", "user__id__exact", "api_key__id__exact", "shares__transaction__id__exact"})
+    links_by = frozenset({"open", "failing", "user__id__exact", "api_key__id__exact", "shares__transaction__id__exact"})
     list_display = ("id", "status", "sender", "user", "destination_chain_id", "size", "created_at", "rejection_code")
     list_select_related = ("user",)
     list_filter = (_Open, Failing)
     exclude = ("request", "lease_token")
     readonly_fields = ("related",)
-    row_actions = (
-        AdminAction(
+    actions = (
+        row_action(
             "cancel",
             "Cancel the batch",
             "The batch is rejected for good, and its submitter reads why. What was sent for it stays paid; what is not "
             "mined yet and serves nobody else is cancelled.",
-            AdminActionKind.CANCELLED_BATCH,
             _cancel,
-            is_offered=lambda batch: batch.status in OPEN_STATUSES,
         ),
     )
 
@@ -77,7 +74,7 @@ class BatchAdmin(OperatorAdmin[Batch]):
 @admin.register(Block)
 class BlockAdmin(OperatorAdmin[Block]):
     search_help_text = "Finds a number."
-    links_by = frozenset({"queries__batch__id__exact"})
+    links_by = frozenset({"failing", "queries__batch__id__exact"})
     list_display = (
         "number",
         "source_chain_id",

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from accounts.models import User
@@ -33,3 +34,14 @@ def until(
 
 def is_done(*batches: Batch) -> bool:
     return all(Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE for batch in batches)
+
+
+def act(client: Client, rows: str, action: str, pk: object, **form: str) -> str:
+    """Return the page after an action on a row in one of the admin's lists; without a form, that which asks for it."""
+    sent = {"action": action, "_selected_action": [pk], **(form or {"index": "0"})}
+    return client.post(f"/admin/{rows}/", sent, follow=True).text
+
+
+def log_of_operators() -> list[tuple[str, str, str]]:
+    entries = LogEntry.objects.order_by("pk").select_related("user")
+    return [(entry.user.address, entry.object_repr, entry.get_change_message()) for entry in entries]

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-from proving.health.findings import Problem, findings
+from proving.health import findings
+from proving.health.findings import Problem
 
 # The admin's list about a finding, by its code.
 _LISTS = {
@@ -25,8 +26,12 @@ class Need:
 
 
 def needs() -> list[Need]:
-    """Return what `/healthz` tells. Raises `django.db.DatabaseError`."""
-    problems, notices = findings()
+    """Return what `/healthz` tells, and what fails without keeping the service from working.
+
+    Raises `django.db.DatabaseError`.
+    """
+    problems, notices = findings.findings()
+    notices += [*findings.failing_rows(), *findings.webhooks()]
     return [*(_need(one, is_urgent=True) for one in problems), *(_need(one, is_urgent=False) for one in notices)]
 
 

@@ -24,7 +24,7 @@ CODES = (
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused"),
 )
-"""The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable` and notices."""
+"""The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
 
 
 class Problem(NamedTuple):
@@ -120,7 +120,7 @@ def attesters() -> Iterator[Problem]:
 
 
 def failing_rows() -> Iterator[Problem]:
-    """Yield, for notices, how many rows workers try again and again, and why the first of each kind does."""
+    """Yield, for the operator's page alone, how many rows of each kind fail, and why the first does."""
     rows: dict[str, tuple[QuerySet[Any], str]] = {
         "Batches": (Batch.objects.filter(status__in=OPEN_STATUSES), "waiting_for"),
         "Blocks": (Block.objects.all(), "waiting_for"),
@@ -136,7 +136,7 @@ def failing_rows() -> Iterator[Problem]:
 
 
 def webhooks() -> Iterator[Problem]:
-    """Yield, for notices, that events were told to nobody within a day."""
+    """Yield, for the operator's page alone, that events were told to nobody within a day."""
     since = timezone.now() - _DAY
     given_up = WebhookDelivery.objects.filter(ended_at__gt=since, status=DeliveryStatus.FAILED)
     if count := given_up.order_by()[:_MOST_COUNTED].count():
@@ -161,5 +161,4 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
 
 def findings() -> tuple[list[Problem], list[Problem]]:
     """Return the problems, and the notices. Raises `django.db.DatabaseError`."""
-    notices = [problem for check in (attesters, failing_rows, webhooks) for problem in check()]
-    return [problem for check in CHECKS for problem in check()], notices
+    return [problem for check in CHECKS for problem in check()], list(attesters())

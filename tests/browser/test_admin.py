@@ -32,8 +32,10 @@ def test_an_operator_confirms_an_action(page, context, sign_in_as, settings):
     settings.OPERATOR_ADDRESSES = [ALICE.address]
     bob = User.objects.for_address(BOB)
     sign_in_as(context)
-    page.goto(f"/admin/accounts/user/{bob.pk}/change/")
-    page.get_by_role("link", name="Set limits").click()
+    page.goto(f"/admin/accounts/user/?q={BOB}")
+    page.get_by_role("row", name=BOB).get_by_role("checkbox").check()
+    page.get_by_role("combobox").select_option("limits")
+    page.get_by_role("button", name=re.compile("Go|Run")).click()
     page.get_by_label("MAX_OPEN_BATCHES").fill("5")
     page.get_by_label("Why").fill("A test.")
     page.get_by_role("button", name="Confirm").click()

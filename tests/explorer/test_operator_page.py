@@ -18,7 +18,7 @@ from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submi
 pytestmark = pytest.mark.django_db
 
 MINUTE = timedelta(minutes=1)
-STATEMENTS = 22
+STATEMENTS = 19
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_rows_and_webhooks_that_fail_are_counted_with_the_reason_of_the_first():
     Block.objects.update(**failing, waiting_for="No node serves the proof.")
     Batch.objects.filter(pk=other.pk).update(**failing)
     body = {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org/secret-path"}}
-    finish(told := submit(a_key(), body))
+    finish(told := submit(a_key(BOB), body))
     attempt = webhooks.Attempt(timezone.now(), None, "The receiver can't be reached.", 0.5)
     webhooks.note(told.webhook.deliveries.earliest("pk"), attempt, ends_as=DeliveryStatus.FAILED, pause=MINUTE)
     html = page()

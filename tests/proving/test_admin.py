@@ -3,10 +3,9 @@
 import pytest
 from django.test import Client
 
-from accounts.models import OperatorDeed
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Stop, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block
-from tests.factories import client_of
+from tests.factories import act, client_of, log_of_operators
 from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, chains_toml, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -24,10 +23,6 @@ def stop(client: Client, what: str) -> str:
 def resume(client: Client, *stops: Stop) -> None:
     chosen = {"action": "delete_selected", "_selected_action": [one.pk for one in stops], "post": "yes"}
     client.post("/admin/proving/stop/", chosen)
-
-
-def logged_actions() -> list[tuple[str, str, str, str]]:
-    return list(OperatorDeed.objects.order_by("pk").values_list("operator", "kind", "subject", "reason"))
 
 
 CHAIN = "Development chain (31337)"
@@ -53,15 +48,16 @@ def test_an_operator_stops_and_resumes_sending(what, source, signer, subject):
     assert "A test." in client.get("/admin/proving/stop/").text
     resume(client, made)
     assert not Stop.objects.exists()
-    assert logged_actions() == [(ALICE, "stopped", subject, "A test."), (ALICE, "resumed", subject, "")]
-    assert "A test." in client.get("/admin/accounts/operatordeed/").text
+    name = f"stop {subject}"
+    assert log_of_operators() == [(ALICE, name, "Stopped. Why: A test."), (ALICE, name, "")]
+    assert "A test." in client.get("/admin/admin/logentry/").text
 
 
 def test_an_operator_cancels_a_batch():
     batch = submit(a_key(BOB), request(ALICE, block=1))
-    client, path = client_of(ALICE), f"/admin/queries/batch/{batch.pk}"
-    assert "Cancel the batch" in client.get(f"{path}/change/").text
-    client.post(f"{path}/action/cancel/", {"reason": "A test."})
+    client = client_of(ALICE)
+    assert "rejected for good" in act(client, "queries/batch", "cancel", batch.pk)
+    act(client, "queries/batch", "cancel", batch.pk, reason="A test.")
     batch.refresh_from_db()
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,
@@ -70,11 +66,10 @@ def test_an_operator_cancels_a_batch():
     )
     assert batch.rejection_reason == "The operator has cancelled the batch. The reason given: A test."
     assert "What was sent for it before stays paid" in client.get(f"/explorer/query/{batch.pk}").text
-    assert logged_actions() == [(ALICE, "cancelled_batch", batch.pk, "A test.")]
-    assert "/action/cancel/" not in client.get(f"{path}/change/").text
-    again = client.post(f"{path}/action/cancel/", {"reason": "Again."}, follow=True)
-    assert "not open any more" in again.text
-    assert len(logged_actions()) == 1
+    said = "Cancel the batch. What was sent for it before stays paid, and is followed. Why: A test."
+    assert log_of_operators() == [(ALICE, batch.pk, said)]
+    assert "not open any more" in act(client, "queries/batch", "cancel", batch.pk, reason="Again.")
+    assert len(log_of_operators()) == 1
 
 
 def test_rows_are_listed_linked_found_and_only_shown():

@@ -9,10 +9,10 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from accounts.models import OperatorDeed
 from proving.models import FactsRegistry, SignedTransaction, Stop, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node, recording
+from tests.factories import log_of_operators
 from tests.proving.transactions import age, between_statements
 from tests.service import (
     ALICE,
@@ -34,10 +34,6 @@ def said(*command: str) -> str:
     out = StringIO()
     call_command(*command, stdout=out)
     return out.getvalue().strip()
-
-
-def logged_actions() -> list[tuple[str, str, str]]:
-    return list(OperatorDeed.objects.order_by("pk").values_list("kind", "subject", "reason"))
 
 
 def senders() -> set[str]:
@@ -63,10 +59,8 @@ def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
     assert said("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 goes on."
     assert said("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 was not stopped."
     assert work_until_done(batch).status == BatchStatus.DONE
-    assert logged_actions() == [
-        ("stopped", "from chain 31337 to chain 31337", "A test."),
-        ("resumed", "from chain 31337 to chain 31337", ""),
-    ]
+    name = "stop from chain 31337 to chain 31337"
+    assert log_of_operators() == [("manage.py", name, "Stopped. Why: A test."), ("manage.py", name, "Resumed.")]
 
 
 def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
@@ -113,7 +107,7 @@ def test_a_stop_of_another_connection_is_no_matter(service, key):
 def test_only_configured_connections_can_be_stopped(service):
     with pytest.raises(CommandError, match="Chain 5 is not connected to chain 31337"):
         call_command("stop", "31337", "--source", "5")
-    assert logged_actions() == []
+    assert log_of_operators() == []
 
 
 # --- A signer ---------------------------------------------------------------------------------------------------------
@@ -128,7 +122,7 @@ def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
     assert said("resume", "31337", "--signer", SIGNER) == f"Sending by the signer {SIGNER} on chain 31337 goes on."
     assert work_until_done(submit(key, request(BOB, block=two_signers.head()))).status == BatchStatus.DONE
     assert senders() == {SIGNER, SECOND_SIGNER}
-    assert [kind for kind, _, _ in logged_actions()] == ["stopped", "resumed"]
+    assert [message for *_, message in log_of_operators()] == ["Stopped. Why: A test.", "Resumed."]
 
 
 def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
@@ -177,7 +171,7 @@ def test_only_configured_signers_can_be_stopped(service):
     assert (
         said("resume", "31337", "--signer", ALICE) == f"Sending by the signer {ALICE} on chain 31337 was not stopped."
     )
-    assert logged_actions() == []
+    assert log_of_operators() == []
 
 
 def test_health_tells_of_stops(service):

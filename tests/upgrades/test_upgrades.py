@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from django.apps.registry import Apps
+from django.contrib.admin.models import LogEntry
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations import Migration
@@ -23,6 +24,7 @@ from accounts.models import ApiKey, User
 from devnet.devchain import PROJECT
 from proving.models import Signer, Stop, Transaction
 from queries.models import Batch, Block, Query, Step
+from tests.factories import log_of_operators
 from tests.service import ALICE, BOB, SIGNER, header, key_columns, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -190,6 +192,27 @@ def test_what_was_stopped_stays_stopped_in_both_directions(before_stops):
     assert list(pause.values_list("destination_chain_id", "source_chain_id", "reason")) == [(2, 1, "A node lies.")]
     paused = signer.exclude(paused_at=None).values_list("address", "paused_because", "paused_at")
     assert list(paused) == [(ALICE, NOT_BELIEVED, now)]
+
+
+def test_the_log_of_operators_moves_into_django_s(last_version):
+    executor = MigrationExecutor(connection)
+    before = [("accounts", "0003_webhook_secrets")]
+    executor.migrate(before)
+    deeds = executor.loader.project_state(before).apps.get_model("accounts", "OperatorDeed")._default_manager
+    at = timezone.now()
+    deeds.create(at=at, operator=ALICE, kind="cancelled_batch", subject=ULID, detail="It was open.", reason="A test.")
+    deeds.create(at=at, operator="manage.py", kind="stopped", subject="chain 1")
+    moved = [
+        (ALICE, ULID, "Cancelled a batch. It was open. Why: A test."),
+        ("manage.py", "chain 1", "Stopped sending on a chain."),
+    ]
+    # Also where the last version ran in between.
+    for _ in range(2):
+        upgrade()
+        assert log_of_operators() == moved
+        assert set(LogEntry.objects.values_list("action_time", flat=True)) == {at}
+        assert deeds.count() == 2
+        call_command("migrate", "accounts", "0003", verbosity=0)
 
 
 def test_each_migration_only_adds():

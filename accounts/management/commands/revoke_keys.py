@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from accounts import keys, operator_log
-from accounts.models import AdminActionKind, User
+from accounts.models import User
 from chains.address_checksum import checksummed
 
 
@@ -28,11 +28,10 @@ class Command(BaseCommand):
         with transaction.atomic():
             revoked = keys.revoke_by_operator(whose)
             operator_log.record(
-                operator_log.COMMAND,
-                AdminActionKind.REVOKED_KEYS,
+                None,
                 "everybody" if all else ", ".join(address),
+                f"Revoked {revoked} keys.",
                 reason=reason,
-                detail=f"{revoked} keys.",
             )
         self.stdout.write(f"{revoked} keys revoked.")
 

@@ -6,7 +6,6 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from accounts.models import AdminActionKind
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from proving import stops
@@ -27,5 +26,5 @@ class Command(BaseCommand):
             stop = Stop(chain_id=chain_id, source_chain_id=source, signer=address)
             with transaction.atomic():
                 if was_stopped := stops.resume(chain_id, source=source, signer=address):
-                    operator_log.record(operator_log.COMMAND, AdminActionKind.RESUMED, stop.subject)
+                    operator_log.record(None, stop, "Resumed.")
             self.stdout.write(f"Sending {stop.subject} {'goes on' if was_stopped else 'was not stopped'}.")

@@ -6,7 +6,6 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from accounts.models import AdminActionKind
 from proving import stops
 from proving.management import destinations
 
@@ -29,6 +28,6 @@ class Command(BaseCommand):
         addresses = [destinations.signer(chain, signer) if signer else "" for chain in chains]
         for chain, address in zip(chains, addresses, strict=True):
             with transaction.atomic():
-                stop = stops.stop(chain.id, by=stops.COMMAND, reason=reason, source=source, signer=address)
-                operator_log.record(operator_log.COMMAND, AdminActionKind.STOPPED, stop.subject, reason=reason)
+                stop = stops.stop(chain.id, by=operator_log.COMMAND, reason=reason, source=source, signer=address)
+                operator_log.record(None, stop, "Stopped.", reason=reason)
             self.stdout.write(stop.sentence)
