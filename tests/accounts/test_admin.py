@@ -126,11 +126,6 @@ def test_others_do_nothing(bob, client):
     assert bob.daily_gas_budget is None
 
 
-def test_a_deed_of_nothing_is_not_found(operator, bob):
-    assert operator.post(f"/admin/accounts/user/{bob.pk}/action/hang/", {"reason": "x"}).status_code == 404
-    assert operator.post("/admin/accounts/user/999/action/limits/", {"reason": "x"}).status_code == 404
-
-
 # --- Lists ------------------------------------------------------------------------------------------------------------
 
 

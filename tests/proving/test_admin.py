@@ -65,7 +65,7 @@ def test_an_operator_cancels_a_batch():
         False,
     )
     assert batch.rejection_reason == "The operator has cancelled the batch. The reason given: A test."
-    assert "What was sent for it before stays paid" in client.get(f"/explorer/query/{batch.pk}").text
+    assert "The transactions sent before stay paid" in client.get(f"/explorer/query/{batch.pk}").text
     said = "Cancel the batch. What was sent for it before stays paid, and is followed. Why: A test."
     assert log_of_operators() == [(ALICE, batch.pk, said)]
     assert "not open any more" in act(client, "queries/batch", "cancel", batch.pk, reason="Again.")
