@@ -72,7 +72,7 @@ def test_it_only_reads_and_is_neither_kept_nor_indexed():
 def test_nothing_needs_anybody_while_nothing_is_wrong():
     html = page()
     assert "<h1>Nothing needs you</h1>" in html
-    assert 'class="needs"' not in html
+    assert '<ol class="needs"' not in html
 
 
 def test_it_tells_the_problems_and_notices_of_healthz_with_where_to_go():
