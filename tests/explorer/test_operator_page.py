@@ -18,7 +18,7 @@ from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submi
 pytestmark = pytest.mark.django_db
 
 MINUTE = timedelta(minutes=1)
-STATEMENTS = 19
+STATEMENTS = 15
 
 
 @pytest.fixture(autouse=True)
