@@ -18,6 +18,7 @@ INSTALLED_APPS = [
     "attesting",
 ]
 AUTH_USER_MODEL = "accounts.User"
+BROKER_URL = ""
 DATABASES: dict[str, object] = {}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = secrets.token_urlsafe()  # Django wants one; nothing is signed with it.
