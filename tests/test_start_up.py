@@ -15,7 +15,7 @@ pytestmark = pytest.mark.outside
 
 # Each takes a tenth of a second or more, alone or with what it loads in its turn.
 OF_SERVICE = {
-    *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "pydantic", "ninja", "prometheus_client"),
+    *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "prometheus_client"),
     *("aiohttp", "Crypto", "celery", "sentry_sdk", "psycopg", "config.urls"),
 }
 OF_CLIENT = {"pydantic", "httpx", "rich", "keyring", "trie", "rlp", "eth_utils", "eth_account", "Crypto", "asyncio"}
