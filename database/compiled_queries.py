@@ -47,7 +47,7 @@ class CompiledQuery(Generic[Row]):
 
     @cached_property
     def _compiled(self) -> tuple[str, tuple[Any, ...], dict[int, tuple[list[Callable[..., Any]], Any]]]:
-        """The SQL, its parameters, and the converters of the database's values by the column's place."""
+        """Return the SQL, its parameters, and the converters of the database's values by the column's place."""
         compiler = self._make().query.get_compiler(connection=connection)
         sql, parameters = compiler.as_sql()
         return sql, tuple(parameters), compiler.get_converters([column for column, *_ in compiler.select])

@@ -333,7 +333,7 @@ class SignedTransaction(models.Model):
 
 
 class StopCode(models.TextChoices):
-    """Why sending is stopped; the labels are sentences for people."""
+    """Reason for a stop of sending. Its label is a sentence for people."""
 
     OPERATOR = "operator", ""
     NOT_BELIEVED = "not_believed", "Nodes say again and again what can't be true of its transactions."
