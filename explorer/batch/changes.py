@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from django.db.backends.sqlite3.features import DatabaseFeatures
+from django.db.backends.sqlite3.base import DatabaseWrapper
 from django.db.models import Case, Count, Exists, F, Max, Min, OuterRef, Q, QuerySet, Subquery, TextField, Value, When
 from django.db.models.functions import Cast, JSONArray
 from django.utils import timezone
@@ -34,7 +34,7 @@ from queries import poll_interval
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Step
 
 # Django would ask the database in a transaction, and take a lock that others hold for a no.
-DatabaseFeatures.supports_json_field = True  # type: ignore[method-assign, assignment]
+DatabaseWrapper.features_class.supports_json_field = True  # type: ignore[method-assign, assignment]
 
 # While nothing fails, when a row is due next is not shown.
 _NEXT_TRY = Case(When(failing_since__isnull=False, then=F("due_at")))
