@@ -18,6 +18,7 @@ _MOST_SECONDS = 600
 _FEW = 8
 # Of pytest: all was well; nothing was left to run.
 _PASSED, _NONE = 0, 5
+_TIMED_OUT = -1
 
 
 class Verdict(StrEnum):
@@ -45,14 +46,20 @@ def judge(copy: Path, mutant: Mutant, tests: Sequence[str], processes: int) -> V
     source = module.read_text()
     try:
         module.write_text(mutant.apply(source))
-        if _fails(copy, ["-m", "outside", *tests], processes):
-            return Verdict.OUTSIDE
-        return Verdict.INSIDE if _fails(copy, ["-m", "not outside", *tests], processes) else Verdict.SURVIVED
+        codes = {}
+        for mark, verdict in (("outside", Verdict.OUTSIDE), ("not outside", Verdict.INSIDE)):
+            codes[mark] = _run(copy, ["-m", mark, *tests], processes)
+            if codes[mark] not in {_PASSED, _NONE}:
+                return verdict
+        if set(codes.values()) == {_NONE}:
+            raise TrialError(f"None of the tests of {mutant} ran.")
+        return Verdict.SURVIVED
     finally:
         module.write_text(source)
 
 
-def _fails(copy: Path, arguments: Sequence[str], processes: int) -> bool:
+def _run(copy: Path, arguments: Sequence[str], processes: int) -> int:
+    """Return the exit code of pytest. Where it says neither that tests passed nor that none ran, the mutant is why."""
     listed = copy / "arguments.txt"
     listed.write_text("\n".join(arguments))
     parallel = ["-n", str(processes), "--dist", "worksteal"] if len(arguments) > _FEW else ["-n", "0"]
@@ -68,11 +75,10 @@ def _fails(copy: Path, arguments: Sequence[str], processes: int) -> bool:
             stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return True
+        return _TIMED_OUT
     if "ERROR: not found:" in done.stderr:
         raise TrialError(done.stderr.strip())
-    # Of other ends, such as that the settings can't be loaded any more, the mutant is the reason.
-    return done.returncode not in {_PASSED, _NONE}
+    return done.returncode
 
 
 @contextmanager
@@ -83,6 +89,9 @@ def copied(root: Path) -> Iterator[Path]:
         for name in listed(root):
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / name, copy / name, follow_symlinks=False)
+        # Tests read fixtures beside the project, where there are any.
+        if (beside := root.parent / "shared").exists():
+            (copy.parent / beside.name).symlink_to(beside)
         for name in (".venv", ".venv-verify", ".venv-generators", ".venv-beacon", "node_modules"):
             if (root / name).exists() and not (copy / name).exists():
                 (copy / name).symlink_to(root / name)
