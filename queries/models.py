@@ -466,7 +466,7 @@ class WebhookDelivery(models.Model):
     gives_up_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, db_index=True)  # when it was delivered or given up
     failures = models.PositiveIntegerField(default=0)  # in a row, since it was to be sent, or sent again
-    attempts = models.JSONField(default=list)  # the last ones, see `queries.webhooks.Attempt`
+    attempts = models.JSONField(default=list)  # the last ones, see `api.webhook_deliveries.DeliveryAttempt`
 
     class Meta:
         verbose_name_plural = "webhook deliveries"

@@ -6,9 +6,8 @@ and none is invented (an outbox). `proving.webhooks` delivers them. Here they ar
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)
-# Of one delivery: attempts that are kept.
-MAX_ATTEMPTS_KEPT = 50
 # Of one user in a minute: deliveries that are sent again.
 _MAX_AGAIN_PER_MINUTE = 60
 
@@ -37,38 +34,6 @@ _TYPES = {
     WebhookEvent.WENT_BACK: "batch_query.went_back",
     WebhookEvent.STEP: "batch_query.step_completed",
 }
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One try to deliver."""
-
-    at: datetime
-    http_status: int | None
-    """None: there was no answer."""
-    outcome: str
-    """A sentence, which shows nothing of the URL, the headers or the answer."""
-    seconds: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the attempt as it is stored, and as the API and pages show it."""
-        return {
-            "at": self.at.isoformat(),
-            "httpStatus": self.http_status,
-            "outcome": self.outcome,
-            "seconds": round(self.seconds, 3),
-        }
-
-
-@dataclass(frozen=True)
-class Destination:
-    """The address of a webhook, with the headers that are sent along."""
-
-    url: str
-    headers: Mapping[str, str]
-
-    def __repr__(self) -> str:
-        return "<destination of a webhook>"
 
 
 # --- What is to be told -----------------------------------------------------------------------------------------------
@@ -91,10 +56,10 @@ def store(webhook: Webhook) -> None:
     webhook.save(force_insert=True)
 
 
-def destination(webhook: Webhook) -> Destination:
-    """Return where the webhook is sent, and with what headers. Raises `sealing.CantOpen`."""
+def destination(webhook: Webhook) -> tuple[str, dict[str, str]]:
+    """Return the URL where the webhook is sent, and with what headers. Raises `sealing.CantOpen`."""
     content = json.loads(sealing.unseal(bytes(webhook.sealed), _row(webhook.pk)))
-    return Destination(content["url"], content["headers"])
+    return content["url"], content["headers"]
 
 
 def of(batches: Collection[str]) -> dict[str, Webhook]:
@@ -149,30 +114,6 @@ def _row(batch_id: str) -> str:
 
 def first_pending(webhook: Webhook) -> WebhookDelivery | None:
     return webhook.deliveries.filter(status=DeliveryStatus.PENDING).order_by("pk").first()
-
-
-def seconds_left(delivery: WebhookDelivery) -> float:
-    """Return how long it is until its next attempt, by the database's clock."""
-    at, now = WebhookDelivery.objects.values_list("next_try_at", Now()).get(pk=delivery.pk)
-    return (at - now).total_seconds() if at else 0
-
-
-def note(delivery: WebhookDelivery, attempt: Attempt, *, ends_as: DeliveryStatus | None, pause: timedelta) -> None:
-    """Note the result of an attempt, in a transaction that has locked the webhook.
-
-    `ends_as` None: it is tried again after the `pause`, unless the time for that is over by then.
-    """
-    now = timezone.now()
-    # What has happened to it meanwhile counts, such as that it is to be sent again.
-    fresh = WebhookDelivery.objects.get(pk=delivery.pk)
-    fresh.attempts = [*fresh.attempts, attempt.as_json()][-MAX_ATTEMPTS_KEPT:]
-    if ends_as is None and clock.believable() + pause > fresh.gives_up_at:
-        ends_as = DeliveryStatus.FAILED
-    if ends_as is None:
-        fresh.failures, fresh.next_try_at = fresh.failures + 1, Now() + pause
-    else:
-        fresh.status, fresh.ended_at, fresh.next_try_at = ends_as, now, None
-    fresh.save(update_fields=["attempts", "status", "failures", "next_try_at", "ended_at"])
 
 
 def due_next(webhook: Webhook) -> datetime | None:

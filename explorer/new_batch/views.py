@@ -156,12 +156,12 @@ def _webhook(batch: Batch) -> tuple[str, str]:
     if webhook is None:
         return "", ""
     try:
-        told = webhooks.destination(webhook)
+        url, headers = webhooks.destination(webhook)
     except sealing.CantOpen:
         return "", "Its webhook is left out: it can't be read any more."
-    if told.headers or set(webhook.events) != set(WebhookRequest.model_fields["events"].default):
-        return told.url, "The headers and the events of its webhook are left out: they take the API."
-    return told.url, ""
+    if headers or set(webhook.events) != set(WebhookRequest.model_fields["events"].default):
+        return url, "The headers and the events of its webhook are left out: they take the API."
+    return url, ""
 
 
 # --- What buttons do --------------------------------------------------------------------------------------------------

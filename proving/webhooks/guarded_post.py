@@ -9,7 +9,6 @@ import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 
 import aiohttp
@@ -22,26 +21,17 @@ from queries.webhook_targets import Address
 TOTAL_SECONDS = 10.0
 """For everything: the name, the connection, TLS, the request and the answer's header."""
 
-# Of a name with many addresses, those that are tried.
-_MOST_TRIED = 4
 # Nothing listens there; no packet is sent to it.
 _DISCARD_PORT = 9
 
 
-@dataclass(frozen=True)
-class Post:
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-
-
-def post(request: Post, *, seconds: float = TOTAL_SECONDS) -> int:
+def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = TOTAL_SECONDS) -> int:
     """Send a request, and return the HTTP status of the answer. Raises `Failed`, `TimedOut`."""
-    door = _Door(request.url)
+    door = _Door(url)
     try:
         # Unlike `asyncio.run`, it doesn't wait for the thread of a name server that hangs: a look-up can't be ended.
         with closing(asyncio.new_event_loop()) as loop:
-            return loop.run_until_complete(_answered(request, door, seconds))
+            return loop.run_until_complete(_answered(url, headers, body, door, seconds))
     except TimeoutError:
         failed: Failed = TimedOut(f"did not answer within {seconds:g} seconds")
     except aiohttp.ClientSSLError:
@@ -62,15 +52,11 @@ class _Door:
     def __init__(self, url: str) -> None:
         # The host as the library that sends reads it.
         self._is_named = webhook_targets.is_named(URL(url).raw_host or "")
-        self._tried = 0
         self.has_refused = False
 
     def open(self, to: aiohttp.AddrInfoType) -> socket.socket:
         """Return a socket that is going to be connected. Raises `PermissionError`."""
         family, kind, protocol, _, sockaddr = to
-        self._tried += 1
-        if self._tried > _MOST_TRIED:
-            raise PermissionError
         if not self._is_named and not _may_connect(ip_address(sockaddr[0])):
             self.has_refused = True
             raise PermissionError
@@ -94,7 +80,7 @@ def _is_of_this_machine(address: Address) -> bool:
         return ip_address(probe.getsockname()[0]) == address
 
 
-async def _answered(request: Post, door: _Door, seconds: float) -> int:
+async def _answered(url: str, headers: Mapping[str, str], body: bytes, door: _Door, seconds: float) -> int:
     # Of its own: nothing that another receiver has left is used again.
     connector = aiohttp.TCPConnector(
         resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=door.open
@@ -105,9 +91,9 @@ async def _answered(request: Post, door: _Door, seconds: float) -> int:
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False
         ) as session,
         session.post(
-            request.url,
-            data=request.body,
-            headers=request.headers,
+            url,
+            data=body,
+            headers=headers,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None),
         ) as answer,

@@ -12,7 +12,7 @@ import itertools
 import logging
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -49,8 +49,8 @@ _FURTHER = timedelta(days=1)
 _MANY_BLOCKS = 100
 # Proofs of more, accounts and slots, take a good part of a second to verify and pack.
 _MANY_PROOFS = 100
-# Webhooks of one receiver that a process delivers at a time.
-MOST_OF_A_RECEIVER = 4
+# Webhooks of one receiver, and of one user, that a process delivers at a time.
+_MOST_OF_A_RECEIVER, _MOST_OF_A_USER = 4, 8
 # The maximum that a worker remembers. A user who is forgotten comes first once.
 _REMEMBERED = 100_000
 
@@ -178,13 +178,26 @@ def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     yield from _in_turns(_for_users(zip(asked, users, strict=True), poll), turns, poll)
 
 
-def due_webhooks(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
-    """Yield the webhooks that something can be sent to now, one for each user in turn. They are no part of `due`."""
-    turns, poll = turns or Turns(), poll or Poll()
-    if poll.may_ask((None, *routes.WEBHOOKS)):
-        rows = leases.due_and_free(routes.WEBHOOKS.rows())
-        _, (users,) = leases.waiting([], [(rows, "user")])
-        yield from _in_turns((((user, *routes.WEBHOOKS), _webhooks(rows, user)) for user in users), turns, poll)
+def due_webhooks(busy: Iterable[Task] = ()) -> Iterator[Task]:
+    """Yield the webhooks that something can be sent to now, one for each user in turn. They are no part of `due`.
+
+    A user, and a receiver, have so few at a time, with those in hand, that a slow one holds up nobody else.
+    """
+    in_hand = list(busy)
+    users, receivers = Counter(task.user for task in in_hand), Counter(task.receiver for task in in_hand)
+    rows = leases.due_and_free(Webhook.objects.exclude(pk__in=[task.key for task in in_hand]))
+    rows = rows.exclude(user__in=[user for user, count in users.items() if count >= _MOST_OF_A_USER])
+    rows = rows.exclude(receiver__in=[one for one, count in receivers.items() if count >= _MOST_OF_A_RECEIVER])
+    place = Window(RowNumber(), partition_by=["user", "receiver"], order_by="due_at")
+    found = rows.annotate(place=place).filter(place__lte=_MOST_OF_A_RECEIVER).order_by("place", "due_at")
+    by_user: dict[int, list[Task]] = defaultdict(list)
+    for key, user, receiver in found.values_list("pk", "user", "receiver"):
+        by_user[user].append(Task("webhook", key, (), delivery.deliver, user, receiver=receiver))
+    for task in round_robin(map(iter, by_user.values())):
+        if users[task.user] < _MOST_OF_A_USER and receivers[task.receiver] < _MOST_OF_A_RECEIVER:
+            users[task.user] += 1
+            receivers[task.receiver] += 1
+            yield task
 
 
 def _in_turns(of_users: Iterable[tuple[Queue, Iterator[Task]]], turns: Turns, poll: Poll) -> Iterator[Task]:
@@ -250,15 +263,6 @@ def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) 
     rows = leases.due_and_free(of_all.filter(turn_of=user)).order_by("queue_at").annotate(size=size)
     for key, asked_for in rows.values_list("pk", "size")[:_PER_POLL]:
         yield Task("block", key, lane, reconcile, user, size=asked_for or 1)
-
-
-def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:
-    """Yield the first of each receiver, then the second of each, and so on: a slow one has no others behind it."""
-    place = Window(RowNumber(), partition_by="receiver", order_by="due_at")
-    first = of_all.filter(user=user).annotate(place=place).filter(place__lte=MOST_OF_A_RECEIVER)
-    found = first.order_by("place", "due_at").values_list("pk", "receiver")
-    for key, receiver in found[:_PER_POLL]:
-        yield Task("webhook", key, (), delivery.deliver, user, receiver=receiver)
 
 
 def reject_overdue() -> None:

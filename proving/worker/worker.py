@@ -7,6 +7,7 @@ broker it polls less often, and when it gets a message that something was submit
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import secrets
@@ -33,7 +34,6 @@ from proving.paths import upkeep
 from proving.worker.due import Poll, Task, Turns, due, due_webhooks, reject_overdue
 from proving.worker.groups import Group, Groups
 from proving.worker.heartbeats import SILENCE
-from proving.worker.webhook_dispatcher import WebhookDispatcher
 from queries import schema
 from queries.models import Batch, Block, Pruning, Webhook
 
@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 # How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
+# Webhooks that are sent at a time.
+_SENDERS = 32
 # How long one poll may take, also when much is due that can't be taken up: the worker beats between two polls.
 _MOST_POLL_SECONDS = 1.0
 
@@ -80,7 +82,9 @@ class Worker:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
         self._poll_seconds = poll_seconds
         self._in_hand = Groups(threads)
-        self._dispatcher = WebhookDispatcher(self.wake)
+        # Of their own: proving waits for no receiver.
+        self._senders = ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks")
+        self._sending: dict[Task, Future[None]] = {}
         self._turns = Turns()
         # Of its own: chains whose nodes hang hold up no work.
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="watcher")
@@ -115,7 +119,7 @@ class Worker:
             self._wake.clear()
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand.tasks))
         wait(self._in_hand.running)
-        self._dispatcher.stop()
+        self._senders.shutdown(wait=True)
         self._pool.shutdown(wait=True)
         self._watcher.shutdown(wait=True)
         # On a full disk it is left behind, and falls silent.
@@ -165,13 +169,16 @@ class Worker:
 
     def _take_up_webhooks(self) -> None:
         """Take up webhooks while there is room. What is left is taken up when one of those in hand has ended."""
-        poll = Poll(self._dispatcher.has_room, time.monotonic() + _MOST_POLL_SECONDS)
-        for task in due_webhooks(self._turns, poll):
-            if self._dispatcher.take(task):
-                self._turns.note(task.user, task.queue)
+        self._sending = {task: sent for task, sent in self._sending.items() if not sent.done()}
+        if room := _SENDERS - len(self._sending):
+            for task in itertools.islice(due_webhooks(self._sending), room):
+                self._sending[task] = self._begin(self._senders, [task])
 
     def _start(self, group: Group) -> Future[None]:
-        running = self._pool.submit(_do, group.tasks)
+        return self._begin(self._pool, group.tasks)
+
+    def _begin(self, pool: ThreadPoolExecutor, tasks: Sequence[Task]) -> Future[None]:
+        running = pool.submit(_do, tasks)
         # What it has made due is taken up at once.
         running.add_done_callback(lambda _: self.wake())
         return running

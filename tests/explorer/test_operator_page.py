@@ -9,7 +9,6 @@ from django.utils import timezone
 
 from proving import stops
 from proving.models import ChainWatch, FactsRegistry, Signer
-from queries import webhooks
 from queries.models import Batch, Block, DeliveryStatus
 from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed, finish
 from tests.factories import client_of
@@ -102,8 +101,7 @@ def test_rows_and_webhooks_that_fail_are_counted_with_the_reason_of_the_first():
     Batch.objects.filter(pk=other.pk).update(**failing)
     body = {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org/secret-path"}}
     finish(told := submit(a_key(BOB), body))
-    attempt = webhooks.Attempt(timezone.now(), None, "The receiver can't be reached.", 0.5)
-    webhooks.note(told.webhook.deliveries.earliest("pk"), attempt, ends_as=DeliveryStatus.FAILED, pause=MINUTE)
+    told.webhook.deliveries.update(status=DeliveryStatus.FAILED, ended_at=timezone.now(), next_try_at=None)
     html = page()
     assert "Blocks that fail and are tried again: 2. The first: No node serves the proof." in html
     assert "Batches that fail and are tried again: 1. The log says why." in html
