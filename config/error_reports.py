@@ -29,31 +29,19 @@ def start() -> None:
         return
     # It takes a good part of a second to load.
     import sentry_sdk  # noqa: PLC0415
-    from sentry_sdk.integrations.atexit import AtexitIntegration  # noqa: PLC0415
-    from sentry_sdk.integrations.dedupe import DedupeIntegration  # noqa: PLC0415
     from sentry_sdk.integrations.django import DjangoIntegration  # noqa: PLC0415
-    from sentry_sdk.integrations.excepthook import ExcepthookIntegration  # noqa: PLC0415
-    from sentry_sdk.integrations.logging import LoggingIntegration  # noqa: PLC0415
-    from sentry_sdk.integrations.threading import ThreadingIntegration  # noqa: PLC0415
 
     sentry_sdk.init(
         dsn=settings.SENTRY_DSN,
         send_default_pii=False,
         include_local_variables=False,
         max_request_body_size="never",
-        # Those that are not named would note the URLs that HTTP clients ask.
-        default_integrations=False,
+        # They, and headers of traces, would tell others of the URLs that HTTP clients ask.
+        max_breadcrumbs=0,
         auto_enabling_integrations=False,
-        integrations=[
-            AtexitIntegration(callback=lambda _pending, _seconds: None),
-            DedupeIntegration(),
-            DjangoIntegration(transaction_style="url", middleware_spans=False, signals_spans=False),
-            ExcepthookIntegration(),
-            LoggingIntegration(),
-            ThreadingIntegration(propagate_scope=False),
-        ],
+        trace_propagation_targets=[],
+        integrations=[DjangoIntegration(transaction_style="url", middleware_spans=False, signals_spans=False)],
         before_send=cast("Any", _redacted),
-        before_breadcrumb=cast("Any", _redacted_breadcrumb),
         shutdown_timeout=_SHUTDOWN_SECONDS,
         # Otherwise it would ask git for it.
         release=os.environ.get("SENTRY_RELEASE", "batch-query-service"),
@@ -75,15 +63,6 @@ def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None
     event["tags"] = {**(event.get("tags") or {}), **{name: str(one) for name, one in log_context.fields().items()}}
     found: dict[str, Any] = _without_secrets(redact_all(event), _secrets())
     return found
-
-
-def _redacted_breadcrumb(crumb: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None:
-    if crumb.get("category") in {"http", "httplib", "query"}:
-        return None
-    # Not what log lines carry besides their words.
-    told = {name: crumb[name] for name in ("category", "level", "message", "type") if name in crumb}
-    found: dict[str, Any] = _without_secrets(redact_all(told), _secrets())
-    return found | {"timestamp": crumb["timestamp"]}
 
 
 def _secrets() -> list[str]:

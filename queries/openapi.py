@@ -1,7 +1,7 @@
 """The API's description in OpenAPI 3.1, such that generators make usable clients of it.
 
-What the framework finds out by itself is completed here: the body of a submission as named schemas, and what each error
-means. Titles, which generators would make names of, are dropped.
+What the framework finds out by itself is completed here by the body of a submission as named schemas. Titles, which
+generators would make names of, are dropped.
 """
 
 import json
@@ -14,10 +14,11 @@ from ninja import NinjaAPI
 from ninja.openapi.schema import OpenAPISchema
 
 from queries import batch_request
-from queries.error_codes import ERROR_CODES, FILE_ERROR_CODES, OTHER_ERROR_CODES, described
+from queries.error_codes import ERROR_CODES
 
 _REF = "#/components/schemas/"
 
+_CODES = "\n".join(f"- {status} `{code}`: {when}" for status, code, when in ERROR_CODES)
 _INTRODUCTION = f"""
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
 chain, which may be the same chain or another.
@@ -26,9 +27,9 @@ Send the key in the header `api-key`; [the page of your keys](/keys) has it. The
 but a key in a URL ends up in histories and in the logs of everything between you and this service, so the page of the
 API doesn't build such URLs.
 
-Every error is an `Error`. Besides what is listed with each operation, any request may meet these codes:
+Every error is an `Error`, with one of these codes:
 
-{described(OTHER_ERROR_CODES)}
+{_CODES}
 """
 
 _TAGS = {
@@ -39,9 +40,6 @@ _TAGS = {
     "Explorer": "What anybody may read, without a key.",
     "Health": "Whether the service works.",
 }
-
-# Whose codes are others.
-_CODES = {"Explorer": FILE_ERROR_CODES, "Health": ()}
 
 _EXAMPLE = {
     "destinationChainId": "31337",
@@ -87,33 +85,17 @@ class Api(NinjaAPI):
             # It goes without saying.
             path.pop("head", None)
             for operation in path.values():
-                _complete(operation)
+                for parameter in operation["parameters"]:
+                    _complete(parameter["schema"])
         return document
 
 
-def _complete(operation: dict[str, Any]) -> None:
-    for parameter in operation["parameters"]:
-        # A query parameter can't be null.
-        schema = parameter["schema"]
-        schema.pop("title", None)
-        schema.pop("description", None)
-        if choices := [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]:
-            schema |= choices[0]
-    operation["responses"] = {
-        status: response | {"description": _with_codes(response["description"], status, operation)}
-        for status, response in operation["responses"].items()
-    }
-
-
-def _with_codes(description: str, status: int, operation: Mapping[str, Any]) -> str:
-    (tag,) = operation["tags"]
-    has_body, has_proofs = "requestBody" in operation, 410 in operation["responses"]
-    codes = [
-        each
-        for each in _CODES.get(tag, ERROR_CODES)
-        if each.status == status and (has_body or not each.needs_body) and (has_proofs or not each.of_proofs)
-    ]
-    return f"{description}:\n\n{described(codes)}" if codes else description
+def _complete(schema: dict[str, Any]) -> None:
+    """Tidy the schema of a query parameter, which can't be null."""
+    schema.pop("title", None)
+    schema.pop("description", None)
+    if choices := [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]:
+        schema |= choices[0]
 
 
 def _tidied(node: Any, keyword: str = "") -> Any:
