@@ -5,8 +5,10 @@ programs with JSON, see `config.error_answers.wants_json`.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -23,7 +25,7 @@ from accounts import event_log, keys, webhook_secrets
 from accounts.form_input import given_in
 from accounts.models import ApiKey, EventKind, User
 from accounts.signed_in import signed_in
-from config.error_answers import Refused, error_answer, refused_answer, wants_json
+from config.error_answers import Refused, refused_answer, wants_json
 from config.logs import redact_keys
 
 # How long the old key keeps working when it is rotated. The first choice is the safe one: it leaves time to notice.
@@ -76,18 +78,8 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     if request.method != "POST":
         return redirect("accounts:keys")
     key = _live_key(user, key_id)
-    if too_often := _too_often(request, user):
-        return too_often
-    secret = _hidden(keys.reveal(key))
-    if secret:
-        event_log.record(request, user, EventKind.KEY_SHOWN, key)
-    if not wants_json(request):
-        return _keys_page(request, user, revealed=key, secret=secret, status=200 if secret else 409)
-    if secret is None:
-        return error_answer(
-            409, "key_lost", "This service can no longer show the key. The key still works, and you can make a new one."
-        )
-    return JsonResponse({"apiKey": secret.get_secret_value()})
+    lost = "This service can no longer show the key. The key still works, and you can make a new one."
+    return _revealed(request, user, lambda: keys.reveal(key), Refused("key_lost", lost), key)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -99,29 +91,32 @@ def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
     """
     if request.method != "POST":
         return redirect("accounts:keys")
-    if too_often := _too_often(request, user):
-        return too_often
-    secret = _hidden(webhook_secrets.reveal(webhook_secrets.issue_first(user.pk)))
-    if secret:
-        event_log.record(request, user, EventKind.WEBHOOK_SECRET_SHOWN)
-    if not wants_json(request):
-        return _keys_page(request, user, webhook_secret=secret, status=200 if secret else 409)
-    if secret is None:
-        return error_answer(
-            409, "secret_lost", "This service can no longer read the secret, so it signs nothing with it. Rotate it."
-        )
-    return JsonResponse({"webhookSecret": secret.get_secret_value()})
+    lost = "This service can no longer read the secret, so it signs nothing with it. Rotate it."
+    return _revealed(
+        request,
+        user,
+        lambda: webhook_secrets.reveal(webhook_secrets.issue_first(user.pk)),
+        Refused("secret_lost", lost),
+    )
 
 
-def _too_often(request: HttpRequest, user: User) -> HttpResponse | None:
-    """Return the refusal where the user has changed or shown too many keys and secrets lately, else None."""
+def _revealed(
+    request: HttpRequest, user: User, reveal: Callable[[], str | None], lost: Refused, key: ApiKey | None = None
+) -> HttpResponse:
+    """Show a key, or without one the secret of webhooks, and write that down."""
     try:
         event_log.check_pace(user)
     except Refused as refused:
-        if wants_json(request):
-            return _refused(refused)
-        return _keys_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
-    return None
+        return _refused(request, refused, partial(_keys_page, request, user))
+    secret = _hidden(reveal())
+    if secret:
+        event_log.record(request, user, EventKind.KEY_SHOWN if key else EventKind.WEBHOOK_SECRET_SHOWN, key)
+    if not wants_json(request):
+        shown = {"revealed": key, "secret": secret} if key else {"webhook_secret": secret}
+        return _keys_page(request, user, **shown, status=200 if secret else _CONFLICT)
+    if secret is None:
+        return refused_answer(_CONFLICT, lost)
+    return JsonResponse({"apiKey" if key else "webhookSecret": secret.get_secret_value()})
 
 
 @require_GET
@@ -156,10 +151,8 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
             name = keys.free_name(user, "key")
         key = keys.issue(user, name)
     except Refused as refused:
-        if wants_json(request):
-            return _refused(refused)
-        status, name = _STATUS.get(refused.code, _CONFLICT), redact_keys(request.POST.get("name", ""))
-        return _keys_page(request, user, error=refused.sentence, name=name, status=status)
+        name = redact_keys(request.POST.get("name", ""))
+        return _refused(request, refused, partial(_keys_page, request, user, name=name))
     event_log.record(request, user, EventKind.KEY_MADE, key)
     return _made(request, key, f"The key {key.name} was made.")
 
@@ -178,12 +171,8 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
         given = given_in(request)
         new = keys.rotate(key, given("name"), _overlap(given("overlap")))
     except Refused as refused:
-        if wants_json(request):
-            return _refused(refused)
-        context |= {name: redact_keys(request.POST.get(name, "")) for name in ("name", "overlap")} | {
-            "error": refused.sentence
-        }
-        return render(request, "accounts/rotate_key.html", context, status=_STATUS.get(refused.code, _CONFLICT))
+        context |= {name: redact_keys(request.POST.get(name, "")) for name in ("name", "overlap")}
+        return _refused(request, refused, partial(_form, request, "accounts/rotate_key.html", context))
     end = f"{key.expires_at:%Y-%m-%d %H:%M} UTC"
     fate = f"expires at {end}" if key.revoked_at is None else "has expired"
     event_log.record(request, user, EventKind.KEY_ROTATED, key, f"It {fate}. {new.name} ({new.ends}) replaces it.")
@@ -219,11 +208,7 @@ def rotate_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
         event_log.check_pace(user)
         overlap = _overlap(given_in(request)("overlap"))
     except Refused as refused:
-        if wants_json(request):
-            return _refused(refused)
-        context["error"] = refused.sentence
-        status = _STATUS.get(refused.code, _CONFLICT)
-        return render(request, "accounts/rotate_webhook_secret.html", context, status=status)
+        return _refused(request, refused, partial(_form, request, "accounts/rotate_webhook_secret.html", context))
     webhook_secrets.rotate(user, overlap)
     end = timezone.now() + overlap
     fate = f"The one before signs beside it until {end:%Y-%m-%d %H:%M} UTC." if overlap else "The one before is void."
@@ -263,8 +248,14 @@ def _made(request: HttpRequest, key: ApiKey, sentence: str) -> HttpResponse:
     return HttpResponseRedirect(f"{reverse('accounts:keys')}#key-{key.pk}")
 
 
-def _refused(refused: Refused) -> JsonResponse:
-    return refused_answer(_STATUS.get(refused.code, _CONFLICT), refused)
+def _refused(request: HttpRequest, refused: Refused, page: Callable[..., HttpResponse]) -> HttpResponse:
+    """Tell a program why it is refused, and people on the `page`."""
+    status = _STATUS.get(refused.code, _CONFLICT)
+    return refused_answer(status, refused) if wants_json(request) else page(error=refused.sentence, status=status)
+
+
+def _form(request: HttpRequest, template: str, context: dict[str, Any], *, error: str, status: int) -> HttpResponse:
+    return render(request, template, context | {"error": error}, status=status)
 
 
 def _live_keys(user: User) -> list[ApiKey]:
