@@ -199,16 +199,14 @@ def test_a_page_begins_with_a_number_that_a_query_can_have(unreachable_chain, fi
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
 
 
-def test_every_error_answer_lists_its_codes_and_every_code_is_specified():
-    listed: set[str] = set()
+def test_every_error_answer_is_an_error_and_every_code_is_specified():
     for operation in operations():
         for status, answer in operation["responses"].items():
             if int(status) >= 400 and operation["operationId"] != "get_health":
                 schema = answer["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/Error"}
-                codes = {line.split("`")[1] for line in answer["description"].splitlines() if line.startswith("- `")}
-                assert codes, (operation["operationId"], status)
-                listed |= codes
+    lines = description()["info"]["description"].splitlines()
+    listed = {line.split("`")[1] for line in lines if line.startswith("- ")}
     assert {"invalid_request", "unauthorized", "not_found", "busy", "proofs_pruned"} <= listed
     specification = "".join(
         (PROJECT / name).read_text() for name in ("docs/specification.md", "docs/using/explorer.md")
