@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import shutil
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -81,6 +82,4 @@ def post_fork(server: Any, worker: Any) -> None:
 
 
 def on_exit(server: Any) -> None:
-    from config import process_metrics  # noqa: PLC0415 (as above)
-
-    process_metrics.remove_folder(server.metrics_folder)
+    shutil.rmtree(server.metrics_folder, ignore_errors=True)

@@ -5,11 +5,8 @@ that whichever of them is asked answers for all (`prometheus_client.multiprocess
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 from prometheus_client import (
     REGISTRY,
@@ -36,11 +33,7 @@ REQUEST_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 
-# By what a request is counted by: to find them by their labels takes longer than to count.
-_counters: dict[tuple[str | None, int], tuple[Counter, Histogram]] = {}
-
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-_PREFIX = "batch-query-service-metrics"
 
 
 def exposition(collectors: Sequence[Collector] = ()) -> bytes:
@@ -60,34 +53,19 @@ def count_request(route: str | None, status: int, seconds: float) -> None:
 
     Routes of the admin count as one. None: the request has no route.
     """
-    found = _counters.get((route, status))
-    if found is None:
-        name = "unmatched" if route is None else "admin" if route.startswith("admin/") else route or "/"
-        found = REQUESTS.labels(name, status), REQUEST_SECONDS.labels(name)
-        _counters[route, status] = found
-    found[0].inc()
-    found[1].observe(seconds)
+    name = "unmatched" if route is None else "admin" if route.startswith("admin/") else route or "/"
+    REQUESTS.labels(name, status).inc()
+    REQUEST_SECONDS.labels(name).observe(seconds)
 
 
 # --- The processes of a web server ------------------------------------------------------------------------------------
 
 
 def make_folder() -> str:
-    """Make a folder for the files of one supervisor's processes, and remove those of supervisors that were killed."""
-    memory = Path("/dev/shm")  # noqa: S108 (the folder in it is private)
-    where = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
-    for left in where.glob(f"{_PREFIX}.*"):
-        pid = left.name.split(".")[1]
-        # Another supervisor that starts may have removed it meanwhile.
-        with suppress(FileNotFoundError):
-            if pid.isdigit() and left.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(left, ignore_errors=True)
-    return tempfile.mkdtemp(prefix=f"{_PREFIX}.{os.getpid()}.", dir=where)
-
-
-def remove_folder(folder: str) -> None:
-    with suppress(OSError):
-        shutil.rmtree(folder)
+    """Make a folder for the files of one supervisor's processes."""
+    memory = "/dev/shm"  # noqa: S108 (the folder in it is private)
+    prefix = f"batch-query-service-metrics.{os.getpid()}."
+    return tempfile.mkdtemp(prefix=prefix, dir=memory if os.access(memory, os.W_OK) else None)
 
 
 def count_in(folder: str, place: int) -> None:
