@@ -5,10 +5,11 @@ what was sent for it before is still broadcast and replaced, because later nonce
 """
 
 import logging
+from collections.abc import Collection, Iterable
 
 from django.db import transaction
-from django.db.models import Q
 
+from chains import together
 from database import row_locks
 from proving.models import FactsRegistry, Signer, Stop, StopCode, Transaction
 from queries.models import Query
@@ -49,14 +50,22 @@ def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
     return bool(deleted)
 
 
-def why_stopped(chain_id: int, *, source: int = 0, signer: str = "") -> str:
-    """Return why nothing is sent on a chain, for a connection or by a signer, a sentence; empty if it isn't stopped."""
-    return _first(chain_id, Q(source_chain_id__in={0, source}), signer)
+def why_stopped(chain_id: int, *, source: int) -> str:
+    """Return why nothing is sent for a connection, a sentence; empty if neither it nor the chain is stopped.
+
+    Outside of database transactions.
+    """
+    return _first(_shared(chain_id), {0, source})
+
+
+def why_signer_is_stopped(chain_id: int, address: str) -> str:
+    """Return why a signer sends nothing, a sentence; empty if neither it nor the chain is stopped."""
+    return _first(_standing(chain_id), {0}, address)
 
 
 def why_connection_is_stopped(source: int, destination: int) -> str:
     """Return why a connection itself is stopped, a sentence; empty if it isn't, though its destination may be."""
-    return _first(destination, Q(source_chain_id=source))
+    return _first(_shared(destination), {source})
 
 
 def why_not_signed(tx: Transaction, *, is_new: bool) -> str:
@@ -64,16 +73,25 @@ def why_not_signed(tx: Transaction, *, is_new: bool) -> str:
 
     Stops of its connections matter only where it `is_new`.
     """
-    sources = Q(source_chain_id=0)
-    if is_new:
-        queries = Query.objects.filter(transactions=tx).values("source_chain_id")
-        registry = FactsRegistry.objects.filter(extending_transactions=tx).values("source_chain_id")
-        sources |= Q(source_chain_id__in=queries) | Q(source_chain_id__in=registry)
-    return _first(tx.signer.chain_id, sources, tx.signer.address)
+    standing = _standing(tx.signer.chain_id)
+    sources = {0}
+    if is_new and standing:
+        sources.update(Query.objects.filter(transactions=tx).values_list("source_chain_id", flat=True))
+        registries = FactsRegistry.objects.filter(extending_transactions=tx)
+        sources.update(registries.values_list("source_chain_id", flat=True))
+    return _first(standing, sources, tx.signer.address)
 
 
-def _first(chain_id: int, sources: Q, signer: str = "") -> str:
-    standing = Stop.objects.filter(sources, chain_id=chain_id, signer__in={"", signer})
-    # That of the whole chain comes first.
-    first = standing.order_by("source_chain_id", "signer").first()
-    return first.sentence if first else ""
+def _standing(chain_id: int) -> list[Stop]:
+    """Return the stops of a chain. That of the whole chain comes first."""
+    return list(Stop.objects.filter(chain_id=chain_id).order_by("source_chain_id", "signer"))
+
+
+def _shared(chain_id: int) -> list[Stop]:
+    """Return the stops of a chain as `_standing` does, with one statement for tasks that run side by side."""
+    return together.share_work(("stops", chain_id), None, lambda several: [_standing(chain_id)] * len(several))
+
+
+def _first(standing: Iterable[Stop], sources: Collection[int], signer: str = "") -> str:
+    found = (stop for stop in standing if stop.source_chain_id in sources and stop.signer in {"", signer})
+    return next((stop.sentence for stop in found), "")

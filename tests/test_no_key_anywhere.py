@@ -68,7 +68,7 @@ def filled(route: str, key: ApiKey) -> str:
     values = {"<int:number>": "1", "<number>": "1", "<int:key_id>": str(key.pk)}
     values |= dict.fromkeys(("<delivery_id>", "<deliveryId>"), "msg_01M7W1MRHW703BTRFFPT53VVP5")
     values |= {"<path:object_id>": "1", "<path:content_type_id>": "1", "<slug:action>": "cancel"}
-    values |= {"^(?P<app_label>accounts|queries|proving)/$": "proving/", "(?P<url>.*)$": "anything"}
+    values |= {"^(?P<app_label>accounts|admin|queries|proving)/$": "proving/", "(?P<url>.*)$": "anything"}
     for name, value in values.items():
         route = route.replace(name, value)
     assert "<" not in route, "say here what the path's new part may be"

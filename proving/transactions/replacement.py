@@ -184,7 +184,7 @@ def _replace(
 def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int, now: datetime) -> None:
     """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
     signer = lease.row
-    if stops.why_stopped(chain.id, signer=signer.address) or not _holds_key(chain, signer):
+    if stops.why_signer_is_stopped(chain.id, signer.address) or not _holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
     gas = _cancellation_gas(rpc, signer)

@@ -312,7 +312,7 @@ class _Sending:
     @cached_property
     def _stopped(self) -> dict[str, str]:
         """Sentences about signers that are stopped, by their addresses."""
-        why = {address: stops.why_stopped(self._chain.id, signer=address) for address in self._accounts}
+        why = {address: stops.why_signer_is_stopped(self._chain.id, address) for address in self._accounts}
         return {address: sentence for address, sentence in why.items() if sentence}
 
     @cached_property

@@ -19,13 +19,13 @@ def test_an_operator_stops_and_resumes_sending(page, context, sign_in_as, settin
     page.get_by_label("Reason").fill("A test.")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("cell", name="A test.")).to_be_visible()
-    assert stops.why_stopped(31337).endswith("The reason given: A test.")
+    assert stops.why_stopped(31337, source=0).endswith("The reason given: A test.")
     page.get_by_role("row", name="A test.").get_by_role("checkbox").check()
     page.get_by_role("combobox").select_option("delete_selected")
     page.get_by_role("button", name=re.compile("Go|Run")).click()
     page.get_by_role("button", name=re.compile("^Yes")).click()
     expect(page.get_by_text("Successfully deleted 1 stop.")).to_be_visible()
-    assert stops.why_stopped(31337) == ""
+    assert stops.why_stopped(31337, source=0) == ""
 
 
 def test_an_operator_confirms_an_action(page, context, sign_in_as, settings):

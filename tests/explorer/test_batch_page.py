@@ -335,11 +335,9 @@ def test_a_batch_that_went_back_says_when_and_why_also_once_it_is_done_again():
     at = Batch.objects.get().went_back_at
     assert at
     open_again, step = text_of(page(batch)), shown_steps(page(batch))[2]
-    assert (
-        f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( 0 s ago). Development chain was reorganised. Nothing"
-        in open_again
-    )
-    assert step.endswith(f"Rolled back to this step at {at:%H:%M:%S} UTC ( 0 s ago).")
+    assert f"It was rolled back at {at:%Y-%m-%d %H:%M:%S} UTC ( " in open_again
+    assert " s ago). Development chain was reorganised. Nothing" in open_again
+    assert f"Rolled back to this step at {at:%H:%M:%S} UTC ( " in step
     assert "Last error" not in step
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     done_again = text_of(page(batch))

@@ -1,5 +1,6 @@
 """A worker that looked, froze, and wakes after another has sent, and after that was confirmed, sends nothing."""
 
+import os
 import signal
 import subprocess
 import threading
@@ -62,6 +63,7 @@ class Freezer:
             for model in (Signer, Block, Batch, FactsRegistry):
                 list(model.objects.select_for_update())
             worker.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
         connection.close()
         self.frozen = worker
 

@@ -13,8 +13,9 @@ BODY = {
     "data": {"31337": {"block:1": {"accounts": {ACCOUNT: {"props": ["BALANCE"]}}}}},
 }
 MAKE_A_KEY = f"""
+import secrets
 from tests.service import a_key, secret_of
-print(secret_of(a_key("{ACCOUNT}")))
+print(secret_of(a_key("{ACCOUNT}", name=secrets.token_hex(4))))
 """
 
 
