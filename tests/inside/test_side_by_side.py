@@ -19,7 +19,6 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
-from accounts.models import User
 from attesting import attest
 from attesting.models import SignedBlock
 from chains.chains_file import Chain
@@ -331,17 +330,6 @@ def old() -> Batch:
     AccountProof.objects.update(nodes=["0xab"])
     Batch.objects.update(finished_at=timezone.now() - timedelta(days=1000))
     return batch
-
-
-def test_pruning_waits_for_a_user_before_it_locks_batches(settings):
-    settings.KEEP_PROOFS_DAYS = 30
-    batch = old()
-    met = meet(
-        lambda: row_locks.lock(User.objects.all()), pruning.prune_now, lambda: row_locks.lock(Batch.objects.all())
-    )
-    assert met.waited
-    batch.refresh_from_db()
-    assert batch.proofs_pruned_at is not None
 
 
 def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not():
