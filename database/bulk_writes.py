@@ -36,6 +36,17 @@ def insert(
             cursor.execute(sql, [value for row in chunk for value in (*row, *values)])
 
 
+def insert_for_each(template: Model, column: str, found: str, parameters: Sequence[int | str]) -> None:
+    """Insert a row like `template` for each row that the statement `found`, whose first words are FROM, finds.
+
+    `column` becomes the id of what was found.
+    """
+    table, alike, values = _alike(template, (column,))
+    names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {found}", (*values, *parameters))
+
+
 def update(rows: Sequence[Model], columns: Sequence[str], *, while_empty: str = "") -> None:
     """Write these columns of the rows, which are of one model; with a text column `while_empty`, where that is empty.
 

@@ -147,8 +147,12 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
                 ("block_id", *_QUERY_COLUMNS),
                 [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
             )
-            first_step = Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at)
-            bulk_writes.insert(first_step, ("query_id",), list(batch.queries.values_list("pk")))
+            bulk_writes.insert_for_each(
+                Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
+                "query_id",
+                "FROM queries_query WHERE batch_id = %s",
+                (batch.pk,),
+            )
             transaction.on_commit(lambda: stored.send(Batch, batch=batch), robust=True)
 
     with _turn(batch.size):
