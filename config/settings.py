@@ -115,14 +115,15 @@ def _content(path: str) -> str:
     except (OSError, UnicodeDecodeError):
         text = ""
     if not text:
-        raise ValidationError(f"{path} can't be read, or is empty.")
+        # What is named isn't quoted: it may be the secret itself, by mistake.
+        raise ValidationError("The file that it names can't be read, or is empty.")
     return text
 
 
 def _secret(name: str) -> str:
     """Return what is in `NAME`, else in the file that `NAME_FILE` names; empty where neither is set."""
-    written: str = env.content(f"{name}_FILE", "")
-    return env.str(name, "") or written
+    secret: str = env.str(name, "") or env.content(f"{name}_FILE", "")
+    return secret
 
 
 def _is_broker(url: str) -> bool:
@@ -418,8 +419,9 @@ PAGES_OF_API_PATHS = frozenset({"/facts"})
 LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
-# Of one request; files of forms are part of it, and are read in memory: nothing of a request is written to disk.
+# Of one request. Files of a form with more are dropped: nothing of a request is written to disk.
 DATA_UPLOAD_MAX_MEMORY_SIZE = FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
 # The form of a new batch has up to 50 rows of up to 34 fields, 1,713 parts in all. Of multipart/form-data, all count.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 2000
 

@@ -116,7 +116,7 @@ def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapp
 
 def _prune_chunk(kind: "Kind", days: int) -> int:
     # By the clock that decides about deadlines: what is pruned doesn't come back.
-    return kind.prune(clock.believable() - timedelta(days=days))
+    return kind.prune(clock.earliest() - timedelta(days=days))
 
 
 def _log(counts: Mapping[str, int]) -> None:

@@ -302,7 +302,7 @@ def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
 
 def deadline_from(moment: datetime) -> datetime:
     """Return the deadline of a batch that begins to wait at this moment, by the clock that decides what is overdue."""
-    return max(moment, clock.believable()) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
+    return max(moment, clock.latest()) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
 
 
 def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:

@@ -102,7 +102,7 @@ def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
 
 def _gives_up_at() -> datetime:
     """Return when to give up, by the clock that decides about deadlines: what was given up doesn't come back."""
-    return clock.believable() + RETRIED
+    return clock.latest() + RETRIED
 
 
 def _row(batch_id: str) -> str:

@@ -62,7 +62,7 @@ def test_each_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, 
         ("LOG_LEVEL", "loud", "Not a valid log level."),
         ("KEEP_PROOFS_DAYS", "0", "Must be a number of days, 1 or more, or never."),
         ("MAX_QUERIES_PER_MINUTE", "9999", "Must be greater than or equal to 10000."),
-        ("METRICS_TOKEN_FILE", "/dev/null", "/dev/null can't be read, or is empty."),
+        ("METRICS_TOKEN_FILE", "/dev/null", "The file that it names can't be read, or is empty."),
     ],
 )
 def test_a_value_that_can_not_be_read_stops_the_start(tmp_path, name, value, sentence):

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from django.db.models import Max
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from chains import probe, together
 from chains.chains_file import Chain, SignerError
@@ -24,6 +25,7 @@ from proving import heads
 from proving.budget import reservations
 from proving.health.findings import Problem
 from proving.models import ChainWatch
+from queries import clock
 from queries.models import ServiceClock
 
 logger = logging.getLogger(__name__)
@@ -123,7 +125,9 @@ def _note_newest_block() -> None:
     """Note its time for `queries.clock`. A test network may have any time: it counts where there are no others."""
     chains = get_chains().chains
     counted = [chain.id for chain in chains if not chain.test_network] or [chain.id for chain in chains]
-    newest = ChainWatch.objects.filter(pk__in=counted).aggregate(timestamp=Max("timestamp"))["timestamp"]
+    # One node that tells a time far ahead takes nothing from what others say.
+    believed = ChainWatch.objects.filter(timestamp__lte=int((timezone.now() + clock.BEHIND).timestamp()))
+    newest = believed.filter(pk__in=counted).aggregate(timestamp=Max("timestamp"))["timestamp"]
     if newest is not None:
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": datetime.fromtimestamp(newest, UTC)})
 

@@ -213,7 +213,7 @@ def unfetched(context: Context, faults: Mapping[int, Exception]) -> Unfetched | 
         faults={pk: str(fault) for pk, fault in faults.items()},
         refused=[pk for pk, fault in faults.items() if isinstance(fault, ProofRefused)],
         refused_since=context.block.refused_since,
-        now=clock.believable(),
+        now=clock.earliest(),
     )
 
 

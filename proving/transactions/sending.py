@@ -468,7 +468,7 @@ class _Sending:
         can_pay = funds.affordable(costs, market, has)
         fees = replace(market, offer=market.offer.at_most(can_pay.price))
         nonces = next_nonces(account.signer, account.told.nonce)
-        now = clock.believable()
+        now = clock.latest()
         simulated = one.simulated[: can_pay.count]
         stored = [_store(account.signer, nonce, each, now) for nonce, each in zip(nonces, simulated, strict=False)]
         signed = self._sign(stored, fees, one.rest)

@@ -34,7 +34,7 @@ class Pending:
     def is_stuck(self, chain: Chain) -> bool:
         """Return whether its lowest nonce has waited so long that others may have to wait as long behind it."""
         # A moment that lies ahead is that of a clock that was ahead.
-        return self.since is not None and abs(clock.believable() - self.since) > _patience(chain)
+        return self.since is not None and abs(clock.earliest() - self.since) > _patience(chain)
 
 
 def _patience(chain: Chain) -> timedelta:

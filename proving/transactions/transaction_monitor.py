@@ -203,7 +203,7 @@ def _change(
         tx.nonce,
         tx.signer.address,
     )
-    return _displaced(tx, "Its nonce was used by another transaction.", clock.believable())
+    return _displaced(tx, "Its nonce was used by another transaction.", clock.latest())
 
 
 def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
@@ -237,7 +237,7 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
         is_filled = any(tx.to == signer.address for tx in pending)
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
-    now = clock.believable()
+    now = clock.latest()
     if len(gap) > _MOST_FILLED:
         why = "It was left behind nonces that nobody has used, and is sent anew."
         _write(lease, [_displaced(tx, why, now) for tx in pending])
@@ -269,7 +269,7 @@ def _stop_where_often_mended(signer: Signer, now: datetime) -> None:
 
     A nonce that another is said to have used counts as well.
     """
-    since = now - _DAY
+    since = clock.earliest() - _DAY
     fillers = signer.transactions.filter(to=signer.address, created_at__gt=since).values_list("created_at", flat=True)
     displaced = signer.transactions.filter(state=TransactionState.DISPLACED, spent_at__gt=since)
     repairs = {*fillers, *displaced.values_list("spent_at", flat=True)}
@@ -450,7 +450,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     before, was_spent = cost_allocation.costs(tx), cost_allocation.is_spent(tx)
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
-        tx.spent_at = clock.believable()
+        tx.spent_at = clock.latest()
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
     tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
@@ -507,7 +507,7 @@ def _vanished(tx: Transaction) -> _Change:
     tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
     tx.data_fee = tx.expected_data_fee
     # It waits from now on.
-    tx.spent_at = clock.believable()
+    tx.spent_at = clock.latest()
     # Nodes forget what was in a block that they have left: it is broadcast anew at once.
     return _Change(tx, lambda: tx.versions.update(broadcast_at=None), final=final)
 

@@ -271,7 +271,11 @@ def reject_overdue() -> None:
     A rejection can't be taken back, and that clock may have jumped. So the newest block that was seen must agree; where
     none does because a chain stands still, a further day must pass.
     """
-    overdue = Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=Now())
+    opened = Batch.objects.filter(status__in=OPEN_STATUSES)
+    early = opened.filter(deadline_at__gte=Now()).exclude(overdue_since=None)
+    if early.exists():  # The clock was ahead when it said so.
+        row_locks.update_free(early, overdue_since=None)
+    overdue = opened.filter(deadline_at__lt=Now())
     unnoticed = overdue.filter(Q(overdue_since=None) | Q(overdue_since__gt=Now()))
     if unnoticed.exists():
         row_locks.update_free(unnoticed, overdue_since=Now())

@@ -28,6 +28,7 @@ from chains.together import Raised
 from config.configured_chains import get_chains
 from database import row_locks
 from proving import pruning
+from proving.budget import reservations
 from proving.health import attester_checks, chain_checks
 from proving.models import FactsRegistry, Signer, WorkerHeartbeat
 from proving.paths import upkeep
@@ -138,6 +139,7 @@ class Worker:
         upkeep.wake(everyone=is_first)
         self._say_that_it_runs()
         reject_overdue()
+        reservations.recount()
 
     def _say_that_it_runs(self) -> None:
         said = {"beat_at": Now()}
@@ -194,6 +196,7 @@ def work_once() -> int:
     pruning.wake()
     upkeep.wake(everyone=True)
     reject_overdue()
+    reservations.recount()
     failed = 0
     # What is admitted makes its blocks due, and what is proven its webhook.
     for kind, model in _ONE_TURN:

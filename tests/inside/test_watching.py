@@ -12,10 +12,11 @@ from proving.health import chain_checks
 from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
 from proving.transactions.replacement import _is_past
 from proving.worker.worker import Worker
-from queries.models import Batch, Block
+from queries import clock
+from queries.models import Batch, Block, ServiceClock
 from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
 from tests.inside.working import observe
-from tests.service import ALICE, SIGNER, SIGNERS, a_key, request, submit
+from tests.service import ALICE, SIGNER, SIGNERS, a_key, request, submit, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -108,3 +109,19 @@ def test_which_of_several_keys_is_gone_or_twice_there_is_seen(two_signers, setti
     observe()
     said = f"Two signers of Development chain (31337) have the same key, that of {SIGNER}."
     assert ChainWatch.objects.get().problems == [["signer_unreadable", said]]
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=25), -timedelta(hours=25), timedelta(days=400)])
+def test_a_node_that_tells_a_wrong_time_begins_no_window_anew_and_forgets_nothing(ahead):
+    ServiceClock.objects.update_or_create(pk=1, defaults={"at": timezone.now() + ahead})
+    assert clock.earliest() <= timezone.now()
+    assert clock.latest() >= timezone.now() - timedelta(seconds=1)
+    assert clock.latest() < timezone.now() + timedelta(days=3)
+
+
+def test_one_node_that_tells_a_time_far_ahead_does_not_silence_the_others(service):
+    work()
+    honest = ServiceClock.objects.get().at
+    ChainWatch.objects.update(timestamp=int((timezone.now() + timedelta(days=4)).timestamp()))
+    chain_checks._note_newest_block()
+    assert ServiceClock.objects.get().at == honest

@@ -180,6 +180,17 @@ def test_after_a_failure_there_is_a_pause():
     assert Webhook.objects.filter(pk=batch.pk, due_at__range=soon).exists()
 
 
+def test_a_pause_that_is_longer_than_any_row_waits_is_kept():
+    with receiver(lambda _: 500) as hook:
+        batch = done(hook.url, events=["DONE"])
+        work()
+        WebhookDelivery.objects.update(failures=10, next_try_at=timezone.now() + timedelta(minutes=40))
+        work()
+        work()
+        assert len(hook.received) == 1
+        assert [row.status for row in rows(batch)] == [DeliveryStatus.PENDING]
+
+
 def test_a_receiver_that_is_gone_for_good_is_asked_once():
     with receiver(lambda _: 410) as hook:
         batch = done(hook.url, events=["DONE"])
