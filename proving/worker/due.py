@@ -272,11 +272,11 @@ def reject_overdue() -> None:
     none does because a chain stands still, a further day must pass.
     """
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
-    early = opened.filter(deadline_at__gte=Now()).exclude(overdue_since=None)
+    early = opened.exclude(overdue_since=None).filter(Q(deadline_at__gte=Now()) | Q(overdue_since__gt=Now()))
     if early.exists():  # The clock was ahead when it said so.
         row_locks.update_free(early, overdue_since=None)
     overdue = opened.filter(deadline_at__lt=Now())
-    unnoticed = overdue.filter(Q(overdue_since=None) | Q(overdue_since__gt=Now()))
+    unnoticed = overdue.filter(overdue_since=None)
     if unnoticed.exists():
         row_locks.update_free(unnoticed, overdue_since=Now())
     agreed = Q(overdue_since__lt=Now() - _FURTHER)

@@ -6,19 +6,17 @@ from django.db.models import QuerySet
 
 from config.configured_chains import get_chains
 from proving.models import FactsRegistry, Signer
-from queries.models import OPEN_STATUSES, Batch, Block, Webhook
+from queries.models import OPEN_STATUSES, Batch, Block
 
 
 class Route(NamedTuple):
     kind: str
     """The kind of `proving.worker.due.Task`."""
     lane: tuple[int, ...]
-    """The destination, and the source where there is always one. Webhooks have to do with no chain."""
+    """The destination, and the source where there is always one."""
 
     def rows(self) -> "QuerySet[Any]":
         """Return the rows of the route, due or not."""
-        if self.kind == "webhook":
-            return Webhook.objects.all()
         destination = self.lane[0]
         if self.kind == "signer":
             return Signer.objects.filter(chain_id=destination)
@@ -27,9 +25,6 @@ class Route(NamedTuple):
         model: Any = FactsRegistry.in_use if self.kind == "registry" else Block.objects
         rows: QuerySet[Any] = model.filter(source_chain_id=self.lane[1], destination_chain_id=destination)
         return rows
-
-
-WEBHOOKS = Route("webhook", ())
 
 
 def every() -> list[Route]:
@@ -41,5 +36,4 @@ def every() -> list[Route]:
         *(Route("registry", lane) for lane in connections),
         *(Route("batch", lane) for lane in destinations),
         *(Route("block", lane) for lane in connections),
-        WEBHOOKS,
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from accounts import keys
@@ -52,6 +52,11 @@ def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
 
 def a_file(content: bytes) -> SimpleUploadedFile:
     return SimpleUploadedFile("accounts.csv", content)
+
+
+def test_no_file_of_a_form_is_written_to_disk():
+    sizes = (1, 4 * 1024 * 1024 + 1)
+    assert [len(RequestFactory().post("/new-batch", {"file": a_file(bytes(size))}).FILES) for size in sizes] == [1, 0]
 
 
 def revealed() -> str:

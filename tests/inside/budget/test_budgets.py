@@ -37,8 +37,10 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
         pending(batch)
     Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
     assert reservations.on_chain(31337) == Transaction.objects.get().reserved > 1
-    ServiceClock.objects.update_or_create(pk=1, defaults={"at": now()})
-    reservations.recount()
+    for late in (timedelta(hours=1), timedelta()):  # Without a block that says so no clock is known to be right.
+        ServiceClock.objects.update_or_create(pk=1, defaults={"at": now() - late})
+        reservations.recount()
+        assert (Transaction.objects.get().spent_at > now() + timedelta(days=300)) == bool(late)
     assert reservations.on_chain(31337) > 1
     ServiceClock.objects.update(at=now() + timedelta(days=2))
     monkeypatch.setattr(timezone, "now", lambda: now() + timedelta(days=2))
