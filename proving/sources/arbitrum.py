@@ -17,9 +17,18 @@ from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Preparation, Start, days, told_by
-from proving.sources.known_code import behind, why_unknown
-from proving.sources.notices import note
+from proving.sources.base import (
+    BlockHashSource,
+    NotYet,
+    Preparation,
+    Start,
+    behind,
+    days,
+    not_there,
+    note,
+    told_by,
+    why_unknown,
+)
 
 # Of recording a block, as measured.
 _GAS = Likely(67_000, 100_000)
@@ -29,7 +38,7 @@ _LONG_SILENCE = 86_400
 _LATEST = 253_402_300_799
 
 
-class Arbitrum:
+class Arbitrum(BlockHashSource):
     contract = "ArbitrumBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on the destination"
 
@@ -53,7 +62,7 @@ class Arbitrum:
         outbox = self._outbox(connection)
         header = connection.source_rpc.header(target)
         if header is None:
-            return NotYet(f"Block {target} of chain {connection.config.source_id} is not there.")
+            return not_there(connection.config, target)
         # What the Outbox holds for its send root is the only block from there on to that one, however long ago.
         held = outbox.held(header)
         found = outbox.by_hash(held) if any(held) else None
@@ -73,7 +82,7 @@ class Arbitrum:
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
         header = connection.source_rpc.header(start)
         if header is None:
-            return NotYet(f"Block {start} of chain {connection.config.source_id} is not there.")
+            return not_there(connection.config, start)
         source = connection.registry.block_hash_source
         known = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
         if known == header.hash:
@@ -93,12 +102,6 @@ class Arbitrum:
         """Return the block with the calls that record it; or what must be sent before."""
         source = connection.registry.block_hash_source
         return Start(header.number, (call(self.contract, source, "record", header.encode()),))
-
-    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        return True  # What is recorded stays.
-
-    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
-        return 1  # The newest that is confirmed.
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         newest = self._outbox(connection).newest()
@@ -148,3 +151,6 @@ def _nothing_confirmed(config: Connection) -> NotYet:
         f"Nodes of chain {_parent_id(config)} tell of no block of chain {config.source_id} that the Outbox "
         f"{config.outbox} has confirmed."
     )
+
+
+SOURCE = Arbitrum()

@@ -12,16 +12,15 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Connection
 from chains.rpc import Reverted
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Start, trust_in_rollup
+from proving.sources.base import BlockHashSource, NotYet, Start, trust_in_rollup
 
 # Source: OffchainLabs/block-hash-pusher. Both have these addresses on all chains.
 BUFFER, PUSHER = "0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071", "0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88"
 _NEWEST = keccak(text="newestBlockNumber()")[:4]
 
 
-class ArbitrumBuffer:
+class ArbitrumBuffer(BlockHashSource):
     contract = "ArbitrumBufferBlockHashSource"
     title = "Arbitrum: blocks of the parent chain that were pushed to the destination"
 
@@ -30,9 +29,6 @@ class ArbitrumBuffer:
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)
-
-    def gas(self, connection: Connection) -> Likely:
-        return Likely()
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         newest = self.newest(connection)
@@ -58,12 +54,6 @@ class ArbitrumBuffer:
             )
         return Start(start)
 
-    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        return True  # Until a block comes that is 393,168 higher.
-
-    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
-        return 1  # The newest that was pushed.
-
     def newest(self, connection: OpenConnection) -> int | NotYet:
         # Unlike the function that the contract asks for, this one isn't promised to stay.
         (answer,) = connection.destination_rpc.eth_calls([(BUFFER, _NEWEST)])
@@ -73,3 +63,6 @@ class ArbitrumBuffer:
                 "pushed into it yet."
             )
         return int.from_bytes(answer)
+
+
+SOURCE = ArbitrumBuffer()

@@ -5,7 +5,7 @@ So a path begins with a proof about the parent chain, in the same transaction: i
 proven, and then the header is recorded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eth_utils.crypto import keccak
@@ -16,6 +16,7 @@ from chains.outbox import send_root
 from chains.packed import AccountToProve
 from chains.rpc import ChainError, ProofRequest, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
+from proving import sources
 from proving.connections import OpenConnection, open_unless_stopped
 from proving.gas_model.proof_gas import Likely
 from proving.models import FactsRegistry, ParentFact
@@ -34,13 +35,9 @@ class ArbitrumSlot(Arbitrum):
     contract = "ArbitrumSlotBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on its parent chain"
 
-    def __init__(self, source_of: Callable[[Connection], BlockHashSource]) -> None:
-        """`source_of` returns the block hash source of a connection, here the parent's."""
-        self._source_of = source_of
-
     def trust(self, connection: Connection) -> str:
         parent = _of_parent(connection)
-        return f"{super().trust(connection)} For that chain: {self._source_of(parent).trust(parent)}"
+        return f"{super().trust(connection)} For that chain: {sources.of(parent).trust(parent)}"
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         parent = _of_parent(connection)
@@ -51,7 +48,7 @@ class ArbitrumSlot(Arbitrum):
 
     def gas(self, connection: Connection) -> Likely:
         parent = _of_parent(connection)
-        return _GAS + self._source_of(parent).gas(parent)
+        return _GAS + sources.of(parent).gas(parent)
 
     def _parent_rpc(self, connection: OpenConnection) -> RpcClient:
         return get_rpc(_of_parent(connection.config).source_id)
@@ -67,7 +64,7 @@ class ArbitrumSlot(Arbitrum):
             if recorded is not None:
                 return recorded
         # Events or states that old are not told any more. What was confirmed is held later, too.
-        newest = self._source_of(parent.config).newest(parent)
+        newest = sources.of(parent.config).newest(parent)
         if isinstance(newest, NotYet):
             return newest
         return self._recorded_at(connection, parent, header, newest) or NotYet(
@@ -82,7 +79,7 @@ class ArbitrumSlot(Arbitrum):
         None where nodes don't serve its state.
         """
         outbox, contract = str(connection.config.outbox), connection.registry.block_hash_source
-        begun = _vouched_for(parent, self._source_of(parent.config), number)
+        begun = _vouched_for(parent, sources.of(parent.config), number)
         if not isinstance(begun, Start):
             return begun
         proof = _prove(parent, begun.number, outbox, header)
@@ -161,3 +158,6 @@ def _gas_alone(connection: OpenConnection, calls: Sequence[Call]) -> int | None:
         return connection.destination_rpc.estimate_gas(contract, contract, data)
     except ChainError:
         return None
+
+
+SOURCE = ArbitrumSlot()

@@ -18,14 +18,13 @@ from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.health import attester_checks
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Start
-from proving.sources.notices import note
+from proving.sources.base import BlockHashSource, NotYet, Start, not_there, note
 
 # Gas of attesting a block, and of each signature, as measured.
 _GAS, _GAS_OF_SIGNATURE = Likely(28_000, 90_000), Likely(8_000, 15_000)
 
 
-class Attested:
+class Attested(BlockHashSource):
     contract = "AttestedBlockHashSource"
     title = "Attested: signatures of independent attesters"
 
@@ -60,7 +59,7 @@ class Attested:
     def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
         header = connection.source_rpc.header(start)
         if header is None:
-            return NotYet(f"Block {start} of chain {connection.config.source_id} is not there.")
+            return not_there(connection.config, start)
         attesters, threshold = self._members(connection)
         known = [attester for attester in connection.config.attesters if attester.address in attesters]
         if len(known) < threshold:
@@ -90,9 +89,6 @@ class Attested:
         signatures = b"".join(answer.signature for answer in chosen)
         attest = call(self.contract, connection.registry.block_hash_source, "attest", start, header.hash, signatures)
         return Start(start, (attest,))
-
-    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        return True  # What is recorded stays.
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> None:
         return None
@@ -165,3 +161,6 @@ def _what_others_say(block_hash: bytes, answers: Sequence[Answer]) -> str:
         for answer in answers
         if isinstance(answer, Refusal) or answer.block_hash != block_hash
     )
+
+
+SOURCE = Attested()

@@ -1,16 +1,25 @@
-"""What a kind of block hash source must tell."""
+"""What a kind of block hash source must tell, and what several kinds share."""
 
-from collections.abc import Collection
+import logging
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+
 from chains.chains_file import Connection
-from chains.rpc import InvalidReply
+from chains.rpc import InvalidReply, RpcClient
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.models import ParentFact
+from proving.models import FactsRegistry, ParentFact
 from proving.registry.contract import Call, call
+
+logger = logging.getLogger(__name__)
+
+# Of a proxy's implementation (EIP-1967).
+_IMPLEMENTATION_SLOT = int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class BlockHashSource(Protocol):
 
     def gas(self, connection: Connection) -> Likely:
         """Return the gas that it takes to have one block vouched for."""
+        return Likely()
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         """Return where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
@@ -67,12 +77,14 @@ class BlockHashSource(Protocol):
 
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
         """Return whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
+        return True  # What is recorded stays.
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int | None:
         """Return how many of the source's newest blocks need no path; None: any final one does without.
 
         `keeps_hashes`: the source's state has a history of block hashes (EIP-2935).
         """
+        return 1
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         """Return the number of the newest block that a path could start from now. Raises as `reach`."""
@@ -98,3 +110,45 @@ def trust_in_rollup(connection: Connection) -> str:
 
 def days(seconds: int) -> str:
     return f"{seconds / 86_400:.1f} days"
+
+
+def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
+    """Return where the code is that each contract runs, by its name; of one that is no proxy, its own address.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    slots = rpc.storages([(address, _IMPLEMENTATION_SLOT, "latest") for address in contracts.values()])
+    return {
+        name: to_checksum_address(slot.to_bytes(32)[12:]) if slot else address
+        for (name, address), slot in zip(contracts.items(), slots, strict=True)
+    }
+
+
+def why_unknown(connection: Connection, present: Mapping[str, str], chain_id: int) -> str:
+    """Say what code on this chain chains.toml doesn't name, if it names any; sentences."""
+    others = [f"{name}: {code}" for name, code in present.items() if code not in connection.known_implementations]
+    if not others:
+        return ""
+    return (
+        f"What vouches for blocks of chain {connection.source_id} has changed on chain {chain_id}. chains.toml doesn't "
+        f"name this code in known_implementations: {', '.join(others)}. The operator must see what it does, and add it "
+        "there."
+    )
+
+
+def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
+    """Tell the operator what is wrong, or that all is right again."""
+    notice = " ".join(filter(None, sentences))
+    rows = FactsRegistry.objects.filter(pk=connection.registry.row_id)
+    if rows.exclude(notice=notice).update(notice=notice) and notice:
+        logger.error("%s", notice)
+
+
+def not_there(connection: Connection, number: int) -> NotYet:
+    """Say that nodes of the source chain have no such block."""
+    return NotYet(f"Block {number} of chain {connection.source_id} is not there.")
+
+
+def knows_another(connection: Connection, number: int) -> NotYet:
+    """Say that the block hash source has recorded another block than nodes have."""
+    return NotYet(f"The block hash source knows another block {number} of chain {connection.source_id} than its nodes.")

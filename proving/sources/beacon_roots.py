@@ -18,7 +18,7 @@ from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Preparation, Start, trust_in_rollup
+from proving.sources.base import BlockHashSource, NotYet, Preparation, Start, knows_another, trust_in_rollup
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
 # Roots that it holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
@@ -32,7 +32,7 @@ _HEADERS, _LOOKS = 32, 5
 _GAS = Likely(85_000, 110_000)
 
 
-class BeaconRoots:
+class BeaconRoots(BlockHashSource):
     contract = "BeaconBlockHashSource"
     title = "Beacon roots that the destination holds"
 
@@ -67,9 +67,7 @@ class BeaconRoots:
         if recorded == header.hash:
             return Start(start)
         if any(recorded):
-            return NotYet(
-                f"The block hash source knows another block {start} of chain {config.source_id} than its nodes."
-            )
+            return knows_another(config, start)
         told = _told(connection, start)
         if told is None:
             return NotYet(
@@ -79,9 +77,6 @@ class BeaconRoots:
         time, root = told
         source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, root, header)
         return Start(start, (call(self.contract, source, "record", time, branch, header.encode()),))
-
-    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        return True  # What is recorded stays.
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
         there, here = (get_chains().chain(one) for one in (connection.source_id, connection.destination_id))
@@ -154,3 +149,6 @@ def _own_branch(source_id: int, root: bytes, header: Header) -> bytes:
     if block.block_hash != header.hash:
         raise NodeUnavailable(f"The nodes of {chain.label} have another block {header.number} than its beacon nodes.")
     return jumps.own(block)
+
+
+SOURCE = BeaconRoots()

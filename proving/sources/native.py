@@ -5,9 +5,8 @@ from typing import Any
 
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Start
+from proving.sources.base import BlockHashSource, NotYet, Start
 
 # The blocks that `blockhash` serves where the chain has no history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256
@@ -15,7 +14,7 @@ _BLOCKHASH_WINDOW = 256
 _MAX_WINDOW = 8191
 
 
-class Native:
+class Native(BlockHashSource):
     contract = "NativeBlockHashSource"
     title = "Native: the chain's own history of block hashes"
 
@@ -24,9 +23,6 @@ class Native:
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (_window(connection),)
-
-    def gas(self, connection: Connection) -> Likely:
-        return Likely()
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         head = connection.source_rpc.head().number
@@ -65,3 +61,6 @@ def _edges(connection: Connection, head: int) -> list[tuple[int, int]]:
 
 def _window(connection: Connection) -> int:
     return min(connection.window, _MAX_WINDOW)
+
+
+SOURCE = Native()

@@ -10,7 +10,7 @@ from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import call
-from proving.sources.base import NotYet, Preparation, Start, trust_in_rollup
+from proving.sources.base import BlockHashSource, NotYet, Preparation, Start, trust_in_rollup
 
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
@@ -19,7 +19,7 @@ _NUMBER_SELECTOR = bytes.fromhex("8381f58a")  # number()
 _GAS = Likely(76_000, 100_000)
 
 
-class OpStack:
+class OpStack(BlockHashSource):
     contract = "OpStackBlockHashSource"
     title = "OP Stack: the destination's own view of the chain below"
 
@@ -52,12 +52,6 @@ class OpStack:
             return Start(start)
         return Preparation((call(self.contract, connection.registry.block_hash_source, "record"),))
 
-    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        return True  # What is recorded stays.
-
-    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
-        return 1  # The one that the destination knows at present.
-
     def newest(self, connection: OpenConnection) -> int | NotYet:
         answer = connection.destination_rpc.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
         if not answer:
@@ -69,3 +63,6 @@ class OpStack:
     def _recorded(self, connection: OpenConnection) -> int:
         address, data = call(self.contract, connection.registry.block_hash_source, "newest")
         return int.from_bytes(connection.destination_rpc.eth_call(address, data))
+
+
+SOURCE = OpStack()

@@ -22,9 +22,19 @@ from chains.rpc import InvalidReply, Reverted, RpcClient
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.contract import Call, call
-from proving.sources.base import NotYet, Preparation, Start, days, told_by
-from proving.sources.known_code import behind, why_unknown
-from proving.sources.notices import note
+from proving.sources.base import (
+    BlockHashSource,
+    NotYet,
+    Preparation,
+    Start,
+    behind,
+    days,
+    knows_another,
+    not_there,
+    note,
+    told_by,
+    why_unknown,
+)
 
 # Place in a header of the storage root of L2ToL1MessagePasser, since Isthmus. Source: OP Stack specification.
 _MESSAGE_PASSER_ROOT = 16
@@ -40,7 +50,7 @@ _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
 _GAS = Likely(120_000, 200_000)
 
 
-class OpStackGames:
+class OpStackGames(BlockHashSource):
     contract = "OpStackGamesBlockHashSource"
     title = "OP Stack: blocks that dispute games have settled on the destination"
 
@@ -80,14 +90,12 @@ class OpStackGames:
         config, source = connection.config, connection.registry.block_hash_source
         header = connection.source_rpc.header(start)
         if header is None:
-            return NotYet(f"Block {start} of chain {config.source_id} is not there.")
+            return not_there(config, start)
         known = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
         if known == header.hash:
             return Start(start)
         if any(known):
-            return NotYet(
-                f"The block hash source knows another block {start} of chain {config.source_id} than its nodes."
-            )
+            return knows_another(config, start)
         return self._record(connection, header)
 
     def _record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
@@ -103,12 +111,6 @@ class OpStackGames:
             return NotYet(f"Waiting for a game about block {header.number} of chain {connection.config.source_id}.")
         source, root = connection.registry.block_hash_source, _message_passer_root(header)
         return Start(header.number, (call(self.contract, source, "record", found.address, root, header.encode()),))
-
-    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        return True  # What is recorded stays.
-
-    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
-        return 1  # The newest that is settled.
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
@@ -308,3 +310,6 @@ def _words(rpc: RpcClient, calls: Sequence[Call]) -> list[bytes]:
             raise InvalidReply(f"{to} on {rpc.chain.label} isn't what the OP Stack has there.")
         answers.append(answer)
     return answers
+
+
+SOURCE = OpStackGames()
