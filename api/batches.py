@@ -20,7 +20,7 @@ from api.fact_schema import Fact
 from config.json_objects import iso
 from proving import batch_waits, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
-from proving.registry import holding
+from proving.registry import deployments
 from queries import batch_json, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, conditional, errors
 from queries.api_errors import ApiError
@@ -205,13 +205,13 @@ def get_batch_query(
 def _detail(batch: Batch, first: int, limit: int) -> dict[str, Any]:
     """Return the batch as a `BatchDetail`."""
     counts = batch_waits.count(batch)
-    registries = holding.registries(batch.destination_chain_id, counts.source_chains)
+    registries = deployments.all_of(batch.destination_chain_id, counts.source_chains)
     queries = query_rows.from_number(batch, first, limit)
     following = first + limit
     return batch_json.state(batch, counts, batch_waits.waits(batch, counts)) | {
         "batchQuery": batch_json.told(batch, counts),
         "transactions": _transactions(batch),
-        "queryList": _queries(batch, queries, holding.of_batch(batch, registries)),
+        "queryList": _queries(batch, queries, deployments.of_batch(batch, registries)),
         "next": str(following) if following <= counts.queries else None,
     }
 

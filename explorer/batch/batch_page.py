@@ -27,7 +27,7 @@ from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving import batch_waits
 from proving.batch_waits import Counts
-from proving.registry import holding
+from proving.registry import deployments
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Sender
 from queries.rejection_codes import RejectionCode
 
@@ -156,8 +156,8 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
 
 def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
     """Return the page of a batch."""
-    registries = holding.registries(batch.destination_chain_id, counts.source_chains)
-    held_by = holding.of_batch(batch, registries)
+    registries = deployments.all_of(batch.destination_chain_id, counts.source_chains)
+    held_by = deployments.of_batch(batch, registries)
     destination = chain_name(batch.destination_chain_id)
     seconds = poll_seconds(batch)
     can_change = seconds is not None

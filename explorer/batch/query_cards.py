@@ -260,7 +260,7 @@ def cards(
 
     `queries` come with their blocks; `steps` are theirs, by id. `first_slot` begins the page of slots; None: all.
 
-    `held_by` are the registries that hold the facts, by source chain (`holding.of_batch`).
+    `held_by` are the registries that hold the facts, by source chain (`deployments.of_batch`).
     """
     # A source chain that hangs holds up no values of another one.
     words = fact_display.proven([query for query in queries if facts.may_be_told(batch, query)], first_slot)

@@ -11,7 +11,7 @@ from explorer.batch import fact_display
 from explorer.batch.fact_display import Meaning
 from proving import facts
 from proving.facts import SlotFact
-from proving.registry import holding
+from proving.registry import deployments
 from proving.registry.contract import Registry
 from queries.models import Batch, Query
 
@@ -55,7 +55,7 @@ def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
     """Ask the destination's registry, at the newest block, for one page of slots from `first_slot` on."""
     number = query.position + 1
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
-    row = holding.of_batch(batch, holding.registries(chain.id, [source.id])).get(source.id)
+    row = deployments.of_batch(batch, deployments.all_of(chain.id, [source.id])).get(source.id)
     proven = fact_display.proven([query], first_slot)[query.pk]
     if row is None or query.block is None or not proven:
         return Reading(number, "The facts registry that held this is no longer in use.")

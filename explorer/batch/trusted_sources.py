@@ -44,7 +44,7 @@ def trusted_sources(
 ) -> Iterator[TrustedSource]:
     """Yield what the batch trusts, by source chain. Leaves out chains that are no longer connected.
 
-    `rows` are their registries, and `held_by` is `holding.of_batch`.
+    `rows` are their registries, and `held_by` is `deployments.of_batch`.
 
     `has_facts`: the page shows facts.
     """

@@ -19,7 +19,7 @@ from explorer.batch import batch_page
 from explorer.bundles import BATCH_FORMAT, next_headers
 from proving import facts
 from proving.models import AccountProof, SlotProof
-from proving.registry import holding
+from proving.registry import deployments
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.query_rows import from_number
 
@@ -99,8 +99,8 @@ def _blocks(batch: Batch, times: Mapping[int, int | None]) -> Iterator[list[dict
 def _registries(batch: Batch) -> dict[int, str]:
     """Return the addresses of the registries that hold its facts, by source chain."""
     chains = batch.queries.order_by().values_list("source_chain_id", flat=True).distinct()
-    rows = holding.registries(batch.destination_chain_id, chains)
-    return {chain: row.address for chain, row in holding.of_batch(batch, rows).items()}
+    rows = deployments.all_of(batch.destination_chain_id, chains)
+    return {chain: row.address for chain, row in deployments.of_batch(batch, rows).items()}
 
 
 def _block(block: Block, following: bytes | None, registries: dict[int, str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from explorer.bundles import FORMAT, next_headers
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof
-from proving.registry import holding
+from proving.registry import deployments
 from queries.models import Batch, Query
 
 # The maximum that is named to the database: others may have asked for thousands of the same account.
@@ -25,8 +25,8 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
     proof = AccountProof.objects.filter(block=block, address=query.address).first()
     if len(words) < len(facts.of(query)) or (query.address and proof is None):
         return None
-    rows = holding.registries(batch.destination_chain_id, [block.source_chain_id])
-    registry = holding.of_batch(batch, rows).get(block.source_chain_id)
+    rows = deployments.all_of(batch.destination_chain_id, [block.source_chain_id])
+    registry = deployments.of_batch(batch, rows).get(block.source_chain_id)
     nodes, slots = _slots(proof, words) if proof else ([], {})
     times = {} if query.timestamp is None else {block: query.timestamp}
     following = next_headers.stored(times).get(block.pk)

@@ -21,7 +21,7 @@ from explorer.lists.headlines import AskedQuery, Headline
 from proving import facts
 from proving.facts import TimeFact
 from proving.models import FactsRegistry
-from proving.registry import holding
+from proving.registry import deployments
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 from queries.properties import AccountField, HeaderField
 
@@ -152,7 +152,7 @@ def _values(batches: Mapping[str, Batch], single: Mapping[str, Query]) -> dict[s
     for query in told:
         batch = batches[query.batch_id]
         here = [row for row in registries if row.destination_chain_id == batch.destination_chain_id]
-        if registry := holding.of_batch(batch, here).get(query.source_chain_id):
+        if registry := deployments.of_batch(batch, here).get(query.source_chain_id):
             source = chain_name(query.source_chain_id)
             values = query_cards.values_of(query, words[query.pk], source, registry.address, with_code=False)
             found[query.batch_id] = tuple(values)

@@ -1,25 +1,27 @@
-"""Deploys the facts registry of a connection, once, whenever it is interrupted."""
+"""Deploys the facts registry of a connection, once, whenever it is interrupted; and changes who attests for it."""
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 
 from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
+from eth_abi.abi import decode
 from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
 from rlp import encode
 
+from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.chains_file import Chain, Connection
 from chains.rpc import Reverted, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT
 from database import row_locks
-from proving import sources
+from proving import connections, sources
+from proving.connections import OpenConnection
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction, TransactionState
 from proving.registry import deployments
-from proving.registry.contract import creation_code, revert_reason
+from proving.registry.contract import Call, call, creation_code, revert_reason
 from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
@@ -32,8 +34,11 @@ logger = logging.getLogger(__name__)
 _COPIES_NOTHING = "0x5f5f5f5e00"
 
 
+_ATTESTED = "AttestedBlockHashSource"
+
+
 class DeploymentError(Exception):
-    """The registry can't be deployed. The message is a sentence that says why, and what to do about it."""
+    """The registry can't be deployed, or its attesters changed. The message is a sentence that says why."""
 
 
 def deploy(
@@ -67,7 +72,7 @@ def deploy(
     if row is None:
         if no_signer := signers.why_none(chain):
             raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml; then it may be left out again.")
-        row = _begin(chain, connection, replaced)
+        row = _begin(chain, connection, replaced, seconds)
     if row.deployed_at is None:
         _finish(chain, row, seconds, tell)
     return row
@@ -123,7 +128,7 @@ def _retire(row: FactsRegistry) -> None:
     blocks.filter(Exists(admitted.filter(block=OuterRef("pk")))).update(due_at=Now())
 
 
-def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None) -> FactsRegistry:
+def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None, seconds: float) -> FactsRegistry:
     """Store and broadcast what creates the contracts that the registry needs; their addresses are stored with it.
 
     From the same moment the one that it replaces is out of use.
@@ -176,7 +181,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
     if beacon_chain and creates_history:
         intents.append(Intent("", creation_code("BeaconHistory", beacon_chain.arguments)))
     try:
-        _send(chain, intents, store)
+        _submit(chain, Order(intents, store, by_first=True), seconds)
     except Reverted as reverted:
         raise DeploymentError(f"The contracts can't be created: {revert_reason(reverted.data)}.") from None
     return created[0]
@@ -194,7 +199,7 @@ def _require_cancun(chain: Chain) -> None:
         ) from None
 
 
-def _create_registry(chain: Chain, row: FactsRegistry) -> None:
+def _create_registry(chain: Chain, row: FactsRegistry, seconds: float) -> None:
     """Create the registry itself. Its constructor asks others, which must be there before."""
     of_registry = (row.source_chain_id, row.block_hash_source, row.history_window, row.beacon_history or NO_CONTRACT)
     code = creation_code("FactsRegistry", *of_registry)
@@ -205,7 +210,7 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
             raise DeploymentError("Another process deploys this registry at the same time; run it again.")
 
     try:
-        _send(chain, [Intent("", code)], store)
+        _submit(chain, Order([Intent("", code)], store, by_first=True), seconds)
     except Reverted as reverted:
         reason = revert_reason(reverted.data)
         if reason.name:
@@ -220,7 +225,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
     why = ""
     for _ in transaction_monitor.monitor_for(chain, seconds):
         if not row.address and all(rpc.code(one) for one in _asked_first(row)):
-            _create_registry(chain, row)
+            _create_registry(chain, row, seconds)
         elif not live.exists():
             if row.address and all(rpc.code(one) for one in (row.address, row.multicall, *_asked_first(row))):
                 row.deployed_at = timezone.now()
@@ -246,19 +251,93 @@ def _asked_first(row: FactsRegistry) -> list[str]:
     return [row.block_hash_source, *([row.beacon_history] if row.beacon_history else [])]
 
 
-def _send(chain: Chain, intents: Sequence[Intent], and_store: Callable[[int], None]) -> None:
-    """Submit all by the first signer, whose nonces tell the addresses. Tries again while others send the same."""
-    for _ in range(100):
-        match sending.submit_all(chain, Order(intents, and_store, by_first=True)):
-            case Sent():
-                return
-            case NoRoom() | UnderWay():
-                time.sleep(0.2)
+def _submit(chain: Chain, order: Order, seconds: float) -> Transaction:
+    """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
+    for _ in transaction_monitor.monitor_for(chain, seconds):
+        match sending.submit_all(chain, order):
+            case Sent(transactions):
+                return transactions[-1]
             case Refused(sentence) | NotPaid(sentence):
                 raise DeploymentError(sentence)
-    raise DeploymentError("The signer is in use all the time; is a worker stuck?")
+            case NoRoom() | UnderWay():
+                pass  # Until what is pending is confirmed.
+    raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
 
 
 def contract_address(sender: str, nonce: int) -> str:
     """Return where a transaction of `sender` with this nonce creates a contract (Yellow Paper, section 7)."""
     return to_checksum_address(keccak(encode([to_canonical_address(sender), nonce]))[12:])
+
+
+def change_attesters(
+    destination: int,
+    source: int,
+    addresses: Sequence[str],
+    threshold: int,
+    signatures: Sequence[bytes],
+    *,
+    seconds: float = transaction_monitor.WAIT_SECONDS,
+) -> list[str]:
+    """Change the attesters. Returns the new ones, in the contract's order, once the change is confirmed.
+
+    Raises `DeploymentError`, `chains.rpc.ChainError`.
+    """
+    try:
+        connection = connections.open_connection(destination, source)
+    except deployments.Unusable as why:
+        raise DeploymentError(str(why)) from None
+    if connection.config.block_hash_source != "attested":
+        raise DeploymentError(f"Chain {source} is not attested on chain {destination}.")
+    try:
+        ordered = ordered_attesters(addresses, threshold)
+    except ValueError as error:
+        raise DeploymentError(str(error)) from None
+    to, data = _signed_change(connection, ordered, threshold, signatures)
+    chain = get_chains().chain(destination)
+    # As what they sign: what another signer sends meanwhile may be mined before it, or after.
+    order = Order([Intent(to, data, extends=connection.registry.row_id)], by_first=True)
+    try:
+        sent = _submit(chain, order, seconds)
+    except Reverted as reverted:
+        raise DeploymentError(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
+    for _ in transaction_monitor.monitor_for(chain, seconds):
+        sent.refresh_from_db()
+        if sent.state not in LIVE_STATES:
+            if not sent.succeeded:
+                raise DeploymentError(f"The transaction {sent.latest_hash} failed.")
+            return ordered
+    raise DeploymentError(
+        f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on."
+    )
+
+
+def _signed_change(
+    connection: OpenConnection, ordered: Sequence[str], threshold: int, signatures: Sequence[bytes]
+) -> Call:
+    """Return the call that makes the change. Raises `DeploymentError` unless enough attesters of now have signed it."""
+    contract = connection.registry.block_hash_source
+    nonce, members, needed = (
+        connection.destination_rpc.eth_call(*call(_ATTESTED, contract, function))
+        for function in ("nonce", "attesters", "threshold")
+    )
+    message = attester_set_message(
+        Domain(connection.config.destination_id, contract), ordered, threshold, int.from_bytes(nonce)
+    )
+    by_signer = {}
+    for signature in signatures:
+        try:
+            by_signer[recover(message, signature).lower()] = signature
+        except ValueError as error:
+            raise DeploymentError(f"One of the signatures is {error}.") from None
+    strangers = sorted(by_signer.keys() - set(decode(["address[]"], members)[0]))
+    if strangers:
+        raise DeploymentError(
+            f"These signers are not attesters of {contract} now: {', '.join(strangers)}. Check that they signed the "
+            f"same attesters and threshold, and the nonce {int.from_bytes(nonce)}."
+        )
+    if len(by_signer) < int.from_bytes(needed):
+        raise DeploymentError(
+            f"Signatures of {int.from_bytes(needed)} attesters are needed; here are {len(by_signer)}."
+        )
+    joined = b"".join(by_signer[signer] for signer in sorted(by_signer))
+    return call(_ATTESTED, contract, "changeAttesters", ordered, threshold, joined)

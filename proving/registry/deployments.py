@@ -1,9 +1,9 @@
-"""Which facts registry serves a connection, whether its code may be trusted, and whose block hashes it trusts."""
+"""Tell which facts registry serves a connection or holds a batch's facts, and whether its code may be trusted."""
 
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,7 @@ from contracts import NO_CONTRACT, load_artifact
 from contracts.known_bad import why_bad
 from proving.models import FactsRegistry
 from proving.registry.contract import Registry, call
+from queries.models import Batch, BatchStatus
 
 logger = logging.getLogger(__name__)
 
@@ -238,3 +239,22 @@ def vouches(
     if len(words) < len(blocks):
         raise InvalidReply(f"There is no facts registry of this version at {registry.contract.address}.")
     return [any(word) for word in words]
+
+
+def all_of(destination: int, source_chains: Collection[int]) -> list[FactsRegistry]:
+    """Return the registries of these connections, including those that were replaced."""
+    rows = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id__in=source_chains)
+    return list(rows.order_by("source_chain_id", "pk"))
+
+
+def of_batch(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRegistry]:
+    """Return, by source chain, the one of the registries `rows` that holds the batch's facts, or will hold them.
+
+    A batch that is DONE has its facts in the registry of that time. When one is replaced, open batches start again.
+    """
+    done_at = batch.finished_at if batch.status == BatchStatus.DONE else None
+    found: dict[int, FactsRegistry] = {}
+    for row in rows:
+        if row.replaced_at is None or (done_at is not None and done_at <= row.replaced_at):
+            found.setdefault(row.source_chain_id, row)
+    return {source: row for source, row in found.items() if row.deployed_at}

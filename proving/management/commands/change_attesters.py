@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.chains_file import SignerError
 from chains.rpc import ChainError
-from proving.registry.attester_change import ChangeRefused, change
+from proving.registry.deploying import DeploymentError, change_attesters
 
 
 class Command(BaseCommand):
@@ -37,10 +37,10 @@ class Command(BaseCommand):
         **_: Any,
     ) -> None:
         try:
-            ordered = change(destination, source, attesters, threshold, signature)
+            ordered = change_attesters(destination, source, attesters, threshold, signature)
         except ChainError as error:
             raise CommandError(error.for_operators) from None
-        except (ChangeRefused, SignerError) as error:
+        except (DeploymentError, SignerError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"From now on {threshold} of these attesters must agree; write so in chains.toml:")
         for address in ordered:
