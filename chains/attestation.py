@@ -171,6 +171,22 @@ class Refusal:
 
 
 Answer = Attestation | Refusal
+_CODES = frozenset(
+    {
+        *("not_final", "no_finality", "unknown_chain", "conflict", "unavailable"),
+        *("unreachable", "timed_out", "bad_answer", "bad_signature"),
+    }
+)
+
+
+def answer_label(answer: Answer, block_hash: bytes) -> str:
+    """Return `signed` if an attester vouches for this hash, `contradicts` if for another, or its refusal's code.
+
+    A code that isn't known is "other": an attester may choose any.
+    """
+    if isinstance(answer, Refusal):
+        return answer.code if answer.code in _CODES else "other"
+    return "signed" if answer.block_hash == block_hash else "contradicts"
 
 
 class _Refused(Exception):

@@ -1,7 +1,6 @@
 """Counts of a process's exchanges with nodes and attesters, which are served as metrics.
 
-A label has a node's host and never its URL, which may hold a key; and an answer's kind is one of those named here,
-whatever the other side says.
+A label has a node's host and never its URL, which may hold a key.
 """
 
 from prometheus_client import Counter, Histogram
@@ -21,14 +20,3 @@ ATTESTER_ANSWERS = Counter(
     "Answers of attesters: signed, or the code of a refusal, or why there was no usable answer.",
     ("source", "destination", "attester", "answer"),
 )
-_REFUSALS = frozenset(
-    {
-        *("not_final", "no_finality", "unknown_chain", "conflict", "unavailable"),
-        *("unreachable", "timed_out", "bad_answer", "bad_signature"),
-    }
-)
-
-
-def answer_label(code: str) -> str:
-    """Return a refusal's code as a label, or "other" for a code that isn't known: an attester may choose any."""
-    return code if code in _REFUSALS else "other"

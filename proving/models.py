@@ -418,7 +418,7 @@ class AttesterWatch(models.Model):
     asked_at = models.DateTimeField(null=True)  # by the worker that asks, before it does
     answered_at = models.DateTimeField(null=True)
     block = models.PositiveBigIntegerField(null=True)  # of the source chain, about which they were asked
-    answers = models.JSONField(default=list)  # see `proving.health.attester_checks.Said`, in the file's order
+    answers = models.JSONField(default=list)  # by `proving.health.attester_checks`, in the file's order
 
     class Meta:
         verbose_name_plural = "attester watches"

@@ -2,9 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable, Mapping, Sequence
 
 from django.db import Error as DatabaseError
 
@@ -13,6 +11,7 @@ from chains.probe import Abilities, probe
 from chains.request_batches import Endpoint
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.configured_chains import get_chains
+from contracts import NO_CONTRACT
 from proving import sources
 from proving.connections import open_connection
 from proving.health import attester_checks, beacon_checks, chain_checks, findings
@@ -30,23 +29,32 @@ _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 def check(say: Callable[[str], object]) -> list[Problem]:
     """Say each thing in a line; return what is wrong. Raises `ChainsError`."""
     chains = get_chains()
+    try:
+        registries = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
+    except DatabaseError:
+        # Nodes are checked before anything is set up.
+        registries = None
     problems: list[Problem] = []
-    recorded = list(_Registry.recorded(chains))
     for chain in chains.chains:
         say(chain.label)
-        problems += _check_chain(chain, chains, say)
-        for registry in recorded:
-            if registry.row.destination_chain_id == chain.id:
-                say(f"  {registry.said}")
-        for connection in chains.connections:
-            if connection.destination_id == chain.id and connection.attesters:
-                asked = attester_checks.examine(connection)
-                for line in asked.said:
-                    say(f"  {line}")
-                problems += asked.problems
-            if connection.destination_id == chain.id and (connection.outbox or connection.anchor_state_registry):
+        there = {one.source_id: one for one in chains.connections if one.destination_id == chain.id}
+        deployed = [row for row in registries or () if row.destination_chain_id == chain.id]
+        in_use = {row.source_chain_id: row for row in deployed if not row.replaced_at}
+        missing = [connection for source_id, connection in there.items() if source_id not in in_use]
+        problems += _check_chain(chain, chains, missing, say)
+        for row in deployed:
+            if row.source_chain_id in there:
+                say(f"  {_said_of_registry(row)}")
+        for source_id, connection in there.items():
+            row = in_use.get(source_id)
+            if connection.attesters:
+                problems += attester_checks.examine(connection, row.block_hash_source if row else NO_CONTRACT, say)
+            if row and (connection.outbox or connection.anchor_state_registry):
                 problems += _check_confirmed(connection, chains, say)
-    return problems + _kept()
+    if registries is not None:
+        # Nodes were asked now, so that what workers saw of them is left out.
+        problems += [one for judge in findings.CHECKS if judge is not findings.chains for one in judge()]
+    return problems
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
@@ -63,21 +71,25 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
     return [Problem("no_proofs", "The node can't be that of a source chain: it serves no proofs (eth_getProof).")]
 
 
-def _check_chain(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
-    """Tell of a chain's nodes and signers; returns what is wrong with them."""
+def _check_chain(
+    chain: Chain, chains: Chains, missing: Sequence[Connection], say: Callable[[str], object]
+) -> list[Problem]:
+    """Tell of a chain's nodes and signers; `missing` are the connections to it without a registry."""
     must_prove = chain.id in {connection.source_id for connection in chains.connections}
     can_be_used = _check_nodes(chain, say, must_prove=must_prove)
-    beacon_problems = beacon_checks.check(chain, say)
+    problems = beacon_checks.check(chain, say)
     rpc = RpcClient(chain)
     seen = chain_checks.examine(chain, rpc)
     if chain in chains.destinations():
-        lines = [line for signer in chain.all_signers for line in _said_of(signer, chain, chains, rpc)]
-        for line in lines or [signers.why_none(chain)]:
-            say(f"  {line}")
-    problems = [*seen.problems, *_check_names(chain, chains, say)] if seen.head else list(seen.problems)
-    problems += beacon_problems
-    if seen.head and not can_be_used:
-        return [*problems, Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs.")]
+        if not chain.all_signers:
+            say(f"  {signers.why_none(chain)}")
+        for signer in chain.all_signers:
+            _tell_of_signer(signer, seen.balances, missing, rpc, say)
+    problems += seen.problems
+    if seen.head:
+        problems += _check_names(chain, chains, say)
+        if not can_be_used:
+            problems.append(Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs."))
     return problems
 
 
@@ -97,14 +109,14 @@ def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
 
 
 def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
-    """Tell the newest block that the rollup of a connection has confirmed, once the registry is deployed."""
+    """Tell the newest block that the rollup of a connection has confirmed."""
     try:
         opened = open_connection(connection.destination_id, connection.source_id)
         rollup = op_stack_games if connection.anchor_state_registry else arbitrum
         code = ", ".join(f"{name}: {at}" for name, at in rollup.implementations(opened).items())
         say(f"  Code that decides about {chains.chain(connection.source_id).label}: {code}.")
         newest = sources.of(connection).newest(opened)
-    except (DatabaseError, deployments.Unusable):
+    except deployments.Unusable:
         return []
     except ChainError as error:
         return [Problem("nothing_confirmed", error.for_operators)]
@@ -129,40 +141,23 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
     )
 
 
-@dataclass(frozen=True)
-class _Registry:
-    row: FactsRegistry
-    said: str  # sentences
-
-    @classmethod
-    def recorded(cls, chains: Chains) -> Iterator[Self]:
-        """Yield the registries of configured connections, replaced ones too. Their code is looked at now."""
-        try:
-            rows = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
-        except DatabaseError:
-            # Nodes are checked before anything is set up.
-            return
-        for row in rows:
-            if chains.connection(row.source_chain_id, row.destination_chain_id):
-                yield cls._checked(row)
-
-    @classmethod
-    def _checked(cls, row: FactsRegistry) -> Self:
-        if row.replaced_at:
-            return cls(row, f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}")
-        try:
-            deployments.check(row)
-        except ChainError as error:
-            return cls(row, f"The code of the facts registry {row} can't be read: {error.for_operators}")
-        if row.refused:
-            return cls(row, row.refused_with_remedy)
-        said = f"The facts registry {row} has the code of this version, {row.code_hash}."
-        if row.beacon_history:
-            return cls(row, f"{said} So has its beacon history, {row.beacon_history}.")
-        if why_not := deployments.why_no_jump(row):
-            command = f"manage.py deploy_registry {row.destination_chain_id} {row.source_chain_id} --replace"
-            return cls(row, f"{said} {why_not} The operator may run: {command}")
-        return cls(row, said)
+def _said_of_registry(row: FactsRegistry) -> str:
+    """Return a sentence about a deployed registry, whose code is compared now."""
+    if row.replaced_at:
+        return f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}"
+    try:
+        deployments.check(row)
+    except ChainError as error:
+        return f"The code of the facts registry {row} can't be read: {error.for_operators}"
+    if row.refused:
+        return row.refused_with_remedy
+    said = f"The facts registry {row} has the code of this version, {row.code_hash}."
+    if row.beacon_history:
+        return f"{said} So has its beacon history, {row.beacon_history}."
+    if why_not := deployments.why_no_jump(row):
+        command = f"manage.py deploy_registry {row.destination_chain_id} {row.source_chain_id} --replace"
+        return f"{said} {why_not} The operator may run: {command}"
+    return said
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:
@@ -196,49 +191,34 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
     )
 
 
-def _said_of(signer: Signer, chain: Chain, chains: Chains, rpc: RpcClient) -> Iterator[str]:
-    """Yield the signer's address with what it holds, and what it lacks to begin; or why that can't be told."""
+def _tell_of_signer(
+    signer: Signer,
+    balances: Mapping[str, int],
+    missing: Sequence[Connection],
+    rpc: RpcClient,
+    say: Callable[[str], object],
+) -> None:
+    """Tell the signer's address with what it holds, and what it lacks to begin; or why that can't be told."""
+    chain = rpc.chain
     try:
         address = signer.account().address
-        balance = rpc.balance(address)
+        if address not in balances:
+            # Its nodes don't answer, as was told.
+            return
+        balance = balances[address]
         currency, minimum = chain.native_currency, chain.minimum_signer_balance
-        yield f"The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}."
-        missing = _without_registry(chain, chains)
+        say(f"  The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}.")
         if missing and balance < (needed := funding.needed(chain, missing, rpc)).least:
             registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
-            yield (
-                f"To begin on {chain.label}, send {chain.amount(needed.to_send(balance))} to {address}: deploying "
-                f"{registries} takes at most "
-                f"{chain.amount(needed.deploying)} at present, and each balance that is proven about "
-                f"{chain.amount(needed.each_balance)}."
+            say(
+                f"  To begin on {chain.label}, send {chain.amount(needed.to_send(balance))} to {address}: deploying "
+                f"{registries} takes at most {chain.amount(needed.deploying)} at present, and each balance that is "
+                f"proven about {chain.amount(needed.each_balance)}."
             )
     except SignerError as error:
-        yield str(error)
+        say(f"  {error}")
     except ChainError as error:
-        yield error.for_operators
-
-
-def _without_registry(chain: Chain, chains: Chains) -> list[Connection]:
-    """Return the connections to a destination that have no registry yet."""
-    connected = [one for one in chains.connections if one.destination_id == chain.id]
-    try:
-        in_use = FactsRegistry.in_use.exclude(deployed_at=None).filter(destination_chain_id=chain.id)
-        deployed = set(in_use.values_list("source_chain_id", flat=True))
-    except DatabaseError:
-        return connected
-    return [one for one in connected if one.source_id not in deployed]
-
-
-def _kept() -> list[Problem]:
-    """Return what else keeps the service from working, as `/healthz` tells it.
-
-    What workers saw of chains is left out: it was seen anew.
-    """
-    try:
-        return [problem for check in findings.CHECKS if check is not findings.chains for problem in check()]
-    except DatabaseError:
-        # Nodes are checked before anything is set up.
-        return []
+        say(f"  {error.for_operators}")
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -10,13 +10,12 @@ from typing import Any
 from eth_abi.abi import decode
 from eth_utils.address import to_checksum_address
 
-from chains.attestation import Answer, Attestation, Domain, Refusal, ask
+from chains.attestation import Answer, Attestation, Domain, Refusal, answer_label, ask
 from chains.chains_file import Connection
-from chains.exchange_metrics import ATTESTER_ANSWERS, answer_label
+from chains.exchange_metrics import ATTESTER_ANSWERS
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.health import attester_checks
 from proving.registry.contract import call
 from proving.sources.base import BlockHashSource, NotYet, Start, not_there, note
 
@@ -70,7 +69,6 @@ class Attested(BlockHashSource):
         domain = Domain(connection.config.destination_id, connection.registry.block_hash_source)
         answers = ask(known, domain, connection.config.source_id, start)
         _count(connection.config, header.hash, answers)
-        attester_checks.note_round(connection.config, header, known, answers)
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
@@ -119,13 +117,9 @@ class Attested(BlockHashSource):
 
 
 def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer]) -> None:
+    chains = str(connection.source_id), str(connection.destination_id)
     for answer in answers:
-        if isinstance(answer, Refusal):
-            what = answer_label(answer.code)
-        else:
-            what = "signed" if answer.block_hash == block_hash else "contradicts"
-        chains = str(connection.source_id), str(connection.destination_id)
-        ATTESTER_ANSWERS.labels(*chains, answer.attester, what).inc()
+        ATTESTER_ANSWERS.labels(*chains, answer.attester, answer_label(answer, block_hash)).inc()
 
 
 def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
