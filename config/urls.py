@@ -4,14 +4,14 @@ from django.contrib import admin
 from django.urls import URLPattern, include, path
 
 from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
+from explorer import health
 from explorer.batch import batch_files
-from explorer.health import healthz
 from explorer.lists import chains_json, fact_views
 from queries.api import api
 
 for endpoints in (
     *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
-    *(batch_files, chains_json, healthz),
+    *(batch_files, chains_json, health),
 ):
     api.add_router("", endpoints.router)
 

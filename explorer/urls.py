@@ -1,12 +1,9 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from explorer import views
-from explorer.health.probes import is_alive, livez, readyz
-from explorer.health.scrape import metrics
+from explorer import health, operator_page, views
 from explorer.lists import chain_views
 from explorer.new_batch import views as new_batch_views
-from explorer.operator import operator_view
 
 app_name = "explorer"
 
@@ -24,7 +21,7 @@ urlpatterns = [
     path("new-batch", new_batch_views.new_batch, name="new_batch"),
     path("new-batch/estimate", new_batch_views.estimate, name="new_batch_estimate"),
     path("chains", chain_views.chains, name="chains"),
-    path("operator", operator_view.operator, name="operator"),
+    path("operator", operator_page.operator, name="operator"),
     path("dashboard", views.dashboard, name="dashboard"),
     path("explorer", views.batches, name="batches"),
     path("explorer.csv", views.batches_csv, name="batches_csv"),
@@ -35,8 +32,8 @@ urlpatterns = [
     path("explorer/query/<internal_id>/<int:number>", views.query, name="query"),
     path("explorer/query/<internal_id>/<int:number>/read", views.read_now, name="read"),
     path("explorer/query/<internal_id>/transactions", views.transactions, name="transactions"),
-    path("livez", livez, name="live"),
-    path("is-alive", is_alive, name="is_alive"),
-    path("readyz", readyz, name="ready"),
-    path("metrics", metrics, name="metrics"),
+    path("livez", health.livez, name="live"),
+    path("is-alive", health.is_alive, name="is_alive"),
+    path("readyz", health.readyz, name="ready"),
+    path("metrics", health.metrics, name="metrics"),
 ]

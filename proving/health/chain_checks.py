@@ -1,26 +1,24 @@
 """Observes every configured chain, also while there is no work, so that `/healthz` can tell without asking a chain.
 
-One worker at a time does so, every half a minute or less, with one or two cheap requests.
+One worker at a time does so, every half a minute or less, with a few cheap requests.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains import probe, together
+from chains import probe
 from chains.chains_file import Chain, SignerError
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
 from config.configured_chains import get_chains, get_rpc
-from database import leases, row_locks
-from database.leases import Lease
 from proving import heads
 from proving.budget import reservations
 from proving.health.findings import Problem
@@ -40,41 +38,33 @@ _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
 
-_Answer = TypeVar("_Answer")
 
-
-def wake(*, everyone: bool = False) -> None:
-    """Make the chains due that were not observed yet; or all, because chains.toml may say something else now."""
-    ids = [chain.id for chain in get_chains().chains]
-    known = ChainWatch.objects.filter(pk__in=ids)
-    if everyone or known.count() < len(ids):
-        ChainWatch.objects.bulk_create([ChainWatch(chain_id=pk) for pk in sorted(ids)], ignore_conflicts=True)
-        row_locks.update(known if everyone else known.filter(due_at=None), due_at=Now())
-
-
-def observe_what_is_due() -> None:
-    """Observe each chain that is due: a worker's duty."""
-    configured = ChainWatch.objects.filter(pk__in=[chain.id for chain in get_chains().chains])
-    for chain_id in leases.due(configured, configured.count()):
-        lease = leases.claim(configured, chain_id)
-        if lease is None:
-            continue
-        try:
-            _observe(lease)
-        except Exception:
-            # The other chains are observed all the same.
-            logger.exception("observing chain %s failed", chain_id)
-            lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
+def observe(*, everyone: bool = False) -> None:
+    """Observe each chain that is due, or all, because chains.toml may say something else now: a worker's duty."""
+    chains = get_chains().chains
+    if everyone:
+        ChainWatch.objects.bulk_create([ChainWatch(chain_id=chain.id) for chain in chains], ignore_conflicts=True)
+    for chain in chains:
+        rows = ChainWatch.objects.filter(pk=chain.id)
+        # A later time was written by a clock ahead.
+        due = rows if everyone else rows.exclude(due_at__range=(Now(), Now() + _PAUSE))
+        # Others leave it to this worker.
+        if due.update(due_at=Now() + _PAUSE):
+            try:
+                _observe(chain)
+            except Exception:
+                # The other chains are observed all the same.
+                logger.exception("observing chain %s failed", chain.id)
 
 
 @dataclass(frozen=True)
 class Examined:
     """The observations of a chain, and the problems of its nodes, clock and signers."""
 
-    head: Header | None = None
+    head: Header | None
     """The newest block; None where no node tells it."""
-    problems: list[Problem] = field(default_factory=list)
-    balances: Mapping[str, int] = field(default_factory=dict)
+    problems: list[Problem]
+    balances: Mapping[str, int]
     """In wei, by the addresses of the signers whose keys can be read."""
 
 
@@ -83,42 +73,38 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
         Problem("wrong_chain", f"URL {place + 1} of {chain.label} is not used: {error}.")
         for place, error in rpc.wrong_chains().items()
     ]
+    head, balances = None, dict[str, int]()
     try:
         head = rpc.head()
+        problems += _apart_from_clock(chain, head)
+        if chain in get_chains().destinations():
+            addresses: list[str] = []
+            problems += _of_keys(chain, addresses)
+            balances = {address: rpc.balance(address) for address in dict.fromkeys(addresses)}
+            problems += _of_balances(chain, balances)
     except ChainError as error:
         # Where all nodes are of other chains, that is told by now.
-        is_told = bool(problems) and isinstance(error, WrongChain)
-        return Examined(problems=problems if is_told else [*problems, _unavailable(chain, error)])
-    problems += _apart_from_clock(chain, head)
-    if chain not in get_chains().destinations():
-        return Examined(head, problems)
-    addresses: list[str] = []
-    problems += _of_keys(chain, addresses)
-    try:
-        balances = {address: rpc.balance(address) for address in dict.fromkeys(addresses)}
-    except ChainError as error:
-        return Examined(head, [*problems, _unavailable(chain, error)])
-    return Examined(head, [*problems, *_of_balances(chain, balances)], balances)
+        if not (problems and isinstance(error, WrongChain)):
+            problems.append(_unavailable(chain, error))
+    return Examined(head, problems, balances)
 
 
-def _observe(lease: Lease[ChainWatch]) -> None:
-    chain = get_chains().chain(lease.row.chain_id)
-    seen = examine(chain, get_rpc(chain.id))
+def _observe(chain: Chain) -> None:
+    rpc = get_rpc(chain.id)
+    seen = examine(chain, rpc)
     found: dict[str, object] = {"looked_at": Now()}
     problems = seen.problems
     if seen.head:
         found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
-        found |= _state(chain, get_rpc(chain.id), seen.head)
+        found |= _state(chain, rpc, seen.head)
         problems = [*problems, *_gone_back(chain, seen.head)]
-    found["problems"] = problems
+    found |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
         found["spent_in_day"] = reservations.on_chain(chain.id)
-    # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)
     _note_newest_block()
-    lease.release(_PAUSE_IN_TROUBLE if problems else _PAUSE)
 
 
 def _note_newest_block() -> None:
@@ -134,27 +120,19 @@ def _note_newest_block() -> None:
 
 def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
     """Ask what pages tell of the chain, and nothing depends on. What a node doesn't tell is left as it was known."""
-    seen, fees, keeps_hashes = together.together(
-        # It notes the head for all workers.
-        lambda: _told(lambda: heads.read(chain, rpc)),
-        lambda: _told(rpc.fees) if chain in get_chains().destinations() else None,
-        lambda: _told(lambda: probe.keeps_hashes(rpc, head)),
-    )
     found: dict[str, object] = {}
-    if seen is not None and seen.finalized:
-        found["final"] = seen.final
-    if fees is not None:
-        found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
-    if keeps_hashes is not None:
-        found["keeps_hashes"] = keeps_hashes
+    with suppress(ChainError):
+        # It notes the head for all workers.
+        seen = heads.read(chain, rpc)
+        if seen.finalized:
+            found["final"] = seen.final
+    if chain in get_chains().destinations():
+        with suppress(ChainError):
+            fees = rpc.fees()
+            found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
+    with suppress(ChainError):
+        found["keeps_hashes"] = probe.keeps_hashes(rpc, head)
     return found
-
-
-def _told(ask: Callable[[], _Answer]) -> _Answer | None:
-    try:
-        return ask()
-    except ChainError:
-        return None
 
 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:

@@ -6,18 +6,17 @@
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from config.configured_chains import get_chains
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode
 from proving.registry import deployments
 from proving.worker import heartbeats
 from queries import storage
-from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, WebhookDelivery
+from queries.models import OPEN_STATUSES, Batch, Sender
 
 CODES = (
     *("storage", "no_worker", "clock", "chain_unavailable", "wrong_chain", "chain_not_watched", "head_went_back"),
@@ -36,8 +35,6 @@ class Problem(NamedTuple):
 
 # What was seen of a chain counts for so long, and a worker has so long for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
-_DAY = timedelta(days=1)
-_MOST_COUNTED = 20
 
 
 def workers() -> Iterator[Problem]:
@@ -117,35 +114,6 @@ def attesters() -> Iterator[Problem]:
     for row in FactsRegistry.in_use.exclude(notice="").order_by("pk"):
         if get_chains().connection(row.source_chain_id, row.destination_chain_id):
             yield Problem("", row.notice)
-
-
-def failing_rows() -> Iterator[Problem]:
-    """Yield, for the operator's page alone, how many rows of each kind fail, and why the first does."""
-    rows: dict[str, tuple[QuerySet[Any], str]] = {
-        "Batches": (Batch.objects.filter(status__in=OPEN_STATUSES), "waiting_for"),
-        "Blocks": (Block.objects.all(), "waiting_for"),
-        "Registries": (FactsRegistry.in_use.all(), "waiting_for"),
-        "Signers": (Signer.objects.all(), "notice"),
-    }
-    for kind, (of_kind, column) in rows.items():
-        # All that workers come back to are due at some time, which is indexed.
-        failing = of_kind.filter(due_at__isnull=False, failing_since__isnull=False).order_by("failing_since")
-        if why := list(failing.values_list(column, flat=True)[:_MOST_COUNTED]):
-            first = f"The first: {why[0]}" if why[0] else "The log says why."
-            yield Problem("rows_fail", f"{kind} that fail and are tried again: {_counted(len(why))}. {first}")
-
-
-def webhooks() -> Iterator[Problem]:
-    """Yield, for the operator's page alone, that events were told to nobody within a day."""
-    since = timezone.now() - _DAY
-    given_up = WebhookDelivery.objects.filter(ended_at__gt=since, status=DeliveryStatus.FAILED)
-    if count := given_up.order_by()[:_MOST_COUNTED].count():
-        sentence = f"Deliveries of webhooks that failed for good within a day: {_counted(count)}."
-        yield Problem("webhooks_fail", sentence)
-
-
-def _counted(count: int) -> str:
-    return f"{count} or more" if count == _MOST_COUNTED else str(count)
 
 
 CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (

@@ -49,13 +49,10 @@ _SENDERS = 32
 _MOST_POLL_SECONDS = 1.0
 
 
-def _watch(_: object) -> None:
-    chain_checks.observe_what_is_due()
+def _watch(everyone: object) -> None:
+    chain_checks.observe(everyone=bool(everyone))
     # Behind the chains, whose newest block is waited for: one that hangs takes seconds.
     attester_checks.watch()
-
-
-_WATCH = Task("chains", None, (), _watch)
 
 
 def obstacle() -> str:
@@ -129,9 +126,8 @@ class Worker:
         connections.close_all()
 
     def _beat(self, *, is_first: bool) -> None:
-        chain_checks.wake(everyone=is_first)
         if self._watch is None or self._watch.done():
-            self._watch = self._watcher.submit(_do, [_WATCH])
+            self._watch = self._watcher.submit(_do, [Task("chains", is_first, (), _watch)])
             if is_first:
                 # After a pause the newest block that is known is too old for `queries.clock`.
                 wait([self._watch], _BEAT_SECONDS)
@@ -191,8 +187,7 @@ def work_once() -> int:
 
     A row that another worker has leased is left to it.
     """
-    chain_checks.wake(everyone=True)
-    _watch(None)
+    _watch(everyone=True)
     pruning.wake()
     upkeep.wake(everyone=True)
     reject_overdue()

@@ -59,8 +59,7 @@ def test_an_operator_sees_what_needs_a_person(
     failing = {"due_at": timezone.now(), "failing_since": timezone.now(), "attempts": 6}
     Batch.objects.filter(pk=batch.pk).update(**failing, waiting_for="No node serves the proof.")
     page.goto("/operator")
-    expect(page.get_by_role("heading", level=1)).to_have_text("4 things need you")
-    expect(page.get_by_text("The first: No node serves the proof.")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("3 things need you")
     assert faults_for_anybody(page) == []
     assert weight(context, "/operator") < 60_000
     page.get_by_role("link", name="Failing batches").click()

@@ -1,7 +1,8 @@
 import pytest
 from django.test import Client
 
-from explorer.health import probes, scrape
+from explorer import health
+from proving.health.service_metrics import ServiceMetrics
 from tests.explorer.batches import DEAD_NODE
 from tests.factories import client_of
 from tests.service import ALICE, chains_toml
@@ -16,8 +17,8 @@ def one_chain_whose_node_is_down(settings, tmp_path) -> None:
 @pytest.fixture(autouse=True)
 def a_process_that_has_just_started(monkeypatch) -> None:
     """It keeps that the tables were right, and the metrics of the last seconds."""
-    monkeypatch.setattr(probes, "_migrated", False)
-    scrape._of_service.cache_clear()
+    monkeypatch.setattr(health, "_migrated", False)
+    monkeypatch.setattr(health, "service_metrics", ServiceMetrics())
 
 
 @pytest.fixture

@@ -38,8 +38,7 @@ def work_once() -> None:
 
 def observe() -> None:
     """Time passes until each chain is due, and a worker observes it."""
-    chain_checks.wake(everyone=True)
-    chain_checks.observe_what_is_due()
+    chain_checks.observe(everyone=True)
 
 
 def accept_all() -> None:

@@ -1,7 +1,4 @@
-"""Whether this service is able to work, for monitors. Takes a few small statements, and sometimes a write.
-
-It asks no chain.
-"""
+"""Answers what monitors and load balancers ask: `/healthz`, `/livez`, `/readyz`, `/metrics`. It asks no chain."""
 
 import logging
 import tomllib
@@ -9,21 +6,29 @@ from functools import cache
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.http import HttpRequest, JsonResponse
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
 from ninja import Router, Schema
 from ninja.decorators import decorate_view
 from pydantic import Field
 
+from config import process_metrics
+from config.error_answers import error_answer
 from config.metrics_access import may_read
-from explorer.health.probes import schema_problem
 from proving.health import findings
 from proving.health.findings import Problem
+from proving.health.service_metrics import ServiceMetrics
 from proving.worker import heartbeats
+from queries import schema, storage
 from queries.api_endpoint import READ
 
 logger = logging.getLogger(__name__)
 router = Router(tags=["Health"])
+service_metrics = ServiceMetrics()
+_migrated = False
 
 
 class WorkerHealth(Schema):
@@ -57,9 +62,9 @@ def get_health(request: HttpRequest) -> JsonResponse:
     Sentences name signers, what they hold, and nodes: only the operator, and who may read the metrics, gets them.
     """
     last_beat, notices = None, list[Problem]()
-    is_for_operator = may_read(request.META.get("REMOTE_ADDR", ""), request.headers, behind_proxy=True)
+    is_for_operator = _is_for_operator(request)
     try:
-        if lacking := schema_problem():
+        if lacking := _schema_problem():
             problems = [Problem("database_unavailable", lacking)]
         else:
             # The session is in the database, which a monitor asks for nothing else.
@@ -90,3 +95,51 @@ def get_health(request: HttpRequest) -> JsonResponse:
 def _version() -> str:
     project: dict[str, str] = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text("utf-8"))["project"]
     return project["version"]
+
+
+@never_cache
+@require_safe
+def livez(request: HttpRequest) -> JsonResponse:
+    """Answer 200: the process does. It asks nothing else, since a new process would help against nothing else."""
+    return JsonResponse({"status": "ok"})
+
+
+@never_cache
+@csrf_exempt  # As the API's paths, of which it is one: programs are told the method, and not that they lack a token.
+@require_safe
+def is_alive(request: HttpRequest) -> HttpResponse:
+    """Answer 200 as `livez` does, in the word that clients of older services read."""
+    return HttpResponse("OK", content_type="text/plain; charset=utf-8")
+
+
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """Answer 200 if the database answers, has this version's migrations and takes writes; else 503, with the reason."""
+    try:
+        problem = _schema_problem() or storage.problem()
+    except DatabaseError:
+        logger.exception("the database does not answer a readiness check")
+        problem = "The database does not answer."
+    return JsonResponse({"status": "unready" if problem else "ok", "problem": problem}, status=503 if problem else 200)
+
+
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Answer in the text format of Prometheus."""
+    if not _is_for_operator(request):
+        return error_answer(403, "forbidden", "The metrics are for the operator: see METRICS_ALLOWED_NETWORKS.")
+    return HttpResponse(process_metrics.exposition([service_metrics]), content_type=process_metrics.CONTENT_TYPE)
+
+
+def _is_for_operator(request: HttpRequest) -> bool:
+    return may_read(request.META.get("REMOTE_ADDR", ""), request.headers, behind_proxy=True)
+
+
+def _schema_problem() -> str:
+    """Look until there is none: then it stays so for the life of a process."""
+    global _migrated
+    problem = "" if _migrated else schema.problem(connection)
+    _migrated = not problem
+    return problem

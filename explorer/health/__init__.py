@@ -1,1 +1,0 @@
-"""What a monitor asks: is this service able to work?"""

@@ -1,0 +1,28 @@
+"""The operator's page: what needs a person now, with links to the admin. Everybody else is told that there is none."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from proving.health import findings
+
+# The admin's list about a finding, by its code. Notices have none.
+_LISTS = {
+    **dict.fromkeys(("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap"), "proving/signer"),
+    **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused", "node_doubtful"), "proving/stop"),
+    **dict.fromkeys(("no_registry", "registry_refused", ""), "proving/factsregistry"),
+}
+
+
+@never_cache
+@require_safe
+def operator(request: HttpRequest) -> HttpResponse:
+    """Show what `/healthz` tells to the addresses of `settings.OPERATOR_ADDRESSES`, signed in."""
+    if not request.user.is_staff:
+        raise Http404
+    problems, notices = findings.findings()
+    needs = [(one.sentence, one in problems, _LISTS.get(one.code)) for one in (*problems, *notices)]
+    response = render(request, "explorer/operator.html", {"needs": needs})
+    response.headers["X-Robots-Tag"] = "noindex"
+    return response
