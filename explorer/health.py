@@ -1,4 +1,4 @@
-"""Answers what monitors and load balancers ask: `/healthz`, `/livez`, `/readyz`, `/metrics`. It asks no chain."""
+"""Answer what monitors and load balancers ask: `/healthz`, `/livez`, `/readyz`, `/metrics`. No chain is asked."""
 
 import logging
 import tomllib

@@ -386,7 +386,10 @@ class ChainHead(models.Model):
 
 
 class ChainWatch(Leased):
-    """A worker's last observation of a configured chain: `/healthz` tells it without asking a chain."""
+    """A worker's last observation of a configured chain: `/healthz` tells it without asking a chain.
+
+    Of a lease it has `due_at` alone. The other columns are unused since 0.3; they go with the next minor version.
+    """
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     looked_at = models.DateTimeField(null=True)

@@ -6,6 +6,7 @@ is decided by it.
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -58,7 +59,7 @@ def watch() -> None:
 
 
 def _watch(connection: Connection) -> None:
-    ends = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
+    ends: dict[str, Any] = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
     row, _ = AttesterWatch.objects.get_or_create(**ends)
     this = AttesterWatch.objects.filter(pk=row.pk)
     # One worker asks. A time in the future was written by a clock ahead.

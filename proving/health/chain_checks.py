@@ -1,6 +1,6 @@
 """Observes every configured chain, also while there is no work, so that `/healthz` can tell without asking a chain.
 
-One worker at a time does so, every half a minute or less, with a few cheap requests.
+One worker at a time does so, every half a minute or less, with one or two cheap requests.
 """
 
 import logging
@@ -14,7 +14,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains import probe
+from chains import probe, together
 from chains.chains_file import Chain, SignerError
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
@@ -44,12 +44,13 @@ def observe(*, everyone: bool = False) -> None:
     chains = get_chains().chains
     if everyone:
         ChainWatch.objects.bulk_create([ChainWatch(chain_id=chain.id) for chain in chains], ignore_conflicts=True)
+    rows = ChainWatch.objects.all()
+    # A later time was written by a clock ahead.
+    due = rows if everyone else rows.exclude(due_at__range=(Now(), Now() + _PAUSE))
+    ids = set(due.values_list("pk", flat=True))
     for chain in chains:
-        rows = ChainWatch.objects.filter(pk=chain.id)
-        # A later time was written by a clock ahead.
-        due = rows if everyone else rows.exclude(due_at__range=(Now(), Now() + _PAUSE))
         # Others leave it to this worker.
-        if due.update(due_at=Now() + _PAUSE):
+        if chain.id in ids and due.filter(pk=chain.id).update(due_at=Now() + _PAUSE):
             try:
                 _observe(chain)
             except Exception:
@@ -119,19 +120,21 @@ def _note_newest_block() -> None:
 
 
 def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
-    """Ask what pages tell of the chain, and nothing depends on. What a node doesn't tell is left as it was known."""
+    """Ask what pages tell of the chain, and nothing depends on. Without an answer all is left as it was known."""
     found: dict[str, object] = {}
+    is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
-        # It notes the head for all workers.
-        seen = heads.read(chain, rpc)
+        seen, keeps_hashes, fees = together.together(
+            # It notes the head for all workers.
+            lambda: heads.read(chain, rpc),
+            lambda: probe.keeps_hashes(rpc, head),
+            lambda: rpc.fees() if is_destination else None,
+        )
+        found["keeps_hashes"] = keeps_hashes
         if seen.finalized:
             found["final"] = seen.final
-    if chain in get_chains().destinations():
-        with suppress(ChainError):
-            fees = rpc.fees()
+        if fees:
             found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
-    with suppress(ChainError):
-        found["keeps_hashes"] = probe.keeps_hashes(rpc, head)
     return found
 
 

@@ -46,10 +46,11 @@ def check(say: Callable[[str], object]) -> list[Problem]:
             if row.source_chain_id in there:
                 say(f"  {_said_of_registry(row)}")
         for source_id, connection in there.items():
-            row = in_use.get(source_id)
+            registry = in_use.get(source_id)
             if connection.attesters:
-                problems += attester_checks.examine(connection, row.block_hash_source if row else NO_CONTRACT, say)
-            if row and (connection.outbox or connection.anchor_state_registry):
+                contract = registry.block_hash_source if registry else NO_CONTRACT
+                problems += attester_checks.examine(connection, contract, say)
+            if registry and (connection.outbox or connection.anchor_state_registry):
                 problems += _check_confirmed(connection, chains, say)
     if registries is not None:
         # Nodes were asked now, so that what workers saw of them is left out.

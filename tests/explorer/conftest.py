@@ -2,7 +2,6 @@ import pytest
 from django.test import Client
 
 from explorer import health
-from proving.health.service_metrics import ServiceMetrics
 from tests.explorer.batches import DEAD_NODE
 from tests.factories import client_of
 from tests.service import ALICE, chains_toml
@@ -16,9 +15,8 @@ def one_chain_whose_node_is_down(settings, tmp_path) -> None:
 
 @pytest.fixture(autouse=True)
 def a_process_that_has_just_started(monkeypatch) -> None:
-    """It keeps that the tables were right, and the metrics of the last seconds."""
+    """It keeps that the tables were right."""
     monkeypatch.setattr(health, "_migrated", False)
-    monkeypatch.setattr(health, "service_metrics", ServiceMetrics())
 
 
 @pytest.fixture

@@ -88,11 +88,6 @@ def test_it_tells_the_problems_and_notices_of_healthz_with_where_to_go():
     assert html.count("Look into it") == 1
 
 
-def test_a_dead_node_is_told_as_a_worker_saw_it():
-    saw(("chain_unavailable", "No node of Development chain (31337) can be used: 127.0.0.1:1 can't be reached."))
-    assert "127.0.0.1:1 can&#x27;t be reached." in page()
-
-
 def test_failing_batches_are_a_link_away():
     failing = a_batch()
     assert '<a href="/admin/queries/batch/?failing=yes">' in page()
