@@ -10,9 +10,12 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import login, logout
+from django.contrib.auth.views import redirect_to_login
 from django.contrib.sessions.models import Session
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
@@ -117,6 +120,14 @@ def _begin_session(request: HttpRequest, user: User, next_path: str) -> HttpResp
     if is_json(request):
         return JsonResponse({"address": user.address, "next": next_path})
     return HttpResponseRedirect(next_path)
+
+
+@never_cache
+def admin_sign_in(request: HttpRequest) -> HttpResponse:
+    """Lead from the admin to the sign-in. A signed-in user who still comes here is not an operator."""
+    if request.user.is_authenticated:
+        raise PermissionDenied
+    return redirect_to_login(request.GET.get("next", reverse("admin:index")))
 
 
 @never_cache

@@ -360,7 +360,7 @@ LOGGING = {
 # --- What is installed ------------------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [
-    "config.apps.OperatorAdminConfig",
+    "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

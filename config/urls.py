@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import URLPattern, include, path
 
+from accounts import sign_in_views
 from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
 from explorer import health
 from explorer.batch import batch_files
@@ -19,6 +20,9 @@ api_patterns, *_ = api.urls
 (list_facts,) = (one.callback for one in api_patterns if isinstance(one, URLPattern) and one.name == "list_facts")
 
 urlpatterns = [
+    # Operators sign in and out as everybody: there are no passwords.
+    path("admin/login/", sign_in_views.admin_sign_in),
+    path("admin/logout/", sign_in_views.sign_out),
     path("admin/", admin.site.urls),
     # People and programs ask for facts at the same address.
     path("facts", fact_views.facts, {"api": list_facts}, name="facts"),

@@ -1,33 +1,20 @@
 """What of proving the operator sees and decides in the admin."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
-from django.db import transaction
-from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html
 
-from accounts.models import User
-from accounts.operator_pages import OperatorAdmin, links, list_of
-from chains.address_checksum import checksummed
+from accounts.admin import ReadOnlyAdmin
 from config.configured_chains import get_chains
 from proving import stops
-from proving.models import FactsRegistry, SignedTransaction, Signer, Stop, Transaction
-from queries.models import Batch
-
-if TYPE_CHECKING:
-    _StopModelForm = forms.ModelForm[Stop]
-    _StopModelAdmin = admin.ModelAdmin[Stop]
-else:
-    # Not subscriptable at run time.
-    _StopModelForm, _StopModelAdmin = forms.ModelForm, admin.ModelAdmin
+from proving.models import FactsRegistry, Signer, Stop, Transaction
 
 
-class _StopForm(_StopModelForm):
+class _StopForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable at run time
     what = forms.TypedChoiceField(
         choices=lambda: [(what, what) for what in _stoppable()], coerce=lambda what: _stoppable()[what]
     )
@@ -58,94 +45,50 @@ def _stoppable() -> dict[str, Stop]:
 
 
 @admin.register(Stop)
-class StopAdmin(_StopModelAdmin):
+class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # as above
     """Adding one stops sending before the next signature; deleting it takes that back."""
 
     form = _StopForm
     list_display = ("subject", "since", "by", "code", "reason")
 
-    def has_change_permission(self, request: HttpRequest, obj: Stop | None = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
     def save_model(self, request: HttpRequest, obj: Stop, form: Any, change: bool) -> None:  # noqa: FBT001 (Django's signature)
-        assert isinstance(request.user, User)
         what = form.cleaned_data["what"]
         obj.chain_id, obj.source_chain_id, obj.signer = what.chain_id, what.source_chain_id, what.signer
         obj.pk = stops.stop(
-            obj.chain_id, by=request.user.address, reason=obj.reason, source=obj.source_chain_id, signer=obj.signer
+            obj.chain_id, by=str(request.user), reason=obj.reason, source=obj.source_chain_id, signer=obj.signer
         ).pk
 
     def log_addition(self, request: HttpRequest, obj: Stop, message: Any) -> LogEntry:
         return super().log_addition(request, obj, f"Stopped. {f'Why: {obj.reason}' if obj.reason else ''}".strip())
-
-    def delete_model(self, request: HttpRequest, obj: Stop) -> None:
-        # Django logs deletions by itself.
-        stops.resume(obj.chain_id, source=obj.source_chain_id, signer=obj.signer)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Stop]) -> None:
-        with transaction.atomic():
-            for stop in queryset:
-                self.delete_model(request, stop)
 
 
 # --- Rows that are shown ----------------------------------------------------------------------------------------------
 
 
 @admin.register(Signer)
-class SignerAdmin(OperatorAdmin[Signer]):
-    search_help_text = "Finds an address."
+class SignerAdmin(ReadOnlyAdmin):
+    search_fields = ("=address",)
     list_display = ("address", "chain_id", "notice", "due_at")
     exclude = ("lease_token", "paused_at", "paused_because")
-    readonly_fields = ("related",)
-
-    def found(self, rows: QuerySet[Signer], term: str) -> QuerySet[Signer]:
-        return rows.filter(address=checksummed(term) or term)
-
-    @admin.display(description="See also")
-    def related(self, signer: Signer) -> str:
-        return links(transactions=list_of(Transaction, signer__id__exact=signer.pk))
 
 
 @admin.register(FactsRegistry)
-class FactsRegistryAdmin(OperatorAdmin[FactsRegistry]):
-    search_help_text = "Finds an address."
+class FactsRegistryAdmin(ReadOnlyAdmin):
+    search_fields = ("=address",)
     list_display = ("address", "source_chain_id", "destination_chain_id", "deployed_at", "replaced_at", "refused")
     exclude = ("lease_token",)
-    readonly_fields = ("related",)
-
-    def found(self, rows: QuerySet[FactsRegistry], term: str) -> QuerySet[FactsRegistry]:
-        return rows.filter(address=checksummed(term) or term)
-
-    @admin.display(description="See also")
-    def related(self, registry: FactsRegistry) -> str:
-        chain = next((one for one in get_chains().chains if one.id == registry.destination_chain_id), None)
-        elsewhere = f"{chain.explorer_url}/address/{registry.address}" if chain and chain.explorer_url else ""
-        return links(
-            transactions_that_extend_its_trust=list_of(Transaction, extends__id__exact=registry.pk),
-            **({"the_chain's_explorer": elsewhere} if elsewhere else {}),
-        )
 
 
 @admin.register(Transaction)
-class TransactionAdmin(OperatorAdmin[Transaction]):
-    search_help_text = "Finds a hash of any version, and a nonce."
-    links_by = frozenset(
-        {"signer__id__exact", "extends__id__exact", "shares__batch__id__exact", "queries__block__id__exact"}
-    )
+class TransactionAdmin(ReadOnlyAdmin):
+    search_fields = ("=versions__hash", "nonce__exact", "=shares__batch__pk")
     list_display = ("nonce", "signer", "state", "hash", "block_number", "succeeded", "spent_at", "last_error")
     list_select_related = ("signer",)
-    exclude = ("data", "queries", "continued", "accumulates")
-    readonly_fields = ("versions", "related")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Transaction]:
-        return super().get_queryset(request).defer("data")
-
-    def found(self, rows: QuerySet[Transaction], term: str) -> QuerySet[Transaction]:
-        if term.isascii() and term.isdigit() and int(term) < 2**63:
-            # The index begins with the signer.
-            return rows.filter(signer__in=Signer.objects.all(), nonce=int(term))
-        version = SignedTransaction.objects.filter(hash=term.lower()).values("transaction")
-        return rows.filter(pk__in=version)
+    exclude = ("queries", "continued", "accumulates")
+    readonly_fields = ("versions",)
 
     @admin.display(description="Signed versions")
     def versions(self, tx: Transaction) -> str:
@@ -153,14 +96,3 @@ class TransactionAdmin(OperatorAdmin[Transaction]):
         return format_html(
             "{}", "\n".join(f"{one.hash}{' (a cancellation)' if one.is_cancellation else ''}" for one in versions)
         )
-
-    @admin.display(description="See also")
-    def related(self, tx: Transaction) -> str:
-        pages = {
-            f"page_of_{pk}": reverse("explorer:batch", args=[pk])
-            for pk in tx.shares.order_by("batch").values_list("batch", flat=True)[:10]
-        }
-        chain = next((one for one in get_chains().chains if one.id == tx.signer.chain_id), None)
-        if tx.hash and chain and chain.explorer_url:
-            pages["the_chain's_explorer"] = f"{chain.explorer_url}/tx/{tx.hash}"
-        return links(batches=list_of(Batch, shares__transaction__id__exact=tx.pk), **pages)

@@ -2,133 +2,87 @@
 
 from typing import Any
 
-from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
+from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from accounts.operator_pages import AdminActionRefused, Failing, OperatorAdmin, links, list_of, row_action
-from chains.address_checksum import checksummed
-from config.configured_chains import get_chains
+from accounts.admin import ReadOnlyAdmin
 from queries import progress
-from queries.models import OPEN_STATUSES, Batch, Block, WebhookDelivery
+from queries.models import Batch, Block, WebhookDelivery
 from queries.rejection_codes import RejectionCode
 
 
-def _cancel(batch: Batch, form: dict[str, Any]) -> str:
-    reason = f"The operator has cancelled the batch. The reason given: {form['reason']}"
-    if not progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
-        raise AdminActionRefused("The batch is not open any more, so nothing was cancelled.")
-    return "What was sent for it before stays paid, and is followed."
+class _Failing(admin.SimpleListFilter):
+    """Rows that workers try again and again."""
 
-
-class _Open(admin.SimpleListFilter):
-    title, parameter_name = "progress", "open"
+    title, parameter_name = "failing", "failing"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [("yes", "Open")]
+        return [("yes", "Failing")]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Batch]) -> QuerySet[Batch]:
-        return queryset.filter(status__in=OPEN_STATUSES) if self.value() else queryset
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        failing = queryset.filter(due_at__isnull=False, failing_since__isnull=False)
+        return failing if self.value() else queryset
+
+
+class _CancelForm(ActionForm):
+    reason = forms.CharField(max_length=200, required=False, label="Why")
 
 
 @admin.register(Batch)
-class BatchAdmin(OperatorAdmin[Batch]):
-    search_help_text = "Finds an identifier, and all batches of an address."
-    links_by = frozenset({"open", "failing", "user__id__exact", "api_key__id__exact", "shares__transaction__id__exact"})
+class BatchAdmin(ReadOnlyAdmin):
+    search_fields = ("=pk", "=user__address", "=api_key__last_four")
     list_display = ("id", "status", "sender", "user", "destination_chain_id", "size", "created_at", "rejection_code")
     list_select_related = ("user",)
-    list_filter = (_Open, Failing)
+    list_filter = ("status", _Failing)
     exclude = ("request", "lease_token")
-    readonly_fields = ("related",)
-    actions = (
-        row_action(
-            "cancel",
-            "Cancel the batch",
-            "The batch is rejected for good, and its submitter reads why. What was sent for it stays paid; what is not "
-            "mined yet and serves nobody else is cancelled.",
-            _cancel,
-        ),
-    )
+    action_form = _CancelForm
+    actions = ("cancel",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Batch]:
         return super().get_queryset(request).defer("request")
 
-    def found(self, rows: QuerySet[Batch], term: str) -> QuerySet[Batch]:
-        # By identifier or by user, each by its own index.
-        if address := checksummed(term):
-            return rows.filter(user__address=address)
-        return rows.filter(pk=term.upper())
+    def view_on_site(self, obj: Batch) -> str:
+        return reverse("explorer:batch", args=[obj.pk])
 
-    @admin.display(description="See also")
-    def related(self, batch: Batch) -> str:
-        transactions = f"{reverse('admin:proving_transaction_changelist')}?shares__batch__id__exact={batch.pk}"
-        return links(
-            its_page=reverse("explorer:batch", args=[batch.pk]),
-            blocks=list_of(Block, queries__batch__id__exact=batch.pk),
-            transactions=transactions,
-            webhook_deliveries=list_of(WebhookDelivery, webhook__batch__id__exact=batch.pk),
-        )
+    @admin.action(description="Cancel the batches, for good")
+    def cancel(self, request: HttpRequest, batches: QuerySet[Batch]) -> None:
+        why = request.POST["reason"].strip()
+        if not why:
+            self.message_user(request, "Say why: the users of the batches read it.", messages.ERROR)
+            return
+        reason = f"The operator has cancelled the batch. The reason given: {why}"
+        for batch in batches:
+            with transaction.atomic():
+                if not progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
+                    self.message_user(request, f"{batch} is not open any more.", messages.ERROR)
+                    continue
+                self.log_change(request, batch, f"Cancelled. Why: {why}")
+            self.message_user(request, f"{batch} was cancelled. What was sent for it stays paid, and is followed.")
 
 
 @admin.register(Block)
-class BlockAdmin(OperatorAdmin[Block]):
-    search_help_text = "Finds a number."
-    links_by = frozenset({"failing", "queries__batch__id__exact"})
+class BlockAdmin(ReadOnlyAdmin):
+    search_fields = ("number__exact",)
     list_display = (
-        "number",
-        "source_chain_id",
-        "destination_chain_id",
-        "due_at",
-        "attempts",
-        "waiting_for",
-        "is_checkpoint",
+        *("number", "source_chain_id", "destination_chain_id", "due_at", "attempts"),
+        *("waiting_for", "is_checkpoint"),
     )
-    list_filter = (Failing,)
-    exclude = ("header_rlp", "lease_token")
-    readonly_fields = ("related",)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Block]:
-        return super().get_queryset(request).defer("header_rlp")
-
-    def found(self, rows: QuerySet[Block], term: str) -> QuerySet[Block]:
-        if not (term.isascii() and term.isdigit() and int(term) < 2**63):
-            return rows.none()
-        # The index begins with the chains.
-        of_any = Q(pk=None)
-        for each in get_chains().connections:
-            of_any |= Q(destination_chain_id=each.destination_id, source_chain_id=each.source_id, number=int(term))
-        return rows.filter(of_any)
-
-    @admin.display(description="See also")
-    def related(self, block: Block) -> str:
-        sent = reverse("admin:proving_transaction_changelist")
-        batches = {
-            f"batch_{pk}": reverse("admin:queries_batch_change", args=[pk])
-            for pk in block.queries.order_by("-batch").values_list("batch", flat=True).distinct()[:10]
-        }
-        return links(**batches, transactions=f"{sent}?queries__block__id__exact={block.pk}")
+    list_filter = (_Failing,)
+    exclude = ("lease_token",)
 
 
 @admin.register(WebhookDelivery)
-class WebhookDeliveryAdmin(OperatorAdmin[WebhookDelivery]):
+class WebhookDeliveryAdmin(ReadOnlyAdmin):
     """A page without URL and content, which are the user's business."""
 
-    search_help_text = "Finds an identifier of a delivery, and all deliveries of a batch."
-    links_by = frozenset({"webhook__batch__id__exact"})
+    search_fields = ("=message_id", "=webhook__pk")
     list_display = ("message_id", "webhook_id", "event", "status", "failures", "created_at", "next_try_at", "ended_at")
     fields = (
         *("message_id", "user", "event", "status", "failures", "created_at", "next_try_at", "gives_up_at"),
-        *("ended_at", "attempts", "related"),
+        *("ended_at", "attempts"),
     )
-    readonly_fields = ("related",)
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookDelivery]:
-        return super().get_queryset(request).defer("body")
-
-    def found(self, rows: QuerySet[WebhookDelivery], term: str) -> QuerySet[WebhookDelivery]:
-        return rows.filter(message_id=term) if term.startswith("msg_") else rows.filter(webhook=term.upper())
-
-    @admin.display(description="See also")
-    def related(self, delivery: WebhookDelivery) -> str:
-        return links(batch=reverse("admin:queries_batch_change", args=[delivery.webhook_id]))

@@ -37,8 +37,8 @@ def is_done(*batches: Batch) -> bool:
 
 
 def act(client: Client, rows: str, action: str, pk: object, **form: str) -> str:
-    """Return the page after an action on a row in one of the admin's lists; without a form, that which asks for it."""
-    sent = {"action": action, "_selected_action": [pk], **(form or {"index": "0"})}
+    """Return the page after an action on a row in one of the admin's lists."""
+    sent = {"action": action, "_selected_action": [pk], "index": "0", **form}
     return client.post(f"/admin/{rows}/", sent, follow=True).text
 
 

@@ -26,13 +26,8 @@ class Command(BaseCommand):
             raise CommandError("Name the users' addresses, or --all.")
         whose = User.objects.all() if all else User.objects.filter(pk__in=[_user(each).pk for each in address])
         with transaction.atomic():
+            operator_log.record(whose.filter(api_keys__revoked_at=None).distinct(), "Revoked all keys.", reason=reason)
             revoked = keys.revoke_by_operator(whose)
-            operator_log.record(
-                None,
-                "everybody" if all else ", ".join(address),
-                f"Revoked {revoked} keys.",
-                reason=reason,
-            )
         self.stdout.write(f"{revoked} keys revoked.")
 
 

@@ -26,5 +26,5 @@ class Command(BaseCommand):
             stop = Stop(chain_id=chain_id, source_chain_id=source, signer=address)
             with transaction.atomic():
                 if was_stopped := stops.resume(chain_id, source=source, signer=address):
-                    operator_log.record(None, stop, "Resumed.")
+                    operator_log.record([stop], "Resumed.")
             self.stdout.write(f"Sending {stop.subject} {'goes on' if was_stopped else 'was not stopped'}.")

@@ -29,5 +29,5 @@ class Command(BaseCommand):
         for chain, address in zip(chains, addresses, strict=True):
             with transaction.atomic():
                 stop = stops.stop(chain.id, by=operator_log.COMMAND, reason=reason, source=source, signer=address)
-                operator_log.record(None, stop, "Stopped.", reason=reason)
+                operator_log.record([stop], "Stopped.", reason=reason)
             self.stdout.write(stop.sentence)
