@@ -6,6 +6,7 @@ from datetime import timedelta
 from django.http import HttpRequest
 from django.utils import timezone
 
+from accounts import throttle
 from accounts.client_address import client_network
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
@@ -13,13 +14,8 @@ from config.error_answers import Refused
 PAGE = 25
 # For how long events are kept.
 DAYS = 90
-# What a user may do to keys in a day: each is written down, and a key that ended stays.
-MAX_KEY_EVENTS_PER_DAY = 200
-_OF_KEYS = (
-    *(EventKind.KEY_MADE, EventKind.KEY_SHOWN, EventKind.KEY_ROTATED),
-    *(EventKind.WEBHOOK_SECRET_SHOWN, EventKind.WEBHOOK_SECRET_ROTATED),
-)
-_DAY = timedelta(days=1)
+# Changes to keys and secrets, of one user: each is written down, and a key that ended stays.
+MAX_CHANGES_PER_MINUTE = 60
 
 
 @dataclass(frozen=True)
@@ -46,13 +42,11 @@ def check_pace(user: User) -> None:
 
     To revoke a key is never too much.
     """
-    now = timezone.now()
-    recent = user.events.filter(at__gt=now - _DAY, kind__in=_OF_KEYS).order_by("-id")
-    if oldest := recent.values_list("at", flat=True)[MAX_KEY_EVENTS_PER_DAY - 1 : MAX_KEY_EVENTS_PER_DAY].first():
+    if seconds := throttle.take("key changes", user.pk, MAX_CHANGES_PER_MINUTE):
         raise Refused(
             "too_many_changes",
-            f"Keys and secrets were made, shown or rotated {MAX_KEY_EVENTS_PER_DAY} times in 24 hours. Try later.",
-            retry_after=int((oldest + _DAY - now).total_seconds()) + 1,
+            f"Keys and secrets were made, shown or rotated {MAX_CHANGES_PER_MINUTE} times in a minute. Try later.",
+            retry_after=seconds,
         )
 
 

@@ -1,4 +1,4 @@
-"""Signing in and out, and the choice of colours.
+"""Signing in and out.
 
 Each address serves people (forms and pages, no JavaScript needed) and programs (JSON in and out). Keys are in
 `accounts.key_views`.
@@ -18,7 +18,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
+from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts import development_sign_in, event_log, sign_in
@@ -31,9 +31,6 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, is_json, refused_answer
 from config.logs import redact_keys
 from database import row_locks
-
-THEMES = ("light", "dark")
-_THEME_COOKIE, _THEME_SECONDS = "theme", 365 * 24 * 3600
 
 _SIGN_IN_STATUS = {
     "malformed_request": 400,
@@ -148,27 +145,6 @@ def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
     user.end_sessions()
     logout(request)
     return redirect("accounts:sign_in")
-
-
-# No CSRF token is needed: all that another site could do here is to change colours.
-@csrf_exempt
-@require_POST
-def theme(request: HttpRequest) -> HttpResponse:
-    """Remember the theme `light` or `dark`. Any other word restores the system's theme."""
-    chosen, back = request.POST.get("theme", ""), request.POST.get("next", "")
-    response = redirect(safe_next(back) if back else "/")
-    if chosen in THEMES:
-        response.set_cookie(
-            _THEME_COOKIE,
-            chosen,
-            max_age=_THEME_SECONDS,
-            secure=settings.SESSION_COOKIE_SECURE,
-            httponly=True,
-            samesite="Lax",
-        )
-    else:
-        response.delete_cookie(_THEME_COOKIE, samesite="Lax")
-    return response
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

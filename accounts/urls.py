@@ -11,7 +11,6 @@ urlpatterns = [
     path("sign-in/development", sign_in_views.sign_in_as_development_account, name="sign_in_as_development_account"),
     path("sign-out", sign_in_views.sign_out, name="sign_out"),
     path("sign-out/everywhere", sign_in_views.sign_out_everywhere, name="sign_out_everywhere"),
-    path("theme", sign_in_views.theme, name="theme"),
     path("keys", key_views.keys_page, name="keys"),
     # What programs ask for has kept the addresses that it had when keys were on the dashboard.
     path("dashboard/log", key_views.log, name="log"),

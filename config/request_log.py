@@ -33,7 +33,6 @@ class RequestMiddleware:
         log_context.enter({"request": request_id})
         response = self.get_response(request)
         response.headers[HEADER] = request_id
-        _end_line(response)
         _read_rest(request)
         match = request.resolver_match
         seconds = time.monotonic() - began
@@ -48,14 +47,6 @@ def _read_rest(request: HttpRequest) -> None:
         for _ in range(_MOST_PIECES_UNREAD):
             if not request.read(2**16):
                 break
-
-
-def _end_line(response: HttpResponse) -> None:
-    """End JSON with a newline, for who reads it in a terminal."""
-    if not response.streaming and response.content and response.get("Content-Type", "").startswith("application/json"):
-        response.content += b"\n"
-        if response.has_header("Content-Length"):
-            response["Content-Length"] = str(len(response.content))
 
 
 def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:

@@ -111,7 +111,7 @@ REFUSED = [
     b"GET / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n",
     b"GET /explorer HTTP/1.1\r\nHost: a b\r\n\r\n",
     b"POST /batch-query-status HTTP/1.1\r\nHost: [\r\nContent-Length: 0\r\n\r\n",
-    b"POST /theme HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    b"POST /sign-out HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
     b"Content-Length: 6000\r\n\r\n" + b"a&" * 3000,
 ]
 

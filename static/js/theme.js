@@ -1,17 +1,22 @@
-// Changes the colours without loading the page again. Without this script the same form does it by a post.
+// Keeps the chosen colours in this browser. It runs before the page is painted; without it they are the system's.
 
-const form = /** @type {HTMLFormElement} */ (document.querySelector("form.theme"));
+const root = document.documentElement;
 
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  const chosen = /** @type {HTMLButtonElement} */ (event.submitter);
-  for (const button of form.querySelectorAll("button")) {
-    button.setAttribute("aria-pressed", String(button === chosen));
-  }
-  if (chosen.value === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = chosen.value;
-  const scheme = chosen.value === "system" ? "light dark" : chosen.value;
-  document.querySelector("meta[name=color-scheme]")?.setAttribute("content", scheme);
-  // The server sets the cookie that the next page is painted by. If it can't be reached, the colours last for this page.
-  fetch(form.action, { method: "POST", body: new URLSearchParams({ theme: chosen.value }), redirect: "manual" }).catch(() => {});
+/** @param {string} theme `light`, `dark`, or nothing for the system's */
+function paint(theme) {
+  root.dataset.theme = theme;
+  for (const button of document.querySelectorAll(".theme button")) button.ariaPressed = String(button.value === theme);
+}
+
+paint(localStorage.getItem("theme") ?? "");
+
+document.addEventListener("DOMContentLoaded", () => {
+  const buttons = document.querySelector(".theme");
+  buttons.hidden = false;
+  paint(root.dataset.theme);
+  buttons.addEventListener("click", (event) => {
+    if (event.target.value === undefined) return;
+    localStorage.setItem("theme", event.target.value);
+    paint(event.target.value);
+  });
 });

@@ -107,7 +107,6 @@ def test_nothing_but_the_answer_to_its_request_holds_a_key(alice_client, secret,
         (f"{path}/rotate", {}),
         (f"{path}/rotate", {"name": "newer", "overlap": "1h"}),
         (f"{path}/revoke", {}),
-        ("/theme", {"theme": "dark", "next": "/dashboard"}),
         ("/sign-out/everywhere", {}),
     ]
 

@@ -76,7 +76,6 @@ def test_a_program_without_the_csrf_token_is_refused(path, settings):
         ("verify", {}, 400, "malformed_signature"),
         ("verify", {"message": "\ud800", "signature": "0x"}, 400, "malformed_message"),
         ("verify", {"message": "x" * 100_000, "signature": "0x"}, 400, "malformed_message"),
-        ("verify", {"message": "x" * 300_000, "signature": "0x"}, 413, "too_large"),
         ("verify", [1], 400, "malformed_request"),
     ],
 )
@@ -327,13 +326,6 @@ def test_the_key_is_shown_only_on_request(alice_client):
     assert secret not in again.text
 
 
-@pytest.mark.parametrize("address", ["/dashboard/keys/{}/reveal", "/dashboard/keys"])
-def test_the_theme_s_form_on_a_page_of_keys_that_was_posted_to_leads_to_the_keys(alice_client, address):
-    key = ApiKey.objects.get()
-    page = alice_client.post(address.format(key.pk), {"name": ""})  # No key can be called that.
-    assert 'name="next" value="/keys"' in page.text
-
-
 def test_going_to_the_address_where_keys_are_made_leads_to_the_keys(alice_client):
     response = alice_client.get("/dashboard/keys")
     assert (response.status_code, response.headers["Location"]) == (302, "/keys")
@@ -537,28 +529,21 @@ def test_the_statements_of_the_page_of_keys_do_not_grow(alice_client, django_ass
     statements()
 
 
-# --- Sessions and colours ---------------------------------------------------------------------------------------------
+# --- Sessions ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_user_does_to_keys_in_a_day_is_bounded(alice_client):
-    past = [AccountEvent(user=User.objects.get(), kind=EventKind.KEY_MADE) for _ in range(196)]
-    AccountEvent.objects.bulk_create(past)
-    key = ApiKey.objects.get()  # The first of the events was that it was made.
-    for name in ("a", "b"):
-        made = post_json(alice_client, "/dashboard/keys", {"name": name})
-        assert post_json(alice_client, f"/dashboard/keys/{made.json()['id']}/revoke", {}).status_code == 200
-    assert post_json(alice_client, f"/dashboard/keys/{key.pk}/reveal", {}).status_code == 200
-    AccountEvent.objects.filter(kind=EventKind.KEY_MADE, key_name="default").update(
-        at=timezone.now() - timedelta(hours=23)
-    )
+def test_what_a_user_does_to_keys_in_a_minute_is_bounded(alice_client):
+    key = ApiKey.objects.get()
+    answers = [post_json(alice_client, f"/dashboard/keys/{key.pk}/reveal", {}).status_code for _ in range(61)]
+    assert answers == [200] * 60 + [429]
     for path, body in (("", {"name": "c"}), (f"/{key.pk}/reveal", {}), (f"/{key.pk}/rotate", {"name": "c"})):
         refused = post_json(alice_client, f"/dashboard/keys{path}", body)
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_changes")
-        assert 3500 < int(refused.headers["Retry-After"]) <= 3601
+        assert 0 < int(refused.headers["Retry-After"]) <= 60
         page = alice_client.post(f"/dashboard/keys{path}", body)
         assert page.status_code == 429
-        assert "200 times in 24 hours" in page.text
-    assert ApiKey.objects.count() == 3
+        assert "60 times in a minute" in page.text
+    assert ApiKey.objects.count() == 1
     # What ends a key is never too much.
     assert post_json(alice_client, f"/dashboard/keys/{key.pk}/revoke", {}).json()["revoked"]
 
@@ -585,32 +570,6 @@ def test_signing_out_everywhere_ends_all_sessions_of_the_user_alone(alice_client
     assert AccountEvent.objects.latest("pk").kind == EventKind.SIGNED_OUT_EVERYWHERE
 
 
-@pytest.mark.parametrize(("chosen", "shown"), [("dark", "dark"), ("light", "light"), ("system", None), ('"><b>', None)])
-def test_the_server_paints_in_the_chosen_theme(chosen, shown):
-    client = Client(enforce_csrf_checks=True)
-    client.cookies["theme"] = "dark"
-    response = client.post("/theme", {"theme": chosen, "next": "/sign-in?next=/dashboard"})
-    assert response.headers["Location"] == "/sign-in?next=/dashboard"
-    text = client.get("/sign-in").text
-    assert re.findall(r'data-theme="([^"]*)"', text) == ([shown] if shown else [])
-    assert f'<meta name="color-scheme" content="{shown or "light dark"}">' in text
-
-
-@pytest.mark.parametrize("cookie", ["purple", '"><b>'])
-def test_a_theme_that_does_not_exist_is_none(cookie):
-    client = Client()
-    client.cookies["theme"] = cookie
-    text = client.get("/sign-in").text
-    assert "data-theme" not in text
-    assert "<b>" not in text
-
-
-@pytest.mark.parametrize("back", ["", "https://evil.example", "//evil.example"])
-def test_choosing_a_theme_leads_to_no_other_site(back):
-    location = Client().post("/theme", {"theme": "dark", "next": back}).headers["Location"]
-    assert location in {"/", "/dashboard"}
-
-
 @pytest.mark.parametrize(
     "path",
     ["/sign-in", "/dashboard", "/keys", "/dashboard/log", "/dashboard/keys/{}/rotate", "/dashboard/keys/{}/revoke"],
@@ -625,8 +584,3 @@ def test_pages_hold_no_inline_code_and_name_no_other_host(alice_client, path):
         for url in re.findall(r"(?:href|src|action)=\"([^\"]*)\"", response.text)
         if not re.match(r"/(?!/)|#|data:,", url)
     } == set()
-
-
-def test_a_body_of_json_is_bounded(client):
-    answer = client.post("/sign-in/message", b"[" + b"[]," * 200_000 + b"[]]", content_type="application/json")
-    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")

@@ -14,7 +14,7 @@ HOST = b"Host: 127.0.0.1\r\n"
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
 
-def request(line: bytes = b"GET /theme HTTP/1.1", *fields: bytes, host: bytes = HOST, body: bytes = b"") -> bytes:
+def request(line: bytes = b"GET /sign-out HTTP/1.1", *fields: bytes, host: bytes = HOST, body: bytes = b"") -> bytes:
     return line + b"\r\n" + host + b"".join(field + b"\r\n" for field in fields) + b"\r\n" + body
 
 
