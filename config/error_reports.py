@@ -14,13 +14,15 @@ from django.conf import settings
 from chains.untrusted_text import secrets_of
 from config import log_context
 from config.configured_chains import get_chains
-from config.logs import LOGGERS_OF_REFUSALS, redact_all
+from config.logs import redact, redact_all
 
 # How long a process waits at its end for reports that are under way.
 _SHUTDOWN_SECONDS = 2
 # Whatever is behind the host may be a provider's key; what is before it, a password.
 _URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)(?:[^\s/@\"']*@)?([^\s/?#\"'<>]*)[^\s\"'<>]*")
 _MIN_SECRET_CHARS = 8
+# Unknown host names, too many fields of a form, and the like.
+_LOGGERS_OF_REFUSALS = "django.security."
 
 
 def start() -> None:
@@ -53,7 +55,7 @@ def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None
 
     It is made in the thread that failed, whose log context it gets.
     """
-    if (event.get("logger") or "").startswith(LOGGERS_OF_REFUSALS):
+    if (event.get("logger") or "").startswith(_LOGGERS_OF_REFUSALS):
         return None
     asked = event.pop("request", None) or {}
     for name in ("user", "server_name", "modules", "extra"):
@@ -61,29 +63,21 @@ def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None
     if "method" in asked:
         event["request"] = {"method": asked["method"]}
     event["tags"] = {**(event.get("tags") or {}), **{name: str(one) for name, one in log_context.fields().items()}}
-    found: dict[str, Any] = _without_secrets(redact_all(event), _secrets())
-    return found
+    secrets = _secrets()
+
+    def without(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "[redacted]")
+        return _URL.sub(r"\1\2/[redacted]", redact(text))
+
+    redacted: dict[str, Any] = redact_all(event, without)
+    return redacted
 
 
 def _secrets() -> list[str]:
     """Return the installation's own secrets, longest first. They must not be in any text, wherever it comes from."""
-    named = [settings.SECRET_KEY, settings.API_KEY_SECRET, settings.METRICS_TOKEN, _password()]
+    password = str(settings.DATABASES["default"].get("PASSWORD") or "")
+    named = [settings.SECRET_KEY, settings.API_KEY_SECRET, settings.METRICS_TOKEN, password]
     if get_chains.cache_info().currsize:
         named += [secret for chain in get_chains().chains for url in chain.rpc_urls for secret in secrets_of(url)]
     return sorted((one for one in named if len(one) >= _MIN_SECRET_CHARS), key=len, reverse=True)
-
-
-def _password() -> str:
-    return str(settings.DATABASES["default"].get("PASSWORD") or "")
-
-
-def _without_secrets(value: Any, secrets: list[str]) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_secrets(one, secrets) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(one, secrets) for one in value]
-    if not isinstance(value, str):
-        return value
-    for secret in secrets:
-        value = value.replace(secret, "[redacted]")
-    return _URL.sub(r"\1\2/[redacted]", value) if "://" in value else value

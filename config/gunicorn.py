@@ -3,6 +3,7 @@
 import importlib
 import os
 import shutil
+import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -53,15 +54,17 @@ logconfig_dict = {
 }
 
 
-def on_starting(server: Any) -> None:
+def on_starting(_: Any) -> None:
     """Say once what is wrong with a setting, before each process would."""
-    # The project can't be imported any earlier.
-    from config import process_metrics  # noqa: PLC0415
-
     # Each process reads the settings itself, also when it is told to start anew: the supervisor must not have them.
     with ProcessPoolExecutor(1, get_context("fork")) as reader:
         reader.submit(_read_settings).result()
-    server.metrics_folder = process_metrics.make_folder()
+    # Processes count in files of this folder, so that whichever is asked answers for all (`config.process_metrics`).
+    memory = "/dev/shm"  # noqa: S108 (the folder in it is private)
+    prefix = f"batch-query-service-metrics.{os.getpid()}."
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(
+        prefix=prefix, dir=memory if os.access(memory, os.W_OK) else None
+    )
 
 
 def _read_settings() -> None:
@@ -69,17 +72,5 @@ def _read_settings() -> None:
     importlib.import_module(os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings"))
 
 
-def pre_fork(server: Any, worker: Any) -> None:
-    """Give each process the first free place: the successor of a dead one goes on with its counts."""
-    taken = {other.place for other in server.WORKERS.values()}
-    worker.place = next(place for place in range(len(taken) + 1) if place not in taken)
-
-
-def post_fork(server: Any, worker: Any) -> None:
-    from config import process_metrics  # noqa: PLC0415 (as above)
-
-    process_metrics.count_in(server.metrics_folder, worker.place)
-
-
-def on_exit(server: Any) -> None:
-    shutil.rmtree(server.metrics_folder, ignore_errors=True)
+def on_exit(_: Any) -> None:
+    shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)

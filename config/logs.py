@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
@@ -33,17 +33,17 @@ def redact_keys(text: str) -> str:
 _NAME_OF_KEY = re.compile(r"(?i)api[-_]?key|authorization|cookie")
 
 
-def redact_all(value: Any) -> Any:
+def redact_all(value: Any, redact: Callable[[str], str] = redact) -> Any:
     """Return what JSON can hold of the value. Every text in it is redacted, and whatever is named as a key."""
     if isinstance(value, bool | int | float) or value is None:
         return value
     if isinstance(value, Mapping):
         return {
-            redact(str(name)): "[redacted]" if _NAME_OF_KEY.search(str(name)) else redact_all(one)
+            redact(str(name)): "[redacted]" if _NAME_OF_KEY.search(str(name)) else redact_all(one, redact)
             for name, one in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [redact_all(one) for one in value]
+        return [redact_all(one, redact) for one in value]
     return redact(value.decode(errors="replace") if isinstance(value, bytes) else str(value))
 
 
@@ -88,22 +88,4 @@ class RedactKeys(logging.Filter):
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
             record.exc_text = redact(record.exc_text)
-        return True
-
-
-# By kind: an unknown host name, too many fields of a form, and the like. All of them are the client's.
-LOGGERS_OF_REFUSALS = "django.security."
-
-
-class NoTracebackOfRefusals(logging.Filter):
-    """Drops the traceback of requests that Django refuses: by an unknown host name, or with a malformed form.
-
-    The traceback shows only Django's own code, and gives each such request twenty lines in the log.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        # Django notes the status of its answer.
-        is_refused = record.name == "django.request" and getattr(record, "status_code", 500) < 500
-        if is_refused or record.name.startswith(LOGGERS_OF_REFUSALS):
-            record.exc_info = None
         return True

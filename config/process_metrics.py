@@ -5,7 +5,6 @@ that whichever of them is asked answers for all (`prometheus_client.multiprocess
 """
 
 import os
-import tempfile
 from collections.abc import Sequence
 
 from prometheus_client import (
@@ -16,7 +15,6 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
     multiprocess,
-    values,
 )
 from prometheus_client.registry import Collector
 
@@ -33,13 +31,11 @@ REQUEST_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 
-_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-
 
 def exposition(collectors: Sequence[Collector] = ()) -> bytes:
     """Return the metrics of this process, or of all processes of its web server, and those of the collectors."""
     counted: CollectorRegistry = REGISTRY
-    if _FOLDER in os.environ:
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         counted = CollectorRegistry()
         multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]  # the library's
     more = CollectorRegistry()
@@ -56,19 +52,3 @@ def count_request(route: str | None, status: int, seconds: float) -> None:
     name = "unmatched" if route is None else "admin" if route.startswith("admin/") else route or "/"
     REQUESTS.labels(name, status).inc()
     REQUEST_SECONDS.labels(name).observe(seconds)
-
-
-# --- The processes of a web server ------------------------------------------------------------------------------------
-
-
-def make_folder() -> str:
-    """Make a folder for the files of one supervisor's processes."""
-    memory = "/dev/shm"  # noqa: S108 (the folder in it is private)
-    prefix = f"batch-query-service-metrics.{os.getpid()}."
-    return tempfile.mkdtemp(prefix=prefix, dir=memory if os.access(memory, os.W_OK) else None)
-
-
-def count_in(folder: str, place: int) -> None:
-    """Make this process count in files of its place. The next process in that place goes on with its counts."""
-    os.environ[_FOLDER] = folder
-    values.ValueClass = values.MultiProcessValue(process_identifier=lambda: place)  # type: ignore[no-untyped-call]  # the library's

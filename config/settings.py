@@ -327,21 +327,13 @@ else:
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {
-        "redact": {"()": "config.logs.RedactKeys"},
-        "refusals": {"()": "config.logs.NoTracebackOfRefusals"},
-        "once": {"()": "config.database_errors.TracebackOnce"},
-    },
+    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
     "formatters": {
         "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
         "json": {"()": "config.logs.JsonLines"},
     },
     "handlers": {
-        "console": {
-            "class": "logging.StreamHandler",
-            "formatter": LOG_FORMAT,
-            "filters": ["refusals", "once", "redact"],
-        },
+        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["redact"]},
     },
     "root": {"handlers": ["console"], "level": _log_level},
     "loggers": {

@@ -112,7 +112,7 @@ REFUSED = [
     b"GET /explorer HTTP/1.1\r\nHost: a b\r\n\r\n",
     b"POST /batch-query-status HTTP/1.1\r\nHost: [\r\nContent-Length: 0\r\n\r\n",
     b"POST /sign-out HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-    b"Content-Length: 6000\r\n\r\n" + b"a&" * 3000,
+    b"Cookie: csrftoken=" + b"a" * 32 + b"\r\nContent-Length: 6000\r\n\r\n" + b"a&" * 3000,
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.http import HttpRequest
 
 from config import log_context
-from config.logs import JsonLines, NoTracebackOfRefusals, RedactKeys, redact
+from config.logs import JsonLines, RedactKeys, redact
 
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
@@ -76,22 +76,6 @@ def test_no_request_forges_a_line_or_commands_a_terminal():
     assert logged("GET %s", "/x\n2026-11-20 INFO all is well\x1b[8m\x9b") == (
         "GET /x\\x0a2026-11-20 INFO all is well\\x1b[8m\\x9b"
     )
-
-
-@pytest.mark.parametrize(
-    ("logger", "status", "kept"),
-    [
-        *[("django.security.DisallowedHost", 400, False), ("django.request", 400, False)],
-        *[("django.request", 500, True), ("django.request", None, True), ("queries", 400, True)],
-    ],
-)
-def test_of_what_is_refused_there_is_no_traceback_and_of_defects_there_is(logger, status, kept):
-    error = (ValueError, ValueError("why"), None)
-    record = logging.LogRecord(logger, logging.ERROR, "", 0, "what", (), error)
-    if status:
-        record.status_code = status
-    assert NoTracebackOfRefusals().filter(record)
-    assert (record.exc_info == error) is kept
 
 
 # --- As JSON ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The service on PostgreSQL, as operators run it: web server and worker, beside a server that may go away."""
 
 import socket
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -93,7 +92,6 @@ def refused(service: Service, key: str, chain: DevChain) -> set[tuple[int, str, 
 @pytest.mark.parametrize("end", [Postgres.stop, Postgres.kill])
 def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, server, chain, key, end):
     prove(service, key, chain)
-    before = lines(service)
     end(server)
     try:
         # Whatever each thread had of it.
@@ -102,9 +100,6 @@ def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, s
         assert requests.get(f"{service.base_url}/healthz", timeout=60).status_code == 503
     finally:
         server.start()
-    told = lines(service) - before
-    # Of one error, with its causes.
-    assert told["Traceback (most recent call last):"] <= 4
     submitted, _ = ask(service, key, chain)
     assert submitted.status_code == 200, submitted.text
     prove(service, key, chain)
@@ -163,11 +158,6 @@ def test_a_statement_that_takes_too_long_ends_and_is_told_as_a_delay(service, se
             admin.execute("DROP VIEW accounts_apikey")
             admin.execute("ALTER TABLE kept RENAME TO accounts_apikey")
     prove(service, key, chain)
-
-
-def lines(service: Service) -> Counter[str]:
-    """Return the lines of the worker's log."""
-    return Counter(service.log("worker").read_text().splitlines())
 
 
 def connected(server: Postgres) -> "psycopg.Connection[tuple[object, ...]] | None":
