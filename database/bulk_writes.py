@@ -1,4 +1,4 @@
-"""Inserts and updates thousands of rows in a short transaction."""
+"""Inserts thousands of rows in a short transaction."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -45,26 +45,6 @@ def insert_for_each(template: Model, column: str, found: str, parameters: Sequen
     names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {found}", (*values, *parameters))
-
-
-def update(rows: Sequence[Model], columns: Sequence[str], *, while_empty: str = "") -> None:
-    """Write these columns of the rows, which are of one model; with a text column `while_empty`, where that is empty.
-
-    `bulk_update` makes an expression of each value: for the headers of 2,000 blocks it held SQLite's lock for 2 s.
-    """
-    quote, model = connection.ops.quote_name, type(rows[0])
-    by_name = {field.attname: field for field in model._meta.concrete_fields}
-    fields = [by_name[name] for name in columns]
-    assert model._meta.pk is not None, "each model has one"
-    changes = ", ".join(f"{quote(str(field.column))} = %s" for field in fields)
-    key, only = quote(str(model._meta.pk.column)), f" AND {quote(while_empty)} = ''" if while_empty else ""
-    # Names are the models' own.
-    sql = f"UPDATE {quote(model._meta.db_table)} SET {changes} WHERE {key} = %s{only}"  # noqa: S608
-    values = [
-        [*(field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields), row.pk] for row in rows
-    ]
-    with connection.cursor() as cursor:
-        cursor.executemany(sql, values)
 
 
 def _alike(template: Model, others: Sequence[str]) -> tuple[str, list[str], list[Any]]:

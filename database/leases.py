@@ -16,7 +16,7 @@ import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,9 +24,9 @@ from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 from django.db import OperationalError, connection, models, transaction
-from django.db.models import DateTimeField, F, Q, Value
+from django.db.models import DateTimeField, F, Q
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Cast, Coalesce, Least, Now
+from django.db.models.functions import Coalesce, Least, Now
 
 from chains import together
 from chains.together import Outcome, Raised
@@ -100,10 +100,13 @@ class Lease(Generic[LeasedRow]):
         """Keep the row while long work goes on. Raises `LeaseLost`."""
         if self.is_fresh:
             return
-        together.share_work(("extend", type(self.row)), self, _extend_all)
+        began = time.monotonic()
+        if not row_locks.update(_held([self]), leased_until=_expiry()):
+            raise LeaseLost
+        self.extended_at = began
 
     def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: Any) -> None:
-        """Release the lease as `release` does, in one database transaction with what the tasks beside give back."""
+        """Release the lease as `release` does, in one statement with what the tasks beside give back alike."""
         change = frozenset({"due": due, "attempts": attempts, **also}.items())
         together.share_work(("give back", type(self.row)), (self, change), _give_back_all)
 
@@ -219,27 +222,12 @@ def write_together(
 
 
 def _give_back_all(several: "Sequence[tuple[Lease[LeasedRow], frozenset[tuple[str, Any]]]]") -> Sequence[None]:
-    """Give each lease back. Most of many are given back alike: one statement does for them."""
     alike: dict[frozenset[tuple[str, Any]], list[Lease[LeasedRow]]] = defaultdict(list)
     for lease, change in several:
         alike[change].append(lease)
-    with transaction.atomic() if len(alike) > 1 else nullcontext():
-        if len(alike) > 1:
-            # Each statement locks its own rows in order; those of the next may come before.
-            row_locks.lock(_held([lease for lease, _ in several]))
-        for change, leases in alike.items():
-            release_all(leases, **dict(change))
+    for change, leases in alike.items():
+        release_all(leases, **dict(change))
     return [None] * len(several)
-
-
-def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":
-    held, began = _held(leases), time.monotonic()
-    if row_locks.update(held, leased_until=_expiry()) == len(leases):
-        for lease in leases:
-            lease.extended_at = began
-        return [None] * len(leases)
-    tokens = dict(held.values_list("pk", "lease_token"))
-    return [None if tokens.get(lease.row.pk) == lease.token else Raised(LeaseLost()) for lease in leases]
 
 
 def _held(leases: "Sequence[Lease[LeasedRow]]") -> "models.QuerySet[LeasedRow]":
@@ -257,9 +245,10 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
 def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Sequence[Lease[LeasedRow] | None]":
     """Lease the free rows with one token for all of them: it tells them from what others have claimed."""
     token, began = secrets.token_hex(16), time.monotonic()
-    free = rows.filter(_is_free(), pk__in=pks)
     # A row that is being written just now is claimed at the next poll.
-    claimed = {row.pk: row for row in row_locks.update_free_returning(free, lease_token=token, leased_until=_expiry())}
+    row_locks.update_free(rows.filter(_is_free(), pk__in=pks), lease_token=token, leased_until=_expiry())
+    # Read after that: whoever has made one due before is heeded, and whoever does so later gives it another time.
+    claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
     # Who asks for the same row twice has it once.
     return [_lease(claimed.pop(pk), token, began) if pk in claimed else None for pk in pks]
 
@@ -269,9 +258,9 @@ def _lease(row: LeasedRow, token: str, began: float) -> Lease[LeasedRow]:
     return Lease(row, token, row.due_at, claimed_at, began)
 
 
-def due(rows: "models.QuerySet[LeasedRow]", limit: int) -> list[object]:
+def due(rows: "models.QuerySet[LeasedRow]") -> list[object]:
     """Return primary keys of the rows that are due and free, the longest due first."""
-    return list(due_and_free(rows).order_by("due_at").values_list("pk", flat=True)[:limit])
+    return list(due_and_free(rows).order_by("due_at").values_list("pk", flat=True))
 
 
 def due_and_free(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
@@ -286,34 +275,9 @@ def _is_free() -> Q:
     return Q(leased_until=None) | Q(leased_until__lt=Now()) | Q(leased_until__gt=Now() + 2 * lease)
 
 
-def waiting(
-    for_all: "Sequence[models.QuerySet[Any]]", for_parties: "Sequence[tuple[models.QuerySet[Any], str]]"
-) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Return what is due and free of each of the first, the longest due first, and the parties of each of the others.
-
-    These are the distinct values of a column in the rows that are or will be due. All is asked by one statement.
-    """
-    found: list[list[Any]] = [[] for _ in (*for_all, *for_parties)]
-    never = Cast(Value(None), DateTimeField())
-    selected = [
-        *(
-            _marked(due_and_free(rows), place, F("due_at")).values_list("place", "pk", "at")
-            for place, rows in enumerate(for_all)
-        ),
-        *(
-            _marked(rows.filter(due_at__isnull=False), place, never).values_list("place", column, "at").distinct()
-            for place, (rows, column) in enumerate(for_parties, len(for_all))
-        ),
-    ]
-    if selected:
-        for place, value, _ in selected[0].union(*selected[1:], all=True).order_by("at"):
-            found[place].append(value)
-    return found[: len(for_all)], found[len(for_all) :]
-
-
-def _marked(rows: "models.QuerySet[Any]", place: int, at: Combinable) -> "models.QuerySet[Any]":
-    marked: models.QuerySet[Any] = rows.order_by().annotate(place=Value(place), at=at)
-    return marked
+def parties(rows: "models.QuerySet[Any]", column: str) -> list[Any]:
+    """Return the distinct values of a column in the rows that are or will be due."""
+    return list(rows.filter(due_at__isnull=False).order_by().values_list(column, flat=True).distinct())
 
 
 def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":

@@ -19,7 +19,6 @@ from django.core.exceptions import EmptyResultSet
 from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.expressions import RawSQL
-from django.db.models.sql import UpdateQuery
 
 logger = logging.getLogger(__name__)
 
@@ -52,23 +51,6 @@ def update_free(rows: QuerySet[_M], **values: object) -> int:
     It is for what others may do as well, or what can wait.
     """
     return _free(rows).update(**values)
-
-
-def update_free_returning(rows: QuerySet[_M], **values: object) -> list[_M]:
-    """Update as `update_free` does, by one statement, and return the rows as they are then."""
-    change: UpdateQuery = _free(rows).query.chain(UpdateQuery)  # type: ignore[assignment]  # the stubs name its own class
-    change.add_update_values(values)
-    sql, parameters = change.get_compiler(connection=connection).as_sql()
-    fields = rows.model._meta.concrete_fields
-    compiler = rows.model._default_manager.all().query.get_compiler(connection=connection)
-    converters = compiler.get_converters([field.get_col(rows.model._meta.db_table) for field in fields])
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"{sql} RETURNING {', '.join(connection.ops.quote_name(str(field.column)) for field in fields)}", parameters
-        )
-        found = cursor.fetchall()
-    names = [field.attname for field in fields]
-    return [rows.model.from_db(connection.alias, names, row) for row in compiler.apply_converters(found, converters)]
 
 
 def delete_free(rows: QuerySet[_M]) -> int:

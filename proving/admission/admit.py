@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import partial
 from operator import attrgetter
 
+from django.db import connection
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -22,7 +23,7 @@ from chains.chains_file import Chain
 from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
-from database import bulk_writes, leases, row_locks
+from database import leases, row_locks
 from database.leases import Lease
 from proving import connections, facts, heads, job_runs
 from proving.admission import feasibility
@@ -35,7 +36,7 @@ from proving.job_runs import JobRun
 from proving.registry import deployments
 from proving.transactions import signers
 from queries import progress, submission, turns
-from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, BatchStatus, Block, Query
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query
 from queries.rejection_codes import Rejection, RejectionCode
 
 logger = logging.getLogger(__name__)
@@ -210,8 +211,16 @@ def _before(batch: Batch) -> Reservation:
 
 def _store_headers(blocks: Sequence[Block]) -> None:
     """Store the headers of blocks that have none yet. Only a block's own reconcile may replace a stored header."""
-    if blocks:
-        bulk_writes.update(blocks, HEADER_COLUMNS, while_empty="hash")
+    # Statements of Django's, one for each of 2,000 blocks, would hold the database's lock for long.
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "UPDATE queries_block SET hash = %s, header_rlp = %s, state_root = %s, timestamp = %s "
+            "WHERE id = %s AND hash = ''",
+            [
+                (block.hash, bytes(block.header_rlp or b""), block.state_root, block.timestamp, block.pk)
+                for block in blocks
+            ],
+        )
 
 
 def _decide(lease: Lease[Batch], source: int, questions: "_Questions") -> Wait | Rejection | _Admission:

@@ -21,7 +21,7 @@ from chains.header import Header
 from chains.rpc import TRANSACTION_GAS, InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
 from config import log_context
 from config.configured_chains import get_chains, get_rpc
-from database import bulk_writes, leases, row_locks
+from database import leases, row_locks
 from database.leases import Lease, LeaseLost
 from proving import heads as chain_heads
 from proving import job_runs, stops
@@ -421,9 +421,8 @@ def _write_now(lease: Lease[Signer], changes: Sequence[_Change], and_then: "Call
     _wake_blocks([change.tx for change in changes if change.is_shown])
     for change in changes:
         change.write()
-    if changes:
         # Not `data`: it is long, was not loaded and never changes.
-        bulk_writes.update([change.tx for change in changes], _COLUMNS)
+        change.tx.save(update_fields=_COLUMNS)
     concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]
     weights = cost_allocation.weights_of(*concerned) if concerned else {}
     cost_allocation.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})

@@ -169,11 +169,9 @@ def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     """
     turns, poll = turns or Turns(), poll or Poll()
     duties, asked = _for_all(poll), [one for one in poll.routes_of("batch", "block") if poll.may_ask((None, *one))]
-    columns = [(route.rows(), "user" if route.kind == "batch" else "turn_of") for route in asked]
-    due_for_all, users = leases.waiting([rows for _, _, rows, _ in duties], columns)
+    users = [leases.parties(route.rows(), "user" if route.kind == "batch" else "turn_of") for route in asked]
     yield from round_robin(
-        iter([Task(kind, key, lane, do) for key in keys])
-        for (kind, lane, _, do), keys in zip(duties, due_for_all, strict=True)
+        iter([Task(kind, key, lane, do) for key in leases.due(rows)]) for kind, lane, rows, do in duties
     )
     yield from _in_turns(_for_users(zip(asked, users, strict=True), poll), turns, poll)
 

@@ -161,19 +161,6 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
     assert block.due_at is not None
 
 
-def test_who_gives_back_rows_unlike_and_who_locks_them_do_not_wait_in_a_circle():
-    one, other, last = sorted(a_batch(block=number).pk for number in (12, 13, 14))
-    given: list[Any] = [(claimed(Batch, pk), frozenset({("due", None)})) for pk in (one, last)]
-    given.insert(1, (claimed(Batch, other), frozenset({("due", timedelta(seconds=5))})))
-    met = meet(
-        lambda: row_locks.lock(Batch.objects.filter(pk=other)),
-        lambda: leases._give_back_all(given),
-        lambda: row_locks.lock(Batch.objects.filter(pk=last)),
-    )
-    assert met.waited
-    assert set(Batch.objects.values_list("lease_token", flat=True)) == {""}
-
-
 # --- Steps and batches ------------------------------------------------------------------------------------------------
 
 

@@ -54,7 +54,7 @@ def test_all_that_is_worked_on_is_found_again(service, model):
     submit(a_key(), request(ALICE, block=service.head()))
     put_off = {"due_at": timezone.now() + DAY, "leased_until": timezone.now() + DAY}
     assert model.objects.update(**put_off) == 1
-    (pk,) = leases.due(model.objects.all(), 10)
+    (pk,) = leases.due(model.objects.all())
     assert leases.claim(model.objects.all(), pk)
 
 
