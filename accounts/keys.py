@@ -40,12 +40,8 @@ _NOTED_EACH = timedelta(minutes=1)
 _noting_from = 0.0  # by `time.monotonic`: none is stored for a while after the database took no write
 
 
-class KeyRefused(Refused):
-    """A key was not made: malformed_name, name_taken, too_many_keys, key_expires."""
-
-
 def issue(user: User, name: str) -> ApiKey:
-    """Make a new key. Raises `KeyRefused`: malformed_name, name_taken, too_many_keys."""
+    """Make a new key. Raises `Refused`: malformed_name, name_taken, too_many_keys."""
     name = _valid_name(name)
     now = timezone.now()
     try:
@@ -55,13 +51,13 @@ def issue(user: User, name: str) -> ApiKey:
             # The names of expired keys may be given again.
             user.api_keys.filter(expires_at__lte=now, revoked_at=None).update(revoked_at=F("expires_at"))
             if user.api_keys.filter(revoked_at=None).count() >= MAX_KEYS:
-                raise KeyRefused(
+                raise Refused(
                     "too_many_keys",
                     f"You have {MAX_KEYS} keys, which is the limit. Revoke one that you no longer use.",
                 )
             return ApiKey.objects.create(user=user, name=name, **_new_fields())
     except IntegrityError:
-        raise KeyRefused("name_taken", f"You already have a key named {name}. Choose another name.") from None
+        raise Refused("name_taken", f"You already have a key named {name}. Choose another name.") from None
 
 
 def issue_first(user: User) -> None:
@@ -73,7 +69,7 @@ def issue_first(user: User) -> None:
 def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
     """Make a new key to replace `key`, which expires when the overlap is over, or at once if there is none.
 
-    Raises `KeyRefused`: as `issue`, and key_expires if the key was already rotated or revoked.
+    Raises `Refused`: as `issue`, and key_expires if the key was already rotated or revoked.
     """
     with transaction.atomic():
         # As in `issue`: first the user, then the keys.
@@ -81,7 +77,7 @@ def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
         now = timezone.now()
         expiry = {"expires_at": now + overlap} if overlap else {"expires_at": now, "revoked_at": now}
         if not ApiKey.objects.filter(pk=key.pk, expires_at=None, revoked_at=None).update(**expiry):
-            raise KeyRefused("key_expires", f"The key {key.name} was already rotated or revoked.")
+            raise Refused("key_expires", f"The key {key.name} was already rotated or revoked.")
         new = issue(key.user, name)
     key.refresh_from_db(fields=["expires_at", "revoked_at"])
     return new
@@ -101,15 +97,8 @@ def reveal(key: ApiKey) -> str | None:
     return derived if hmac.compare_digest(digest(derived), key.key_hash) else None
 
 
-def authenticate(raw: str) -> ApiKey | None:
-    """Return the key that `raw` is. None if it is unknown, revoked, expired or no longer allowed."""
-    key_hash = digest(raw)
-    del raw  # A debug page shows local variables, and the statement below can fail.
-    return authenticate_hash(key_hash)
-
-
 def authenticate_hash(key_hash: str) -> ApiKey | None:
-    """Return what `authenticate` does, for the `digest` of what was presented."""
+    """Return the key with this `digest`. None if it is unknown, revoked, expired or no longer allowed."""
     found = authenticate_and_read(_KEYS, key_hash)
     return found[0] if found else None
 
@@ -127,7 +116,7 @@ _KEYS = CompiledQuery(lambda: working().values_list(*TOLD_FIRST))
 def authenticate_and_read(
     query: CompiledQuery[tuple[Any, ...]], key_hash: str, **given: object
 ) -> tuple[ApiKey, tuple[Any, ...]] | None:
-    """Return what `authenticate` does, and what else the query of `working` keys tells after `TOLD_FIRST`.
+    """Return what `authenticate_hash` does, and what else the query of `working` keys tells after `TOLD_FIRST`.
 
     `key_hash` is the `digest` of what was presented.
     """
@@ -189,12 +178,12 @@ def _valid_name(name: str) -> str:
     # Names that look the same get one form, so that they can't be two. Control and invisible characters are refused.
     name = " ".join(unicodedata.normalize("NFC", name).split())
     if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
-        raise KeyRefused(
+        raise Refused(
             "malformed_name",
             f"Give the key a name of 1 to {MAX_NAME_CHARS} characters, such as the program that uses it.",
         )
     if redact_keys(name) != name:
-        raise KeyRefused(
+        raise Refused(
             "malformed_name", "That is a key. Choose a name that others may see, such as the program that uses it."
         )
     return name

@@ -22,11 +22,6 @@ class Refused(Exception):
         self.retry_after = retry_after
 
 
-def error_body(code: str, sentence: str, details: Sequence[Mapping[str, str]] = ()) -> dict[str, object]:
-    body: dict[str, object] = {"error": sentence, "code": code}
-    return body | {"details": list(details)} if details else body
-
-
 def error_answer(
     status: int,
     code: str,
@@ -36,7 +31,8 @@ def error_answer(
     retry_after: int | None = None,
 ) -> JsonResponse:
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return JsonResponse(error_body(code, sentence, details), status=status, headers=headers)
+    body = {"error": sentence, "code": code} | ({"details": list(details)} if details else {})
+    return JsonResponse(body, status=status, headers=headers)
 
 
 def refused_answer(status: int, refused: Refused) -> JsonResponse:

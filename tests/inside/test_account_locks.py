@@ -3,8 +3,8 @@
 import pytest
 
 from accounts import keys, sign_in, throttle
-from accounts.keys import KeyRefused
 from accounts.models import ApiKey, SignInNonce, User
+from config.error_answers import Refused
 from tests.service import ALICE
 from tests.side_by_side import meet
 
@@ -25,7 +25,7 @@ def code_of(refused: type[Exception], call) -> str:
 def test_two_can_t_both_make_the_last_key(monkeypatch):
     monkeypatch.setattr(keys, "MAX_KEYS", 1)
     user = User.objects.for_address(ALICE)
-    met = meet(lambda: keys.issue(user, "one"), lambda: code_of(KeyRefused, lambda: keys.issue(user, "two")))
+    met = meet(lambda: keys.issue(user, "one"), lambda: code_of(Refused, lambda: keys.issue(user, "two")))
     assert (met.second, met.waited) == ("too_many_keys", True)
     assert ApiKey.objects.count() == 1
 
