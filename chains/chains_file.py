@@ -625,16 +625,8 @@ def chain_of_node(url: str, environ: Mapping[str, str]) -> Chain:
 
     `url` may hold variables, as in the file. Raises `ValueError`, one sentence.
     """
-    return _chain_of({"id": 1, "name": "A chain", "rpc_urls": [url]}, environ)
-
-
-def chain_of_beacon_node(url: str, environ: Mapping[str, str]) -> Chain:
-    """Return Ethereum, of which this beacon node alone is known. Reads `url` and raises as `chain_of_node`."""
-    return _chain_of({"id": 1, "name": "Ethereum", "rpc_urls": [url], "beacon_urls": [url]}, environ)
-
-
-def _chain_of(table: dict[str, Any], environ: Mapping[str, str]) -> Chain:
     faults: list[str] = []
+    table = {"id": 1, "name": "A chain", "rpc_urls": [url]}
     chain = _table(Chain, "", table, {"environ": environ}, faults)
     if chain is None:
         raise ValueError(f"The node's URL can't be used: {faults[0].partition(': ')[2]}.")

@@ -5,26 +5,23 @@ What beacon nodes and era files say is verified before it is used: one that lies
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
-from itertools import takewhile
+from functools import lru_cache, partial
 
-from chains.beacon import blocks, jumps, shipped, ssz
+from chains.beacon import jumps, shipped, ssz
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch
 from chains.beacon.era_files import split
-from chains.beacon.jumps import HISTORICAL_SUMMARIES, RECORDS_DEPTH, Anchor, BeaconChain, CannotProve
-from chains.beacon.ssz import InvalidSsz
+from chains.beacon.jumps import RECORDS_DEPTH, Anchor, BeaconChain, CannotProve
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
-from config.configured_chains import get_beacon_client, get_chains, get_era_files
+from config.configured_chains import get_beacon_client, get_era_files
 from proving import jump_leaves
 from proving.jump_leaves import Epoch, Period
 from proving.models import BeaconAnchor
 from proving.sources import NotYet
 
-_ROOT, _SUMMARY = 32, 64
 # Blocks whose branches a process remembers: a reconcile asks again and again.
 _BLOCKS = 512
 # The last second that a `datetime` can tell.
@@ -41,34 +38,34 @@ def why_not(source: Chain, target: Header | int) -> str:
         return f"{source.label} has no known beacon chain, by which old blocks are proven."
     number = target if isinstance(target, int) else target.number
     if number < chain.blocks_before_merge:
-        return "" if shipped.epochs(chain) else f"No list of the epochs of {source.label} before the Merge is known."
+        return _why_not_by_files(source, shipped.epochs(chain))
     if isinstance(target, int):
         has_some = source.beacon_urls or source.era_files
         return "" if has_some else f"{source.label} has neither beacon_urls nor era_files, which tell of old blocks."
-    return _why_not_since_merge(source, chain, target)
-
-
-def _why_not_since_merge(source: Chain, chain: BeaconChain, target: Header) -> str:
     try:
         slot = chain.slot_at(target.timestamp)
         chain.layout(slot)
     except CannotProve as cannot:
-        return f"Block {target.number} of {source.label} can't be proven by the beacon chain: {cannot}"
-    if slot >= chain.capella:
-        return "" if source.beacon_urls else f"{source.label} has no beacon_urls, which tell what blocks are proven by."
-    if not shipped.historical_roots(chain):
-        return f"No list of the periods of {source.label} before Capella is known."
+        return f"Block {number} of {source.label} can't be proven by the beacon chain: {cannot}"
+    if slot < chain.capella:
+        return _why_not_by_files(source, shipped.historical_roots(chain))
+    return "" if source.beacon_urls else f"{source.label} has no beacon_urls, which tell what blocks are proven by."
+
+
+def _why_not_by_files(source: Chain, shipped_list: Sequence[bytes]) -> str:
+    if not shipped_list:
+        return f"No list is known by which blocks of {source.label} before Capella are proven."
     return (
         "" if source.era_files else f"{source.label} has no era_files, and blocks before Capella are proven by these."
     )
 
 
-def needs_origin(source: Chain, target: Header) -> bool:
-    """Return whether a jump to a block begins at a trusted header. Before Capella a constant serves instead."""
+def operation(source: Chain, target: Header) -> int:
+    """Return the operation of the packed format that a jump to a block is. Only an `OLD_BLOCK` begins at a header."""
     chain = source.beacon_chain
-    if chain is None or target.number < chain.blocks_before_merge:
-        return False
-    return target.timestamp >= chain.time_of(chain.capella)
+    if chain and target.number < chain.blocks_before_merge:
+        return BLOCK_BEFORE_MERGE
+    return BLOCK_BEFORE_CAPELLA if chain and target.timestamp < chain.time_of(chain.capella) else OLD_BLOCK
 
 
 def branch_to(
@@ -76,20 +73,19 @@ def branch_to(
 ) -> BlockBranch | NotYet:
     """Return the branch from the beacon root in the header of `origin`, its field 19, to the hash of `target`.
 
-    `origin` is not needed where `needs_origin` says so. The branch is verified: it leads to both. `NotYet` where the
-    state of that beacon root does not yet summarise the target's period, or another worker is just fetching what is
-    needed. `extend_lease` is called between steps that take long. Raises `NodeUnavailable`, a sentence.
+    `origin` is needed for an `OLD_BLOCK` alone. The branch is verified: it leads to both. `NotYet` where the state of
+    that beacon root does not yet summarise the target's period, or another worker is just fetching what is needed.
+    `extend_lease` is called between steps that take long. Raises `NodeUnavailable`, a sentence.
     """
     if why := why_not(source, target):
         raise NodeUnavailable(why)
     chain = source.beacon_chain
     assert chain is not None, "why_not has asked"
     try:
-        if target.number < chain.blocks_before_merge:
-            return _before_merge(source, chain, target, extend_lease)
-        if not needs_origin(source, target):
-            return _before_capella(source, chain, target, extend_lease)
-        return _old(source, chain, origin, target, extend_lease)
+        if (kind := operation(source, target)) == OLD_BLOCK:
+            return _old(source, chain, origin, target, extend_lease)
+        before = _before_merge if kind == BLOCK_BEFORE_MERGE else _before_capella
+        return before(source, chain, target, extend_lease)
     except CannotProve as cannot:
         raise NodeUnavailable(f"Block {target.number} of {source.label} can't be proven: {cannot}") from None
 
@@ -168,25 +164,12 @@ def _block_of(chain: BeaconChain, target: Header, block_roots: Sequence[bytes], 
 @lru_cache(maxsize=_BLOCKS)
 def _beacon_block(source_id: int, root: bytes, slot: int, period_root: bytes) -> ExecutionBranch:
     client, files = get_beacon_client(source_id), get_era_files(source_id)
-    problem: NodeUnavailable | None = None
-    if client is not None:
-        try:
-            return client.block(root, slot)
-        except NodeUnavailable as unavailable:
-            problem = unavailable
-    label = get_chains().chain(source_id).label
-    encoded = files.block(slot, period_root) if files else None
-    if encoded is None:
-        raise problem or NodeUnavailable(f"No place of era_files of {label} has the block of slot {slot}.")
-    chain = get_chains().chain(source_id).beacon_chain
-    assert chain is not None, "it has era files"
-    try:
-        found = blocks.execution_branch(encoded, chain.layout(slot), preset=chain.preset)
-    except InvalidSsz:
-        found = None
-    if found is None or found.header.root != root:
-        raise NodeUnavailable(f"An era file of {label} has another block than that of slot {slot}.")
-    return found
+    ways: list[Callable[[], ExecutionBranch]] = []
+    if client:
+        ways.append(partial(client.block, root, slot))
+    if files:
+        ways.append(partial(files.block, slot, period_root, root))
+    return jump_leaves.first_of(ways)
 
 
 # --- Anchors ----------------------------------------------------------------------------------------------------------
@@ -198,7 +181,7 @@ def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callab
     row = rows.first()
     if row is not None:
         anchor = _stored(chain, row)
-        if anchor.header.root == root and _folds(anchor):
+        if anchor.header.root == root and anchor.is_true:
             jump_leaves.note_use(rows, row.used_at)
             return anchor
         rows.delete()
@@ -211,18 +194,11 @@ def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callab
     if not chain.capella <= header.slot < chain.end:
         raise CannotProve(f"The state of slot {header.slot}, which the header to jump from names, has no known layout.")
     anchor = client.summaries(header)
-    _store(source, chain, anchor)
+    _store(source, anchor)
     return anchor
 
 
-def _folds(anchor: Anchor) -> bool:
-    root = shipped.summaries_root(anchor.summaries)
-    return ssz.climb(root, anchor.branch, HISTORICAL_SUMMARIES) == anchor.header.state_root
-
-
-def _store(source: Chain, chain: BeaconChain, anchor: Anchor) -> None:
-    both = zip(anchor.summaries, shipped.summaries(chain), strict=False)
-    count = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+def _store(source: Chain, anchor: Anchor) -> None:
     header = anchor.header
     row = BeaconAnchor(
         chain_id=source.id,
@@ -232,8 +208,8 @@ def _store(source: Chain, chain: BeaconChain, anchor: Anchor) -> None:
         parent_root=hex_data(header.parent_root),
         state_root=hex_data(header.state_root),
         body_root=hex_data(header.body_root),
-        shipped=count,
-        summaries=b"".join(b"".join(each) for each in anchor.summaries[count:]),
+        shipped=0,
+        summaries=b"".join(b"".join(each) for each in anchor.summaries),
         branch=b"".join(anchor.branch),
     )
     # Another worker may have stored the same.

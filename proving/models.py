@@ -446,7 +446,7 @@ class BeaconAnchor(models.Model):
     parent_root = models.CharField(max_length=66)
     state_root = models.CharField(max_length=66)
     body_root = models.CharField(max_length=66)
-    shipped = models.PositiveIntegerField()  # how many of the shipped summaries come first
+    shipped = models.PositiveIntegerField()  # how many of the shipped summaries come first: zero since 0.3
     summaries = models.BinaryField()  # the others, 64 bytes each
     branch = models.BinaryField()  # from the root of all summaries to that of the state
     used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day
@@ -466,9 +466,9 @@ class JumpLeavesKind(models.TextChoices):
 
 
 class JumpLeaves(Leased):
-    """The leaves of a tree that jumps to old blocks lead through. It is leased to be filled, from the first leaf on.
+    """The leaves of a tree that jumps to old blocks lead through. It is leased to be filled.
 
-    The whole is verified before it counts as complete. What is in it before may be false.
+    What isn't complete counts for nothing: before 0.3 parts were stored, unverified.
     """
 
     chain_id = models.PositiveBigIntegerField()

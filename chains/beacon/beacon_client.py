@@ -1,24 +1,22 @@
 """A client of beacon nodes: the standard API (github.com/ethereum/beacon-APIs), and two clients' own for summaries.
 
-What a node says is believed as far as it can be verified: a header and a block by their root, summaries by the root of
-their state. One that says something else counts as failing, and the next is asked. Roots of slots can't be verified one
-by one.
+What a node says is verified: a header and a block by their root, summaries by the root of their state, the roots of a
+period's slots by that of all. One that says something else counts as failing, and the next is asked.
 """
 
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from itertools import accumulate, takewhile
 from typing import Any
 from urllib.parse import urlsplit
 
 from chains import bounded_http
-from chains.beacon import blocks, jumps, ssz
+from chains.beacon import blocks, ssz
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch
 from chains.beacon.era_files import MOST_BLOCK
-from chains.beacon.jumps import HISTORICAL_SUMMARIES, Anchor, BeaconChain
+from chains.beacon.jumps import Anchor, BeaconChain
 from chains.bounded_http import Post
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
@@ -35,12 +33,10 @@ SUMMARIES_PATHS = (
 _JSON, _SSZ = "application/json", "application/octet-stream"
 # Bytes of an answer at most. A summary takes about 200, and there are 13 a fortnight.
 _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
-# Requests that go to one node at the same time, at most; and how long after it limited them it is asked for twice as
-# many as before.
-AT_ONCE = 32
-_DOUBLING_SECONDS = 60
-# Bytes that the answers to these may have together.
-_MOST_AT_ONCE = 4 * MOST_BLOCK
+# Requests that go to one node at the same time, at most: for roots of slots, and for what may be as long as a block.
+_ROOTS_AT_ONCE, _AT_ONCE = 32, 4
+# How long one node is asked for a period at most, in seconds: who waits for it has other work.
+_PERIOD_SECONDS = 120
 _INTEGER = re.compile(r"[0-9]{1,20}")
 # Refusals of one request, as far as the node is concerned: what it hasn't, and what it doesn't know.
 _REFUSED = frozenset(
@@ -69,22 +65,15 @@ class BeaconClient:
     ) -> None:
         self._chain = chain
         self._beacon_chain = beacon_chain
-        endpoints = [
+        self._clock = clock
+        self._endpoints = [
             BeaconEndpoint(chain.id, url, host, timeout_seconds=timeout_seconds, clock=clock)
             for url, host in zip(chain.beacon_urls, chain.beacon_hosts, strict=True)
         ]
-        self._nodes, *self._alone = [
-            NodePool(chain, some, timeout_seconds=timeout_seconds, clock=clock, kind="beacon node")
-            for some in (endpoints, *([one] for one in endpoints))
-        ]
+        self._nodes = NodePool(chain, self._endpoints, timeout_seconds=timeout_seconds, clock=clock, kind="beacon node")
 
     def __repr__(self) -> str:
         return f"BeaconClient({self._chain.name!r}, {', '.join(self._chain.beacon_hosts)})"
-
-    @property
-    def count(self) -> int:
-        """Return how many nodes there are."""
-        return len(self._alone)
 
     def header(self, root: bytes | str) -> BeaconHeader:
         """Return the header with this root; or that of the block "finalized", which is the node's word."""
@@ -111,40 +100,58 @@ class BeaconClient:
 
     def summaries(self, header: BeaconHeader) -> Anchor:
         """Return the historical summaries of a block's state, verified against the header's state root."""
-        answers = self._nodes.many(
-            [(path.format(header.slot), [_JSON, _MOST_SUMMARIES]) for path in SUMMARIES_PATHS],
-            lambda _, content: _read_anchor(content, header),
-        )
-        for answer in answers:
-            if isinstance(answer, Anchor):
-                return answer
-        for answer in answers:
-            if isinstance(answer, NodeUnavailable):
-                raise answer
-        (refused, *_) = (answer for answer in answers if isinstance(answer, RpcRefused))
-        raise self._lacking(
-            f"the historical summaries of the state of slot {header.slot}, which Nimbus and Lodestar tell", refused
-        )
+        for path in SUMMARIES_PATHS:
+            request = (path.format(header.slot), [_JSON, _MOST_SUMMARIES])
+            try:
+                return self._nodes.one(request, lambda content: _read_anchor(content, header))
+            except RpcRefused as error:
+                refused = error
+        what = f"the historical summaries of the state of slot {header.slot}, which Nimbus and Lodestar tell"
+        raise self._lacking(what, refused)
 
-    def block_roots(self, slots: Sequence[int], *, only: int | None = None) -> list[bytes | None]:
-        """Return the root of the block of each slot, None where it was missed: of the first of these, at least one.
+    def block_roots(self, period: int, root: bytes, *, go_on: Callable[[], None]) -> bytes:
+        """Return the roots of the blocks of all slots of a period; of a missed slot, that of the block before.
 
-        Not verified: a node may lie, or lack blocks. With `only`, one node alone is asked, by its place.
+        `root` is that of all of them. The nodes are asked one by one, each for all. `go_on` is called before each
+        exchange.
         """
-        requests = [_json(f"/eth/v1/beacon/blocks/{slot}/root") for slot in slots]
-        nodes = self._nodes if only is None else self._alone[only % self.count]
-        found: list[bytes | None] = []
-        for answer in nodes.many(requests, lambda _, content: _read_root(content)):
-            if isinstance(answer, bytes):
-                found.append(answer)
-            elif isinstance(answer, RpcRefused):
-                # Also if another node could not be asked: it may be down for long, and a wrong root shows in the end.
-                found.append(None)
-            elif found:
-                break
+        problems: list[str] = []
+        for endpoint in self._endpoints:
+            try:
+                roots = self._roots_of(endpoint, period, go_on)
+            except NodeUnavailable as problem:
+                problems.append(str(problem))
+            except ValueError as wrong:
+                problems.append(f"{endpoint.host} answered with {wrong}")
             else:
-                raise answer
-        return found
+                if ssz.tree_root(roots, self._beacon_chain.period_depth) == root:
+                    return b"".join(roots)
+                problems.append(f"{endpoint.host} lacks blocks, or tells roots that are not the chain's")
+        raise NodeUnavailable(
+            f"No beacon node of {self._chain.label} has the block roots of period {period}: {'; '.join(problems)}."
+        )
+
+    def _roots_of(self, endpoint: "BeaconEndpoint", period: int, go_on: Callable[[], None]) -> list[bytes]:
+        depth, ends = self._beacon_chain.period_depth, self._clock() + _PERIOD_SECONDS
+        first, end = period << depth, period + 1 << depth
+        roots: list[bytes] = []
+        # Before the first block of the chain there is none.
+        last = bytes(32)
+        # If the period begins with missed slots, a block just before it counts.
+        for start in range(max(0, first - _ROOTS_AT_ONCE), end, _ROOTS_AT_ONCE):
+            go_on()
+            if self._clock() > ends:
+                raise NodeUnavailable(f"{endpoint.host} is too slow")
+            slots = range(start, min(start + _ROOTS_AT_ONCE, end))
+            for answer in endpoint.exchange([_json(f"/eth/v1/beacon/blocks/{slot}/root") for slot in slots]):
+                if isinstance(answer, NodeUnavailable):
+                    raise answer
+                # What a node refuses counts as missed: a wrong root shows in the end.
+                last = last if isinstance(answer, RpcRefused) else _read_root(answer)
+                roots.append(last)
+            if not any(last):
+                raise NodeUnavailable(f"{endpoint.host} has no block of slots {start} to {slots[-1]}")
+        return roots[-(1 << depth) :]
 
     def _one(self, request: Request, read: Callable[[bytes], Answer], what: str) -> Answer:
         try:
@@ -160,10 +167,7 @@ class BeaconClient:
 
 
 class BeaconEndpoint:
-    """One beacon node, asked by GETs, some at the same time. A request is a path, with what is accepted and how much.
-
-    It remembers how many the node takes at the same time.
-    """
+    """One beacon node, asked by GETs. A request is a path, with what is accepted and how much."""
 
     def __init__(
         self, chain_id: int, url: str, host: str, *, timeout_seconds: float, clock: Callable[[], float]
@@ -173,40 +177,23 @@ class BeaconEndpoint:
         self._url = url
         self._timeout = timeout_seconds
         self._clock = clock
-        self._most: float = AT_ONCE
-        self._halved_at = clock()
-
-    @property
-    def at_once(self) -> int:
-        """Return how many requests it is sent at the same time."""
-        doublings = (self._clock() - self._halved_at) // _DOUBLING_SECONDS
-        return int(min(AT_ONCE, self._most * 2 ** min(doublings, 8)))
 
     def ask(
         self, batched: Mapping[int, Request], *, ends: float, least: int, check_node: Callable[[], None]
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
         """Yield the content of each answer, or what is wrong with it, as `chains.request_batches.Endpoint`.
 
-        After the time at which it `ends` nothing more is asked for: roots of slots are many.
+        After one with a fault, and after the time at which it `ends`, nothing more is asked for.
         """
         waiting = list(batched)
         while waiting:
-            size = min(self.at_once, _fitting(batched[index] for index in waiting))
-            chunk, waiting = waiting[:size], waiting[size:]
-            answers = self.exchange([batched[index] for index in chunk])
-            problems = [answer for answer in answers if isinstance(answer, NodeUnavailable)]
-            if any(isinstance(problem, LimitsRequests) for problem in problems):
-                self._most, self._halved_at = max(1, min(self._most, size / 2)), self._clock()
-            if len(problems) == len(answers):
-                raise problems[0]
-            yield from zip(chunk, answers, strict=True)
-            if problems:
-                # What is left fares no better now. Others may be asked, and what was answered isn't lost.
-                yield from ((index, problems[0]) for index in waiting)
-                return
-            if self._clock() >= ends:
-                yield from ((index, NodeUnavailable(f"{self.host} answers too slowly")) for index in waiting)
-                return
+            indices, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+            answers = self.exchange([batched[index] for index in indices])
+            yield from zip(indices, answers, strict=True)
+            if problem := next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None):
+                raise problem
+            if waiting and self._clock() >= ends:
+                raise NodeUnavailable(f"{self.host} answers too slowly")
 
     def chain_id(self) -> int:
         """Ask the node which chain it is of. Raises `NodeUnavailable`."""
@@ -255,12 +242,6 @@ class BeaconEndpoint:
         return kind(f"{self.host} answered with HTTP status {answer.status}")
 
 
-def _fitting(requests: Iterable[Request]) -> int:
-    """Return how many of these may be sent at the same time, one at least."""
-    sums = accumulate(most for _, (_, most) in requests)
-    return max(1, sum(1 for _ in takewhile(lambda total: total <= _MOST_AT_ONCE, sums)))
-
-
 def _json(path: str) -> Request:
     return path, [_JSON, _MOST_USUAL]
 
@@ -305,8 +286,7 @@ def _read_anchor(content: bytes, header: BeaconHeader) -> Anchor:
         both = (read_object(one).get(name) for name in ("block_summary_root", "state_summary_root"))
         first, second = (read_data(each, 32) for each in both)
         summaries.append((first, second))
-    branch = [read_data(sibling, 32) for sibling in read_list(data.get("proof"))]
-    root = ssz.list_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
-    if ssz.climb(root, branch, HISTORICAL_SUMMARIES) != header.state_root:
+    anchor = Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
+    if not anchor.is_true:
         raise ValueError("summaries that are not those of the state")
-    return Anchor(header, summaries, branch)
+    return anchor

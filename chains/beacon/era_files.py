@@ -5,28 +5,29 @@ a folder or by ranges over HTTP. Everything is verified against those roots: a f
 (Forms: github.com/eth-clients/e2store-format-specs.)
 """
 
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from cramjam import DecompressionError, snappy
 from eth_utils.crypto import keccak
 
-from chains import bounded_http, together
-from chains.beacon import jumps, snappy, ssz
+from chains import bounded_http
+from chains.beacon import blocks, jumps, ssz
+from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain
-from chains.beacon.snappy import InvalidSnappy
+from chains.beacon.ssz import InvalidSsz
 from chains.bounded_http import Post
 from chains.encoding import decode_rlp
 from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable
 from chains.request_batches import without_answer
 
-# Types of entries. What an index leads to is known by what is in it.
-_HEADER, _SLOT_INDEX, _BLOCK_INDEX = b"\x03\x00", b"i2", b"f2"
 _HEAD, _ROOT = 8, 32
 # An index: its head, what it begins at, and how many there are.
 _INDEX_FRAME = _HEAD + 8 + 8
@@ -35,13 +36,8 @@ _BEFORE_ROOTS = 176
 # Bytes of a block, of its compressed form, and of a header before the Merge, at most (MAX_PAYLOAD_SIZE of the consensus
 # specifications). Such a header has fewer than 700 bytes, in either form.
 MOST_BLOCK, _MOST_PACKED_BLOCK, _MOST_HEADER = 10 * 1024**2, 12 * 1024**2, 1024
-# Bytes that are read of an entry at first: most blocks and all headers fit.
-_USUAL_BLOCK, _USUAL_HEADER = 128 * 1024, 1024
-# Ranges with no more between them are read as one, up to so many bytes.
-_GAP, _MOST_READ = 16 * 1024, 1024**2
+# Headers that are read at the same time.
 _AT_ONCE = 16
-# Bytes for which one task may ask together with others.
-_MOST_SHARED = 512 * 1024
 # How long one place is read from at most, in seconds. One that failed after so long that it was felt rests for a
 # multiple of that: who waits for it has other work.
 _MOST_SECONDS, _FELT_SECONDS, _REST = 300, 5, 10
@@ -55,6 +51,10 @@ class InvalidEra(ValueError):
     """The file is no era file of what its name tells; the message is one sentence."""
 
 
+class NoEraFile(NodeUnavailable):
+    """The file isn't there."""
+
+
 @dataclass(frozen=True)
 class PeriodRoots:
     """The roots of all blocks of a period, and of all states, 32 bytes each."""
@@ -63,45 +63,14 @@ class PeriodRoots:
     states: bytes
 
 
-class _Place(Protocol):
-    """A folder of files, by a path or a URL."""
+class _EraFile(Protocol):
+    """A file in a folder or behind a URL. All of it raises `NodeUnavailable`."""
 
-    @property
-    def label(self) -> str:
-        """Return what messages call it."""
+    def tail(self, size: int) -> tuple[bytes, int]:
+        """Return the last bytes, and how many the file has."""
 
-    def tail(self, name: str, size: int) -> tuple[bytes, int] | None:
-        """Return the last bytes of a file, and its size. None if there is no such file. Raises `NodeUnavailable`."""
-
-    def parts(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes from each start to before each end; fewer beyond the file's end. Raises as `tail`."""
-
-
-@dataclass(frozen=True)
-class _Timed:
-    """A place that is read from until a time by the clock. `go_on` is called before each exchange."""
-
-    place: _Place
-    go_on: Callable[[], None]
-    clock: Callable[[], float]
-    ends: float
-
-    @property
-    def label(self) -> str:
-        return self.place.label
-
-    def tail(self, name: str, size: int) -> tuple[bytes, int] | None:
-        self._begin()
-        return self.place.tail(name, size)
-
-    def parts(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        self._begin()
-        return self.place.parts(name, ranges)
-
-    def _begin(self) -> None:
-        self.go_on()
-        if self.clock() > self.ends:
-            raise NodeUnavailable(f"{self.label} is too slow")
+    def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes from each start to before each end; fewer beyond the file's end."""
 
 
 def _nothing() -> None:
@@ -109,7 +78,11 @@ def _nothing() -> None:
 
 
 class EraFiles:
-    """The places where a chain's era files may be, asked in this order."""
+    """The places where a chain's era files may be, asked in this order.
+
+    Reading raises `NodeUnavailable` where no place has the right file, with what is wrong with each. `go_on` is called
+    before each exchange.
+    """
 
     def __init__(
         self,
@@ -120,43 +93,29 @@ class EraFiles:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._chain = chain
+        self._places = places
+        self._timeout = timeout_seconds
         self._clock = clock
-        self._rests_until: dict[int, float] = {}
-        self._places: list[_Place] = [
-            _Folder(place) if isinstance(place, Path) else _Site(place, timeout_seconds) for place in places
-        ]
+        self._rests_until: dict[Path | str, float] = {}
 
-    def roots(self, period: int, root: bytes, *, go_on: Callable[[], None] = _nothing) -> PeriodRoots | None:
-        """Return the roots of a period whose own root is this one. None if no place has the file.
+    def roots(self, period: int, root: bytes, *, go_on: Callable[[], None] = _nothing) -> PeriodRoots:
+        """Return the roots of a period whose own root is this one."""
+        return self._first(self.era_name(period, root), lambda file: self._read_roots(file, root), go_on)
 
-        `go_on` is called before each exchange. Raises `NodeUnavailable`, where a place can't be asked or has a false
-        file, and no other has the right one.
-        """
-        name = self.era_name(period, root)
-        return self._first(name, lambda place, name: self._read_roots(place, name, root), go_on)
+    def block(self, slot: int, period_root: bytes, root: bytes) -> ExecutionBranch:
+        """Return the execution block of the beacon block with this root, and what proves it."""
+        name = self.era_name(self._chain.period(slot), period_root)
+        return self._first(name, lambda file: self._read_block(file, slot, root), _nothing)
 
-    def block(self, slot: int, root: bytes) -> bytes | None:
-        """Return the `SignedBeaconBlock` of a slot, not verified. None if no place has the file of its period.
-
-        `root` is the period's. Raises as `roots`.
-        """
-        name = self.era_name(self._chain.period(slot), root)
-        return self._first(name, lambda place, name: self._read_block(place, name, slot), _nothing)
-
-    def records(
-        self, epoch: int, root: bytes, *, go_on: Callable[[], None] = _nothing
-    ) -> list[tuple[bytes, int]] | None:
-        """Return hash and total difficulty of each block of an epoch before the Merge, whose root is this one.
-
-        None if no place has the file. Asks and raises as `roots`.
-        """
-        name = self.era1_name(epoch, root)
-        return self._first(name, lambda place, name: _read_records(place, name, root), go_on)
+    def records(self, epoch: int, root: bytes, *, go_on: Callable[[], None] = _nothing) -> list[tuple[bytes, int]]:
+        """Return hash and total difficulty of each block of an epoch before the Merge, whose root is this one."""
+        return self._first(self.era1_name(epoch, root), lambda file: _read_records(file, root), go_on)
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has. None if no place has it. Raises as `roots`."""
-        found = self._first(name, lambda place, name: place.tail(name, 1), _nothing)
-        return found and found[1]
+        """Return how many bytes a file has. None if it isn't there."""
+        with suppress(NoEraFile):
+            return self._first(name, lambda file: file.tail(1)[1], _nothing)
+        return None
 
     def era1_name(self, epoch: int, root: bytes) -> str:
         """Return the name of the file of an epoch before the Merge."""
@@ -167,68 +126,75 @@ class EraFiles:
         # An era is numbered by where it ends.
         return f"{self._chain.config_name}-{period + 1:05}-{root[:4].hex()}.era"
 
-    def _first(
-        self, name: str, read: Callable[[_Place, str], Answer | None], go_on: Callable[[], None]
-    ) -> Answer | None:
+    def _first(self, name: str, read: Callable[[_EraFile], Answer], go_on: Callable[[], None]) -> Answer:
         problems: list[NodeUnavailable] = []
-        for number, place in enumerate(self._places):
+        for place in self._places:
+            label = "A folder of era_files" if isinstance(place, Path) else urlsplit(place).netloc.rpartition("@")[2]
             began = self._clock()
-            if began < self._rests_until.get(number, began):
-                problems.append(NodeUnavailable(f"{place.label} was too slow a short while ago"))
+            if began < self._rests_until.get(place, began):
+                problems.append(NodeUnavailable(f"{label} was too slow a short while ago"))
                 continue
             try:
-                found = read(_Timed(place, go_on, self._clock, began + _MOST_SECONDS), name)
+                return read(self._file(place, name, label, began + _MOST_SECONDS, go_on))
             except NodeUnavailable as problem:
                 problems.append(problem)
-            except (InvalidEra, InvalidSnappy) as invalid:
-                problems.append(InvalidReply(f"{place.label} has a wrong {name}: {str(invalid).removesuffix('.')}"))
-            else:
-                if found is not None:
-                    return found
+            except (InvalidEra, InvalidSsz) as invalid:
+                problems.append(InvalidReply(f"{label} has a wrong {name}: {str(invalid).removesuffix('.')}"))
             if (took := self._clock() - began) >= _FELT_SECONDS:
-                self._rests_until[number] = began + took + _REST * took
-        if problems:
-            raise NodeUnavailable(f"No era file {name} can be read: {'; '.join(map(str, problems))}.")
-        return None
+                self._rests_until[place] = began + took + _REST * took
+        kind = NoEraFile if all(isinstance(problem, NoEraFile) for problem in problems) else NodeUnavailable
+        raise kind(f"No era file {name} can be read: {'; '.join(map(str, problems))}.")
 
-    def _read_roots(self, place: _Place, name: str, root: bytes) -> PeriodRoots | None:
-        indices = self._indices(place, name)
-        if indices is None:
-            return None
-        _, at = indices
+    def _file(self, place: Path | str, name: str, label: str, ends: float, go_on: Callable[[], None]) -> _EraFile:
+        def begin() -> None:
+            go_on()
+            if self._clock() > ends:
+                raise NodeUnavailable(f"{label} is too slow")
+
+        if isinstance(place, Path):
+            return _LocalFile(place / name, label)
+        return _RemoteFile(place, name, label, self._timeout, begin)
+
+    def _read_roots(self, file: _EraFile, root: bytes) -> PeriodRoots:
+        _, at = self._indices(file)
         size = _ROOT << self._chain.period_depth
-        needed = _BEFORE_ROOTS + 2 * size
+        state = bytearray(_BEFORE_ROOTS + 2 * size)
         # Roots are random, so frames of them are hardly smaller, or a little larger. The last one is read whole.
-        data = _entry(place, name, at, usual=needed + needed // 64 + _FRAME, most=None)
-        state = snappy.unpack(data, needed + _FRAME, enough=needed)
-        found = PeriodRoots(state[_BEFORE_ROOTS : _BEFORE_ROOTS + size], state[_BEFORE_ROOTS + size : needed])
+        (entry,) = file.parts([(at, at + _HEAD + len(state) + len(state) // 64 + _FRAME)])
+        # There is more in the stream than is needed, and it is cut somewhere behind that.
+        with suppress(DecompressionError):
+            snappy.decompress_into(entry[_HEAD:], state)
+        found = PeriodRoots(bytes(state[_BEFORE_ROOTS:-size]), bytes(state[-size:]))
         if period_root(self._chain, found) != root:
             raise InvalidEra("Its roots are not those of the period.")
         return found
 
-    def _read_block(self, place: _Place, name: str, slot: int) -> bytes | None:
-        indices = self._indices(place, name)
-        if indices is None:
-            return None
-        at = indices[0][self._chain.place(slot)]
+    def _read_block(self, file: _EraFile, slot: int, root: bytes) -> ExecutionBranch:
+        places, state = self._indices(file)
+        at = places[self._chain.place(slot)]
         if at is None:
             raise InvalidEra(f"It has no block of slot {slot}.")
-        data = _entry(place, name, at, usual=_USUAL_BLOCK, most=_MOST_PACKED_BLOCK)
-        return snappy.unpack(data, MOST_BLOCK)
+        end = min(place for place in (*places, state) if place is not None and place > at)
+        if end - at > _MOST_PACKED_BLOCK:
+            raise InvalidEra(f"An entry has more than {_MOST_PACKED_BLOCK} bytes.")
+        (entry,) = file.parts([(at, end)])
+        encoded = _unpacked(entry[_HEAD:], MOST_BLOCK)
+        found = blocks.execution_branch(encoded, self._chain.layout(slot), preset=self._chain.preset)
+        if found.header.root != root:
+            raise InvalidEra(f"It has another block than that of slot {slot}.")
+        return found
 
-    def _indices(self, place: _Place, name: str) -> tuple[list[int | None], int] | None:
+    def _indices(self, file: _EraFile) -> tuple[list[int | None], int]:
         """Return where the block of each slot begins, and where the state does."""
-        count = 1 << self._chain.period_depth
-        of_state, of_blocks = _INDEX_FRAME + 8, _INDEX_FRAME + 8 * count
-        found = place.tail(name, of_state + of_blocks)
-        if found is None:
-            return None
-        tail, size = found
-        _, blocks = _index(tail[:of_blocks], _SLOT_INDEX, size - len(tail))
-        _, (state,) = _index(tail[of_blocks:], _SLOT_INDEX, size - of_state)
-        if state is None:
-            raise InvalidEra("It has no state.")
-        return blocks, state
+        of_state, of_blocks = _INDEX_FRAME + 8, _INDEX_FRAME + (8 << self._chain.period_depth)
+        tail, size = file.tail(of_blocks + of_state)
+        if len(tail) != of_blocks + of_state:
+            raise InvalidEra("It is cut.")
+        (state,) = _index(tail[of_blocks:], size - of_state)
+        places = _index(tail[:of_blocks], size - len(tail))
+        if state is None or any(place is not None and place >= state for place in places):
+            raise InvalidEra("It has no state after its blocks.")
+        return places, state
 
 
 def period_root(chain: BeaconChain, roots: PeriodRoots) -> bytes:
@@ -241,224 +207,137 @@ def split(roots: bytes) -> list[bytes]:
     return [roots[at : at + _ROOT] for at in range(0, len(roots), _ROOT)]
 
 
-def read_headers(files: Sequence[Path]) -> Iterator[bytes]:
-    """Yield the headers of era1 files, one after the other. Raises `InvalidEra`."""
-    for path in files:
-        with path.open("rb") as file:
-            yield from _headers(file, path.name)
-
-
-def _headers(file: BinaryIO, name: str) -> Iterator[bytes]:
-    while head := file.read(_HEAD):
-        size = int.from_bytes(head[2:6], "little")
-        if head[:2] != _HEADER:
-            # Beyond the end there is nothing to read, and that is found out below.
-            file.seek(size - 1 if size else 0, 1)
-            cut = bool(size) and not file.read(1)
-        else:
-            entry = file.read(min(size, _MOST_HEADER))
-            cut = len(entry) != size
-        if cut or len(head) != _HEAD:
-            raise InvalidEra(f"{name} is cut.")
-        if head[:2] == _HEADER:
-            try:
-                yield snappy.unpack(entry, _MOST_HEADER)
-            except InvalidSnappy as invalid:
-                raise InvalidEra(f"{name} has a header that can't be read: {invalid}") from None
-
-
-def _read_records(place: _Place, name: str, root: bytes) -> list[tuple[bytes, int]] | None:
-    tail = place.tail(name, _INDEX_FRAME + (8 << RECORDS_DEPTH))
-    if tail is None:
-        return None
-    data, size = tail
-    count = int.from_bytes(data[-8:], "little")
-    length = _INDEX_FRAME + 8 * count
-    _, places = _index(data[-length:], _BLOCK_INDEX, size - length)
-    starts = [at for at in places if at is not None]
-    if not starts or len(starts) != count or starts != sorted(starts):
-        raise InvalidEra("Its blocks are not one after the other.")
-    ends = [*starts[1:], size - length]
-    ranges = [(start, min(start + _USUAL_HEADER, end)) for start, end in zip(starts, ends, strict=True)]
-    read = _read_ranges(place, name, ranges, _hash_and_difficulty)
+def _read_records(file: _EraFile, root: bytes) -> list[tuple[bytes, int]]:
+    tail, size = file.tail(_INDEX_FRAME + (8 << RECORDS_DEPTH))
+    length = _INDEX_FRAME + 8 * int.from_bytes(tail[-8:], "little")
+    if length > len(tail):
+        raise InvalidEra("Its index is longer than any.")
+    starts = [at for at in _index(tail[-length:], size - length) if at is not None]
+    if len(starts) < 2:
+        raise InvalidEra("It has no blocks.")
     # The first block's total difficulty stands at its end, where another block follows.
-    (told,) = place.parts(name, [(max(0, ends[0] - _ROOT), ends[0])])
+    (told,) = file.parts([(max(0, starts[1] - _ROOT), starts[1])])
+    read: list[tuple[bytes, int]] = []
+    for first in range(0, len(starts), _AT_ONCE):
+        ranges = [(at, at + _HEAD + _MOST_HEADER) for at in starts[first : first + _AT_ONCE]]
+        read += map(_hash_and_difficulty, file.parts(ranges))
     hashes, difficulties = zip(*read, strict=True)
-    records = with_totals(hashes, difficulties, int.from_bytes(told, "little"))
-    if ssz.list_root(jumps.record_leaves(records), RECORDS_DEPTH) != root:
+    before = int.from_bytes(told, "little") - difficulties[0]
+    records = list(zip(hashes, list(accumulate(difficulties, initial=before))[1:], strict=True))
+    try:
+        leaves = jumps.record_leaves(records)
+    except OverflowError:
+        raise InvalidEra("Its total difficulty is beyond all bounds.") from None
+    if ssz.list_root(leaves, RECORDS_DEPTH) != root:
         raise InvalidEra("Its blocks are not those of the epoch.")
-    return records
-
-
-def with_totals(hashes: Sequence[bytes], difficulties: Sequence[int], first_total: int) -> list[tuple[bytes, int]]:
-    """Return hash and total difficulty of each block, from the difficulties and the first total."""
-    total = first_total - difficulties[0]
-    records: list[tuple[bytes, int]] = []
-    for block_hash, difficulty in zip(hashes, difficulties, strict=True):
-        total += difficulty
-        if not 0 <= total < 1 << 256:
-            raise InvalidEra("Its total difficulty is beyond all bounds.")
-        records.append((block_hash, total))
     return records
 
 
 def _hash_and_difficulty(entry: bytes) -> tuple[bytes, int]:
     """Return these of the header in an entry."""
     length = int.from_bytes(entry[2:6], "little")
-    encoded = snappy.unpack(entry[_HEAD : _HEAD + length], _MOST_HEADER)
+    encoded = _unpacked(entry[_HEAD : _HEAD + length], _MOST_HEADER)
     try:
-        fields = decode_rlp(encoded)
-    except ValueError:
-        fields = []
-    if len(fields) < 15 or not isinstance(fields[7], bytes) or len(fields[7]) > _ROOT:
-        raise InvalidEra("One of its headers can't be read.")
-    return keccak(encoded), int.from_bytes(fields[7])
+        difficulty = int.from_bytes(decode_rlp(encoded)[7])  # type: ignore[arg-type]
+    except (ValueError, IndexError, TypeError):
+        raise InvalidEra("One of its headers can't be read.") from None
+    return keccak(encoded), difficulty
 
 
-def _index(data: bytes, kind: bytes, at: int) -> tuple[int, list[int | None]]:
-    """Return what an index begins at, and where each of its entries is. `at` is where itself is."""
-    count = (len(data) - _INDEX_FRAME) // 8
-    if data[:2] != kind or int.from_bytes(data[-8:], "little") != count:
-        raise InvalidEra("It has no index where one belongs.")
-    first, *offsets = (
-        int.from_bytes(data[_HEAD + 8 * i : _HEAD + 8 * i + 8], "little", signed=True) for i in range(count + 1)
-    )
+def _unpacked(framed: bytes, most: int) -> bytes:
+    out = bytearray(most)
+    try:
+        return bytes(out[: snappy.decompress_into(framed, out)])
+    except DecompressionError:
+        raise InvalidEra(f"It has something else where at most {most} compressed bytes belong.") from None
+
+
+def _index(data: bytes, at: int) -> list[int | None]:
+    """Return where each entry is that an index leads to; None where there is none. `at` is where itself is."""
+    offsets = (int.from_bytes(data[i : i + 8], "little", signed=True) for i in range(_HEAD + 8, len(data) - 8, 8))
     places = [at + offset if offset else None for offset in offsets]
     if any(place is not None and not 0 <= place < at for place in places):
         raise InvalidEra("Its index leads beyond it.")
-    return first, places
-
-
-def _entry(place: _Place, name: str, at: int, *, usual: int, most: int | None) -> bytes:
-    """Return the content of an entry: all of it where `most` is given, else what `usual` bytes have of it."""
-    (data,) = place.parts(name, [(at, at + _HEAD + usual)])
-    size = int.from_bytes(data[2:6], "little")
-    if most is None:
-        return data[_HEAD : _HEAD + size]
-    if size > most:
-        raise InvalidEra(f"An entry has more than {most} bytes.")
-    if size > usual:
-        data += place.parts(name, [(at + _HEAD + usual, at + _HEAD + size)])[0]
-    if len(data) < _HEAD + size:
-        raise InvalidEra("It is cut.")
-    return data[_HEAD : _HEAD + size]
-
-
-def _read_ranges(
-    place: _Place, name: str, ranges: Sequence[tuple[int, int]], read: Callable[[bytes], Answer]
-) -> list[Answer]:
-    """Return what `read` makes of each range. Those near each other are read as one."""
-    wide: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        if wide and start <= wide[-1][1] + _GAP and end - wide[-1][0] <= _MOST_READ:
-            wide[-1] = (wide[-1][0], max(wide[-1][1], end))
-        else:
-            wide.append((start, end))
-    found: dict[tuple[int, int], Answer] = {}
-    at = 0
-    # A few at a time: other tasks may be about the same with other files, so only what is made of the bytes is kept.
-    waiting = sorted(set(ranges))
-    for first in range(0, len(wide), _AT_ONCE):
-        some = wide[first : first + _AT_ONCE]
-        for (start, end), data in zip(some, place.parts(name, some), strict=True):
-            while at < len(waiting) and waiting[at][1] <= end:
-                one = waiting[at]
-                found[one] = read(data[one[0] - start : one[1] - start])
-                at += 1
-    return [found[one] for one in ranges]
+    return places
 
 
 # --- Places -----------------------------------------------------------------------------------------------------------
 
 
-class _Folder:
-    label = "A folder of era_files"
+@dataclass(frozen=True)
+class _LocalFile:
+    path: Path
+    label: str
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def tail(self, name: str, size: int) -> tuple[bytes, int] | None:
+    def tail(self, size: int) -> tuple[bytes, int]:
         try:
-            total = (self._path / name).stat().st_size
+            total = self.path.stat().st_size
         except FileNotFoundError:
-            return None
+            raise NoEraFile(f"{self.label} has none") from None
         except OSError as error:
-            raise self._unreadable(name, error) from None
-        (data,) = self.parts(name, [(max(0, total - size), total)])
+            raise self._unreadable(error) from None
+        (data,) = self.parts([(max(0, total - size), total)])
         return data, total
 
-    def parts(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        found: list[bytes] = []
         try:
-            with (self._path / name).open("rb") as file:
-                return [self._part(file, *one) for one in ranges]
+            with self.path.open("rb") as file:
+                for start, end in ranges:
+                    file.seek(start)
+                    found.append(file.read(end - start))
         except OSError as error:
-            raise self._unreadable(name, error) from None
+            raise self._unreadable(error) from None
+        return found
 
-    def _part(self, file: BinaryIO, start: int, end: int) -> bytes:
-        file.seek(start)
-        return file.read(end - start)
-
-    def _unreadable(self, name: str, error: OSError) -> NodeUnavailable:
-        return NodeUnavailable(f"{name} can't be read: {error.strerror}")
+    def _unreadable(self, error: OSError) -> NodeUnavailable:
+        return NodeUnavailable(f"{self.path.name} can't be read: {error.strerror}")
 
 
-class _Site:
-    def __init__(self, url: str, timeout_seconds: float) -> None:
-        self._url = url
-        self._timeout = timeout_seconds
-        self.label = urlsplit(url).netloc.rpartition("@")[2]
+@dataclass(frozen=True)
+class _RemoteFile:
+    place: str = field(repr=False)
+    name: str
+    label: str
+    timeout: float
+    begin: Callable[[], None]
 
-    def tail(self, name: str, size: int) -> tuple[bytes, int] | None:
-        (answer,) = self._ask(name, [f"-{size}"], [size])
-        if answer.status == HTTPStatus.NOT_FOUND:
-            return None
-        self._check(answer)
-        total = re.fullmatch(r"bytes \d+-\d+/(\d{1,18})", answer.range)
-        if total is None:
+    def tail(self, size: int) -> tuple[bytes, int]:
+        (answer,) = self._ask([(f"-{size}", size)])
+        total = answer.range.rpartition("/")[2]
+        if not answer.range.startswith("bytes ") or not (total.isascii() and total.isdigit() and len(total) < _ROOT):
             raise InvalidReply(f"{self.label} doesn't tell how long a file is")
-        return answer.content, int(total[1])
+        return answer.content, int(total)
 
-    def parts(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        wanted = [f"{start}-{end - 1}" for start, end in ranges]
-        answers = self._ask(name, wanted, [end - start for start, end in ranges])
-        for answer in answers:
-            self._check(answer)
+    def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        answers = self._ask([(f"{start}-{end - 1}", end - start) for start, end in ranges])
         return [answer.content for answer in answers]
 
-    def _ask(self, name: str, ranges: Sequence[str], sizes: Sequence[int]) -> list[bounded_http.Answer]:
-        parts = urlsplit(self._url)
-        url = parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl()
+    def _ask(self, ranges: Sequence[tuple[str, int]]) -> list[bounded_http.Answer]:
+        self.begin()
+        parts = urlsplit(self.place)
         posts = [
             Post(
-                url,
+                parts._replace(path=f"{parts.path.rstrip('/')}/{self.name}").geturl(),
                 b"",
                 max_bytes=size,
-                silence_seconds=self._timeout,
-                total_seconds=3 * self._timeout,
+                silence_seconds=self.timeout,
+                total_seconds=3 * self.timeout,
                 read_statuses={HTTPStatus.PARTIAL_CONTENT},
                 method="GET",
                 headers={"Range": f"bytes={wanted}", "Accept-Encoding": "identity"},
             )
-            for wanted, size in zip(ranges, sizes, strict=True)
+            for wanted, size in ranges
         ]
-        # Tasks beside this one may ask for as much. What they share is in memory at the same time.
-        is_short = sum(sizes) <= _MOST_SHARED
-        several = together.share_exchange("era files", posts, _post_each) if is_short else bounded_http.post_all(posts)
-        answers: list[bounded_http.Answer] = []
-        for answer in several:
-            if isinstance(answer, bounded_http.Failed):
-                raise without_answer(self.label, answer)
-            answers.append(answer)
-        return answers
+        return [self._checked(answer) for answer in bounded_http.post_all(posts)]
 
-    def _check(self, answer: bounded_http.Answer) -> None:
+    def _checked(self, answer: bounded_http.Answer | bounded_http.Failed) -> bounded_http.Answer:
+        if isinstance(answer, bounded_http.Failed):
+            raise without_answer(self.label, answer)
+        if answer.status == HTTPStatus.NOT_FOUND:
+            raise NoEraFile(f"{self.label} has none")
         if answer.status == HTTPStatus.OK:
             raise BadStatus(f"{self.label} doesn't serve parts of files (HTTP range requests)")
         if answer.status != HTTPStatus.PARTIAL_CONTENT:
             raise BadStatus(f"{self.label} answered with HTTP status {answer.status}")
-
-
-def _post_each(several: Sequence[Sequence[Post]]) -> list[list[bounded_http.Answer | bounded_http.Failed]]:
-    """Post what several tasks ask for, and return the answers to each."""
-    answers = iter(bounded_http.post_all([post for posts in several for post in posts]))
-    return [[next(answers) for _ in posts] for posts in several]
+        return answer

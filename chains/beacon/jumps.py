@@ -120,6 +120,16 @@ class Anchor:
     summaries: Sequence[tuple[bytes, bytes]]
     branch: Sequence[bytes]
 
+    @property
+    def leaves(self) -> list[bytes]:
+        return [ssz.merge(*summary) for summary in self.summaries]
+
+    @property
+    def is_true(self) -> bool:
+        """Return whether the summaries are those of the block's state."""
+        root = ssz.list_root(self.leaves, HISTORY_DEPTH)
+        return ssz.climb(root, self.branch, HISTORICAL_SUMMARIES) == self.header.state_root
+
 
 def own(block: ExecutionBranch) -> bytes:
     """Return the branch to a beacon block's own execution block."""
@@ -145,16 +155,14 @@ def old(chain: BeaconChain, block: ExecutionBranch, block_roots: Sequence[bytes]
     index = chain.period(block.header.slot) - chain.periods_before_capella
     if not 0 <= index < len(summaries):
         raise CannotProve(f"The period of slot {block.header.slot} is none of the {len(summaries)} summaries.")
-    leaves = [ssz.merge(*summary) for summary in summaries]
-    root = ssz.list_root(leaves, HISTORY_DEPTH)
-    if ssz.climb(root, anchor.branch, HISTORICAL_SUMMARIES) != anchor.header.state_root:
+    if not anchor.is_true:
         raise CannotProve("The summaries are not those of the state.")
     return b"".join(
         [
             own(block),
             _period(chain, block, block_roots, *summaries[index]),
             len(summaries).to_bytes(3),
-            *_list(leaves, HISTORY_DEPTH, index),
+            *_list(anchor.leaves, HISTORY_DEPTH, index),
             _anchor(chain, anchor.header, anchor.branch),
         ]
     )

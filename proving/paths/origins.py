@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from chains.beacon.jumps import BeaconChain, CannotProve
 from chains.header import Header
-from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, encode_parent_hash
+from chains.packed import OLD_BLOCK, encode_parent_hash
 from proving import heads, jump_branches, sources
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
@@ -40,17 +40,9 @@ def may_jump(connection: OpenConnection, target: Header) -> bool:
     source, beacon_chain = connection.source_rpc.chain, connection.beacon_chain
     if beacon_chain is None or jump_branches.why_not(source, target):
         return False
-    if not jump_branches.needs_origin(source, target):
+    if jump_branches.operation(source, target) != OLD_BLOCK:
         return True
     return _remembers(beacon_chain, heads.recent(source, connection.source_rpc).latest, target)
-
-
-def operation(connection: OpenConnection, target: Header) -> int:
-    """Return the operation of the packed format that a jump to a block is."""
-    source, beacon_chain = connection.source_rpc.chain, connection.beacon_chain
-    if beacon_chain and target.number < beacon_chain.blocks_before_merge:
-        return BLOCK_BEFORE_MERGE
-    return OLD_BLOCK if jump_branches.needs_origin(source, target) else BLOCK_BEFORE_CAPELLA
 
 
 def find(connection: OpenConnection, target: Header) -> Origin | None:

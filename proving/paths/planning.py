@@ -211,7 +211,7 @@ class _Routing:
         config = self._connection.config
         if sources.of(config).vouched(config, keeps_hashes=True) is None and not config.always_jump:
             return 0
-        last = self._last_jumps.get(origins.operation(self._connection, header))
+        last = self._last_jumps.get(jump_branches.operation(self._connection.source_rpc.chain, header))
         if last is None or (last.header and not origins.leads_to(self._connection, last.header, header)):
             return 0
         return last.jump
@@ -287,7 +287,7 @@ def _by_jump(connection: OpenConnection, target: Header) -> Plan | None:
     """Return the jump to a block; None where the beacon chain doesn't lead there now from anything that is trusted."""
     if not origins.may_jump(connection, target):
         return None
-    operation = origins.operation(connection, target)
+    operation = jump_branches.operation(connection.source_rpc.chain, target)
     if operation != OLD_BLOCK:
         return Plan(target.number, target.number, jump=operation)
     origin = origins.find(connection, target)

@@ -2,18 +2,15 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import rlp
 from eth_utils.crypto import keccak
 
-from chains.beacon import before_merge, blocks, jumps, ssz
-from chains.beacon.era_files import InvalidEra, read_headers
+from chains.beacon import blocks, jumps, ssz
 from chains.beacon.jumps import MAINNET, CannotProve
 from chains.beacon.ssz import BitList, ByteList, Bytes, Container, InvalidSsz, List
 from chains.encoding import decode_rlp
-from tests.contracts import recorded_beacon, tries
+from tests.contracts import recorded_beacon
 from tests.contracts.beacon_worlds import BeaconWorld
 from tests.fixtures_folder import FOLDER, needs_fixtures
 
@@ -190,73 +187,6 @@ def test_blocks_and_epochs_before_the_merge_are_the_chains():
         jumps.before_merge(chain, 4, records, [*epochs, bytes(32)])
     with pytest.raises(CannotProve, match="not the records of epoch 0"):
         jumps.before_merge(chain, 4, [*records, (bytes(32), 0)], epochs)
-
-
-# --- Before the Merge -------------------------------------------------------------------------------------------------
-
-
-def _era(path: Path, headers: list[bytes]) -> Path:
-    """Write an era1 file, whose first header is compressed and the others are not."""
-    entries = [(0x3265, b"")]
-    for place, header in enumerate(headers):
-        plain = b"\1" + (len(header) + 4).to_bytes(3, "little") + bytes(4) + header
-        literal = b"\xf4" + (len(header) - 1).to_bytes(2, "little") + header
-        packed = bytes([len(header) & 0x7F | 0x80, len(header) >> 7]) + literal
-        frame = b"\0" + (len(packed) + 4).to_bytes(3, "little") + bytes(4) + packed
-        entries += [(3, b"\xff\x06\0\0sNaPpY" + (plain if place else frame)), (4, b"?"), (5, b""), (6, bytes(32))]
-    path.write_bytes(
-        b"".join(
-            kind.to_bytes(2, "little") + len(data).to_bytes(4, "little") + bytes(2) + data for kind, data in entries
-        )
-    )
-    return path
-
-
-def _headers(count: int) -> list[bytes]:
-    chance, parent, headers = random.Random(1), bytes(32), []
-    for number in range(count):
-        headers.append(tries.header(number, chance.randbytes(32), parent))
-        parent = keccak(headers[-1])
-    return headers
-
-
-def test_the_accumulator_is_computed_from_era_files(tmp_path, capsys):
-    headers = _headers(8195)
-    files = [_era(tmp_path / "0", headers[:8192]), _era(tmp_path / "1", headers[8192:])]
-    count, epochs = before_merge.accumulate(read_headers(files))
-    records = [(keccak(header), 0) for header in headers]
-    assert count == 8195
-    assert epochs == [
-        ssz.list_root(jumps.record_leaves(each), jumps.RECORDS_DEPTH) for each in (records[:8192], records[8192:])
-    ]
-    assert before_merge.main([str(path) for path in files]) == 1
-    assert capsys.readouterr().out.startswith("8,195 blocks, root 0x")
-
-
-def test_files_whose_blocks_are_not_one_after_the_other_are_refused(tmp_path):
-    headers = _headers(5)
-    first = [tries.header(1, bytes(32), bytes(32))], [tries.header(0, bytes(32), b"\1" * 32)]
-    for wrong in (*first, headers[1:], [*headers[:2], *headers[3:]], [headers[1], headers[0]]):
-        with pytest.raises(InvalidEra):
-            before_merge.accumulate(wrong)
-    path = _era(tmp_path / "0", headers)
-    path.write_bytes(path.read_bytes()[:-1])
-    assert before_merge.main([str(path)]) == 1
-
-
-def test_files_that_hold_no_headers_are_refused(tmp_path, capsys):
-    """In a sentence, whatever they hold."""
-    difficulties: list[bytes | list[bytes]] = [[], b"\xff" * 33, b"\0\1"]
-    lists = [rlp.encode([bytes(32), *[b""] * 6, each, *[b""] * 7]) for each in difficulties]
-    for wrong in (b"\xff" * 40, b"\x80", rlp.encode(bytes(40)), *lists):
-        assert before_merge.main([str(_era(tmp_path / "0", [wrong]))]) == 1
-    most = rlp.encode([bytes(32), *[b""] * 6, b"\xff" * 32, *[b""] * 7])
-    more = rlp.encode([keccak(most), *[b""] * 6, b"\1", b"\1", *[b""] * 6])
-    assert before_merge.main([str(_era(tmp_path / "0", [most, more]))]) == 1
-    assert before_merge.main([str(tmp_path / "none")]) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 8
-    assert said[-2] == "The difficulty of block 1 is none."
 
 
 @needs_fixtures

@@ -1,7 +1,7 @@
-"""The client of beacon nodes: slow ones, and what goes out. Lies are in tests/proving/test_jump_branches.py."""
+"""The client of beacon nodes: slow ones, and what goes out. Lies are in tests/inside/test_jump_branches.py."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from chains import together
-from chains.beacon import beacon_client
+from chains.beacon import ssz
 from chains.beacon.beacon_client import BeaconClient, BeaconEndpoint
 from chains.chains_file import Chain
+from chains.encoding import hex_data
 from chains.node_errors import NodeUnavailable
 from chains.request_batches import Request
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
@@ -29,9 +30,11 @@ def node(world) -> BeaconNode:
     return beacon_chains.node_of(world, [89])
 
 
-def client_of(world: EncodedWorld, *urls: str, timeout_seconds: float = 10) -> BeaconClient:
+def client_of(
+    world: EncodedWorld, *urls: str, timeout_seconds: float = 10, clock: Callable[[], float] = time.monotonic
+) -> BeaconClient:
     chain = Chain(id=CHAIN_ID, name="Test chain", rpc_urls=("http://127.0.0.1:9",), beacon_urls=urls, test_network=True)
-    return BeaconClient(chain, world.chain, timeout_seconds=timeout_seconds)
+    return BeaconClient(chain, world.chain, timeout_seconds=timeout_seconds, clock=clock)
 
 
 class Slow(BeaconApi):
@@ -61,18 +64,26 @@ def test_a_node_that_hangs_is_passed_over(world, node):
             assert client.header(world.root(89)) == world.blocks[89].header
             assert client.summaries(world.blocks[89].header) == world.anchor(89)
             assert client.block(world.root(50), 50) == world.blocks[50]
-            assert client.block_roots([50, 53]) == [world.root(50), None]
+            assert roots_of(client, world) == b"".join(world.periods[6][0])
 
 
-def test_a_slow_node_is_not_waited_for_to_the_end(world, node):
-    """What it told in time is what is returned."""
-    with Slow(node, "/root", 0.5) as slow:
-        client = client_of(world, slow.url, timeout_seconds=1)
-        with within(8):
-            found = client.block_roots(range(1000))
-        assert 32 <= len(found) < 1000
-        expected = [node.roots.get(slot) for slot in range(1000)]
-        assert found == expected[: len(found)]
+def roots_of(client: BeaconClient, world: EncodedWorld, go_on: Callable[[], None] = lambda: None) -> bytes:
+    return client.block_roots(6, ssz.tree_root(world.periods[6][0], 3), go_on=go_on)
+
+
+def test_a_slow_node_is_left_in_the_midst_of_a_period(world, node):
+    now, paces = [0.0], iter([119, 2, 1, 1])
+
+    def go_on() -> None:
+        now[0] += next(paces)
+
+    with BeaconApi(node) as slow, BeaconApi(node) as other:
+        client = client_of(world, slow.url, other.url, clock=lambda: now[0])
+        assert roots_of(client, world, go_on) == b"".join(world.periods[6][0])
+        assert (len(slow.asked), len(other.asked)) == (32, 40)
+        paces = iter([119, 2] * 2)
+        with pytest.raises(NodeUnavailable, match=r"is too slow; 127\.0\.0\.1:\d+ is too slow"):
+            roots_of(client, world, go_on)
 
 
 def test_long_answers_are_asked_for_a_few_at_a_time(world, node, monkeypatch):
@@ -93,8 +104,12 @@ def test_long_answers_are_asked_for_a_few_at_a_time(world, node, monkeypatch):
         # And the chain's id.
         assert len(sizes) == 4
         assert max(sizes) <= 40 * 1024**2
-        monkeypatch.setattr(beacon_client, "_MOST_AT_ONCE", 1)
-        assert client.block(world.root(32), 32) == world.blocks[32]
+        # After the first fault another node is asked for what is left.
+        with Slow(node, f"blocks/{hex_data(world.root(slots[5]))}", 3) as slow:
+            client = client_of(world, slow.url, api.url, timeout_seconds=0.3)
+            answers = together.run([partial(client.block, world.root(slot), slot) for slot in slots])
+            assert answers == [world.blocks[slot] for slot in slots]
+            assert len(slow.asked) == 1 + 8
 
 
 def test_tasks_side_by_side_ask_once(world, node):

@@ -1,6 +1,5 @@
 """Era files of a small beacon chain, in a folder and behind URLs; and those that are damaged or false."""
 
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -10,9 +9,8 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import bounded_http, together
-from chains.beacon import era_files, jumps, shipped, snappy, ssz
-from chains.beacon.era_files import EraFiles, PeriodRoots
+from chains.beacon import era_files, jumps, shipped, ssz
+from chains.beacon.era_files import EraFiles, NoEraFile, PeriodRoots
 from chains.beacon.jumps import MAINNET
 from chains.node_errors import NodeUnavailable
 from tests import headers
@@ -95,7 +93,7 @@ def test_roots_and_blocks_of_a_period(world, path, root, roots):
         for files in _of_folder_and_site(world, path.parent, url):
             assert files.roots(PERIOD, root) == roots
             for slot in (48, 50, 52, 55):
-                assert files.block(slot, root) == world.encoded[slot]
+                assert files.block(slot, root, world.root(slot)) == world.blocks[slot]
 
 
 def test_records_of_an_epoch(world, tmp_path, epoch):
@@ -104,8 +102,8 @@ def test_records_of_an_epoch(world, tmp_path, epoch):
     with served(site) as url:
         for files in _of_folder_and_site(world, tmp_path, url):
             assert files.records(3, epoch.root) == epoch.records
-        # Bodies are passed over, where they are long, and else few requests do.
-        assert len(site.asked) < 2 * len(epoch.encoded)
+        # The index and the total difficulty are read once, and the headers.
+        assert len(site.asked) == 2 * (2 + len(epoch.encoded))
 
 
 def test_long_bodies_are_not_read(world, tmp_path, epoch, monkeypatch):
@@ -155,14 +153,17 @@ def test_names_are_those_of_published_files():
 def test_what_is_nowhere(world, tmp_path, root, epoch):
     with served(Site(tmp_path)) as url:
         for files in (*_of_folder_and_site(world, tmp_path, url), EraFiles(world.chain, [])):
-            assert files.roots(PERIOD, root) is None
-            assert files.block(50, root) is None
-            assert files.records(3, epoch.root) is None
+            with pytest.raises(NoEraFile):
+                files.roots(PERIOD, root)
+            with pytest.raises(NoEraFile):
+                files.block(50, root, bytes(32))
+            with pytest.raises(NoEraFile):
+                files.records(3, epoch.root)
 
 
 def test_a_slot_without_a_block(world, path, root):
     with pytest.raises(NodeUnavailable, match="no block of slot 49"):
-        EraFiles(world.chain, [path.parent]).block(49, root)
+        EraFiles(world.chain, [path.parent]).block(49, root, bytes(32))
 
 
 # --- Damage and lies --------------------------------------------------------------------------------------------------
@@ -187,9 +188,8 @@ def test_a_damaged_period_is_no_period(world, path, root, roots):
             assert files.roots(PERIOD, root) == roots
         except NodeUnavailable as unavailable:
             said.append(str(unavailable))
-        # A block is not verified here.
         with suppress(NodeUnavailable):
-            files.block(50, root)
+            assert files.block(50, root, world.root(50)) == world.blocks[50]
     assert len(said) > 30
     assert all(why.startswith(f"No era file {path.name} can be read: ") for why in said)
 
@@ -213,8 +213,8 @@ def test_roots_and_records_are_those_of_the_name(world, path, root, roots, tmp_p
         path.write_bytes(good.replace(one, bytes(32)))
         with pytest.raises(NodeUnavailable, match="Its roots are not those of the period"):
             EraFiles(world.chain, [tmp_path]).roots(PERIOD, root)
-    path = epoch.write(tmp_path)
-    path.write_bytes(path.read_bytes().replace(b"anybody", b"another", 1))
+    other = Epoch([epoch.encoded[0].replace(b"anybody", b"another"), *epoch.encoded[1:]])
+    other.write(tmp_path).rename(epoch.write(tmp_path))
     with pytest.raises(NodeUnavailable, match="Its blocks are not those of the epoch"):
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
@@ -227,6 +227,34 @@ def test_an_index_that_leads_nowhere(world, path, root, to):
         EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
 
 
+def test_a_false_block_is_no_block(world, path, root, tmp_path):
+    """And another place may have the right one."""
+    (tmp_path / "right").mkdir()
+    (tmp_path / "right" / path.name).write_bytes(path.read_bytes())
+    for false in (world.encoded[51], world.encoded[50][:-1], b""):
+        blocks = {**world.encoded, 50: false}
+        beacon_chains.write_era(tmp_path, world.chain, PERIOD, root, world.periods[PERIOD], blocks)
+        with pytest.raises(NodeUnavailable, match=f"has a wrong {path.name}"):
+            EraFiles(world.chain, [tmp_path]).block(50, root, world.root(50))
+        files = EraFiles(world.chain, [tmp_path, tmp_path / "right"])
+        assert files.block(50, root, world.root(50)) == world.blocks[50]
+
+
+def test_no_more_is_read_or_unpacked_than_may_be(world, path, root, monkeypatch):
+    files, size = EraFiles(world.chain, [path.parent]), len(world.encoded[50])
+    packed = 8 + len(beacon_chains.framed(world.encoded[50]))
+    for name, most, why in (
+        ("_MOST_PACKED_BLOCK", packed, "An entry has more than"),
+        ("MOST_BLOCK", size, "compressed bytes belong"),
+    ):
+        monkeypatch.setattr(era_files, name, most)
+        assert files.block(50, root, world.root(50)) == world.blocks[50]
+        monkeypatch.setattr(era_files, name, most - 1)
+        with pytest.raises(NodeUnavailable, match=why):
+            files.block(50, root, world.root(50))
+        monkeypatch.undo()
+
+
 @pytest.mark.parametrize("count", [0, 39, 41, 8193, 2**40])
 def test_an_index_of_another_length(world, tmp_path, epoch, count):
     path = epoch.write(tmp_path)
@@ -234,16 +262,8 @@ def test_an_index_of_another_length(world, tmp_path, epoch, count):
     with pytest.raises(NodeUnavailable, match="has a wrong small-00003"):
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
     path.write_bytes(beacon_chains.index(b"f2", 3 * 8192, [], 0))
-    with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
+    with pytest.raises(NodeUnavailable, match="It has no blocks"):
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
-
-
-def test_an_index_is_told_by_its_type(world, path, root):
-    good = path.read_bytes()
-    at = good.rindex(b"i2")
-    path.write_bytes(good[:at] + b"i3" + good[at + 2 :])
-    with pytest.raises(NodeUnavailable, match="It has no index where one belongs"):
-        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
 
 
 def test_a_file_that_can_not_be_read(world, path, root):
@@ -251,56 +271,18 @@ def test_a_file_that_can_not_be_read(world, path, root):
     path.mkdir()
     with pytest.raises(NodeUnavailable, match=f"{path.name} can't be read: Is a directory"):
         EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
-    with pytest.raises(NodeUnavailable, match="gone can't be read: No such file"):
-        era_files._Folder(path.parent).parts("gone", [(0, 1)])
 
 
-@pytest.mark.parametrize("difficulty", [b"\xff" * 33, [], [b"\1"]], ids=["long", "empty list", "list"])
-def test_a_difficulty_is_a_number_of_256_bits(difficulty):
+def test_what_is_no_header_has_no_difficulty():
     fields: list[bytes | list[bytes]] = [bytes(32)] * 15
     assert era_files._hash_and_difficulty(_entry_of(fields))[0] == keccak(rlp.encode(fields))
-    fields[7] = difficulty
-    for wrong in (fields, fields[:14], bytes(40), b""):
+    for wrong in ([*fields[:7], [b"\1"], *fields[8:]], fields[:7], bytes(40), b""):
         with pytest.raises(era_files.InvalidEra, match="One of its headers can't be read"):
             era_files._hash_and_difficulty(_entry_of(wrong))
-    with pytest.raises(era_files.InvalidEra, match="One of its headers can't be read"):
-        era_files._hash_and_difficulty(_entry_of([bytes(1)] * 14))
 
 
 def _entry_of(item: object) -> bytes:
     return beacon_chains.entry(b"\3\0", beacon_chains.framed(rlp.encode(item)))
-
-
-def test_an_index_that_tells_another_length(world, path, root):
-    path.write_bytes(path.read_bytes()[:-8] + (2).to_bytes(8, "little"))
-    with pytest.raises(NodeUnavailable, match="It has no index where one belongs"):
-        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
-
-
-def test_blocks_of_all_sizes(world, path, root, monkeypatch):
-    size = len(beacon_chains.framed(world.encoded[50]))
-    files = EraFiles(world.chain, [path.parent])
-    for usual in (1, size - 1, size, size + 1):
-        monkeypatch.setattr(era_files, "_USUAL_BLOCK", usual)
-        assert files.block(50, root) == world.encoded[50]
-    monkeypatch.setattr(era_files, "_MOST_PACKED_BLOCK", size)
-    assert files.block(50, root) == world.encoded[50]
-    monkeypatch.setattr(era_files, "_MOST_PACKED_BLOCK", size - 1)
-    with pytest.raises(NodeUnavailable, match=f"An entry has more than {size - 1} bytes"):
-        files.block(50, root)
-
-
-def test_blocks_of_an_epoch_stand_one_after_the_other(world, tmp_path, epoch):
-    """Otherwise the end of a range might lie before its beginning."""
-    path = epoch.write(tmp_path)
-    good = path.read_bytes()
-    first = len(good) - 8 - 8 * len(epoch.encoded)
-    swapped = good[first + 8 : first + 16] + good[first : first + 8]
-    missing = bytes(8) + good[first + 8 : first + 16]
-    for two in (swapped, missing):
-        path.write_bytes(good[:first] + two + good[first + 16 :])
-        with pytest.raises(NodeUnavailable, match="Its blocks are not one after the other"):
-            EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
 
 
 def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
@@ -339,29 +321,6 @@ def test_a_server_that_sends_something_else(world, path, root, change, why):
     assert "/some/" not in str(unavailable.value)
 
 
-def test_long_parts_are_not_read_by_many_at_a_time(world, path, root, roots, monkeypatch):
-    """All that come at the same time are in memory at the same time."""
-    sizes: list[int] = []
-    post_all = bounded_http.post_all
-
-    def counted(posts: Sequence[bounded_http.Post]) -> list[bounded_http.Answer | bounded_http.Failed]:
-        sizes.append(sum(post.max_bytes for post in posts))
-        return post_all(posts)
-
-    monkeypatch.setattr(bounded_http, "post_all", counted)
-    monkeypatch.setattr(era_files, "_USUAL_BLOCK", 1)
-    with served(Site(path.parent)) as url:
-        files = EraFiles(world.chain, [url])
-        most = []
-        for shared in (10**9, 0):
-            monkeypatch.setattr(era_files, "_MOST_SHARED", shared)
-            sizes.clear()
-            answers = together.run([lambda: files.block(50, root)] * 20)
-            assert answers == [world.encoded[50]] * 20
-            most.append(max(sizes))
-        assert most[0] == 20 * most[1]
-
-
 @dataclass
 class Clock:
     """A clock that goes on by so much with the next exchange."""
@@ -384,7 +343,7 @@ def test_a_slow_place_is_left_for_another_and_rests(world, path, root, roots, tm
     with served(site) as url:
         files = EraFiles(world.chain, [url, empty], clock=clock)
 
-        def read() -> PeriodRoots | None:
+        def read() -> PeriodRoots:
             return files.roots(PERIOD, root, go_on=clock.go_on)
 
         with pytest.raises(NodeUnavailable, match=r"127\.0\.0\.1:\d+ is too slow"):
@@ -410,28 +369,21 @@ def test_a_slow_place_is_left_for_another_and_rests(world, path, root, roots, tm
 
 def test_a_place_that_fails_at_once_does_not_rest(world, path, root, roots):
     clock, good = Clock(pace=4.9), path.read_bytes()
-    files = EraFiles(world.chain, [path.parent], clock=clock)
-    path.write_bytes(good[:-1])
-    with pytest.raises(NodeUnavailable):
-        files.roots(PERIOD, root, go_on=clock.go_on)
-    path.write_bytes(good)
-    assert files.roots(PERIOD, root, go_on=clock.go_on) == roots
+    with served(Site(path.parent)) as url:
+        files = EraFiles(world.chain, [url], clock=clock)
+        path.write_bytes(good[:-1])
+        with pytest.raises(NodeUnavailable):
+            files.roots(PERIOD, root, go_on=clock.go_on)
+        path.write_bytes(good)
+        assert files.roots(PERIOD, root, go_on=clock.go_on) == roots
 
 
-def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world, monkeypatch):
+def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world):
     """A small frame may hold 64 kB, and there are 8,192 to decode."""
     long = headers.encode({**headers.FRONTIER, "number": 5, "extraData": bytes(700)})
-    before, _, after = long.partition(bytes(700))
-    # One zero, then copies of it: ten of 64 bytes, and one of 59.
-    parts = [b"\xf4" + (len(part) - 1).to_bytes(2, "little") + part for part in (before + b"\0", after)]
-    size = bytes([len(long) & 0x7F | 0x80, len(long) >> 7])
-    block = size + parts[0] + b"\xfe\1\0" * 10 + b"\xea\1\0" + parts[1]
-    frame = b"\0" + (len(block) + 4).to_bytes(3, "little") + bytes(4) + block
-    assert snappy.unpack(frame, 10_000) == long
-    other, framed = Epoch([*epoch.encoded[:5], long]), beacon_chains.framed
-    monkeypatch.setattr(beacon_chains, "framed", lambda data: frame if data == long else framed(data))
+    other = Epoch([*epoch.encoded[:5], long])
     other.write(tmp_path)
-    with pytest.raises(NodeUnavailable, match="holds more than 1024 bytes"):
+    with pytest.raises(NodeUnavailable, match="where at most 1024 compressed bytes belong"):
         EraFiles(world.chain, [tmp_path]).records(3, other.root)
 
 
@@ -442,18 +394,8 @@ def test_a_server_that_is_down(world, root):
         EraFiles(world.chain, [url]).roots(PERIOD, root)
 
 
-def test_total_difficulties_stay_within_256_bits():
-    with pytest.raises(era_files.InvalidEra):
-        era_files.with_totals([bytes(32)] * 2, [1, 1], 2**256 - 1)
-
-
-def test_random_ranges_are_read_as_they_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(era_files, "_GAP", 5)
-    monkeypatch.setattr(era_files, "_MOST_READ", 60)
-    content, chance = random.Random(1).randbytes(1000), random.Random(2)
-    (tmp_path / "file").write_bytes(content)
-    for _ in range(200):
-        starts = [chance.randrange(1000) for _ in range(chance.randrange(1, 60))]
-        ranges = [(start, start + chance.randrange(1, 40)) for start in starts]
-        found = era_files._read_ranges(era_files._Folder(tmp_path), "file", ranges, bytes)
-        assert found == [content[start:end] for start, end in ranges]
+def test_total_difficulties_stay_within_256_bits(tmp_path, epoch, world):
+    path = epoch.write(tmp_path)
+    path.write_bytes(path.read_bytes().replace(epoch.totals[0].to_bytes(32, "little"), b"\xff" * 32, 1))
+    with pytest.raises(NodeUnavailable, match="beyond all bounds"):
+        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)

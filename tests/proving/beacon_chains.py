@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cramjam import snappy
 from eth_utils.crypto import keccak
 
 from chains.beacon import blocks, ssz
@@ -134,10 +135,8 @@ def entry(kind: bytes, data: bytes) -> bytes:
 
 
 def framed(data: bytes) -> bytes:
-    """A stream of snappy frames, none of which is compressed."""
-    parts = [data[at : at + 65536] for at in range(0, len(data), 65536)]
-    frames = [b"\1" + (len(part) + 4).to_bytes(3, "little") + bytes(4) + part for part in parts]
-    return b"\xff\x06\0\0sNaPpY" + b"".join(frames)
+    """A stream of snappy frames."""
+    return bytes(snappy.compress(data))
 
 
 def index(kind: bytes, first: int, places: Sequence[int | None], at: int) -> bytes:

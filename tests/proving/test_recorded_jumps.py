@@ -93,6 +93,7 @@ id = 1
 name = "Ethereum"
 rpc_urls = ["{url}"]
 beacon_urls = ["{api.url}"]
+era_files = ["nowhere"]
 
 [[connections]]
 source = 1
