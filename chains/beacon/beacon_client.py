@@ -39,17 +39,7 @@ _ROOTS_AT_ONCE, _AT_ONCE = 32, 4
 _PERIOD_SECONDS = 120
 _INTEGER = re.compile(r"[0-9]{1,20}")
 # Refusals of one request, as far as the node is concerned: what it hasn't, and what it doesn't know.
-_REFUSED = frozenset(
-    {
-        HTTPStatus.NOT_FOUND,
-        HTTPStatus.BAD_REQUEST,
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        HTTPStatus.NOT_ACCEPTABLE,
-        HTTPStatus.GONE,
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        HTTPStatus.NOT_IMPLEMENTED,
-    }
-)
+_REFUSED = frozenset({400, 404, 405, 406, 410, 415, 501})
 
 
 class BeaconClient:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from chains.beacon import ssz
-from chains.beacon.ssz import BitList, ByteList, Bytes, Container, List, Roots, Type
+from chains.beacon.ssz import BitList, ByteList, Bytes, Container, List, Type
 
 # Places in a tree whose parts are anybody's to read: the contract has them too.
 EXECUTION_PAYLOAD, BLOCK_HASH = 9, 12
@@ -122,7 +122,7 @@ _ATTESTATION_DATA = Container(
 )
 _DEPOSIT = Container(
     {
-        "proof": Roots(33),
+        "proof": Bytes(33 * 32),
         "data": Container(
             {
                 "pubkey": _PUBLIC_KEY,

@@ -97,7 +97,7 @@ def _chunks(data: bytes) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes of a fixed number; also an integer, which is little-endian, and a vector of bits."""
+    """Bytes of a fixed number; also an integer, which is little-endian, and a vector of bits or of roots."""
 
     size: int
 
@@ -157,21 +157,6 @@ class List:
 
 
 @dataclass(frozen=True)
-class Roots:
-    """A vector of so many roots."""
-
-    count: int
-
-    @property
-    def size(self) -> int:
-        return self.count * _CHUNK
-
-    def root(self, data: bytes) -> bytes:
-        _check_size(self.size, data)
-        return tree_root(_chunks(data), _depth(self.count))
-
-
-@dataclass(frozen=True)
 class Container:
     fields: Mapping[str, Type]
 
@@ -206,9 +191,6 @@ class Container:
         """Return the root of each field. Raises `InvalidSsz`."""
         parts = self.parts(data)
         return [each.root(parts[name]) for name, each in self.fields.items()]
-
-    def place(self, name: str) -> int:
-        return list(self.fields).index(name)
 
     def root(self, data: bytes) -> bytes:
         return tree_root(self.leaves(data), self.depth)

@@ -51,22 +51,14 @@ def find(connection: OpenConnection, target: Header) -> Origin | None:
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     rpc, noted = connection.source_rpc, connection.registry.jump_origin
+    if noted is not None and (found := _trusted(connection, _usable(connection, [noted], target))):
+        return found
     source = sources.of(connection.config)
     # A reorganisation would waste what builds on a younger one. On its own chain, the header after it is final too.
-    fresh = source.reach(connection, heads.recent(rpc.chain, rpc).final - is_own(connection), ())
-    to_pay_for = [fresh.number] if isinstance(fresh, Start) else []
-    usable = _usable(connection, list(dict.fromkeys([*([] if noted is None else [noted]), *to_pay_for])), target)
-    if trusted := _trusted(connection, usable):
-        return trusted
-    # Older than it might be, but another one is to be paid for.
-    low = source.reach(connection, target.number, ())
-    if isinstance(low, Start) and low.number not in to_pay_for:
-        older = _usable(connection, [low.number], target)
-        if trusted := _trusted(connection, older):
-            return trusted
-        usable, to_pay_for = [*usable, *older], [*to_pay_for, low.number]
-    found = next((header for header in usable if header.number in to_pay_for), None)
-    return None if found is None else Origin(found, is_trusted=False)
+    youngest = heads.recent(rpc.chain, rpc).final - is_own(connection)
+    starts = [source.reach(connection, number, ()) for number in (youngest, target.number)]
+    usable = _usable(connection, [start.number for start in starts if isinstance(start, Start)], target)
+    return _trusted(connection, usable) or (Origin(usable[0], is_trusted=False) if usable else None)
 
 
 def is_own(connection: OpenConnection) -> bool:
