@@ -1,16 +1,19 @@
 """Branches to old blocks: where they come from, what is kept, and what lies are worth."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from itertools import accumulate
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from eth_utils.crypto import keccak
 
 from chains.beacon import era_files, jumps, shipped, ssz
 from chains.header import Header
@@ -28,7 +31,6 @@ from tests.chains.era_site import Site, served
 from tests.contracts import beacon_model
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
-from tests.proving.conftest import killer  # noqa: F401  # a fixture
 from tests.service import chains_toml
 
 ANCHOR = 89
@@ -171,72 +173,97 @@ def two_nodes(
 
 
 class Liar(BeaconApi):
-    """A node that changes what it answers to some requests."""
+    """A node that changes what it answers to some requests: what it tells, or its status."""
 
-    def __init__(self, node: BeaconNode, about: str, lie: Callable[[Any], object]) -> None:
+    def __init__(self, node: BeaconNode, about: str, lie: Callable[[bytes], bytes | int]) -> None:
         super().__init__(node)
         self._about, self._lie = about, lie
 
     def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
         status, kind, content, told = super().answer(path, accepts_ssz=accepts_ssz)
-        if self._about not in path or status != 200:
-            return status, kind, content, told
-        if kind != "application/json":
-            return status, kind, bytes(self._lie(bytearray(content)) or b""), told  # type: ignore[call-overload]
+        if self._about in path and status == 200:
+            changed = self._lie(content)
+            return (changed, kind, b"", told) if isinstance(changed, int) else (status, kind, changed, told)
+        return status, kind, content, told
+
+
+def _telling(change: Callable[[Any], object]) -> Callable[[bytes], bytes]:
+    def lie(content: bytes) -> bytes:
         answer = json.loads(content)
-        self._lie(answer["data"])
-        return status, kind, json.dumps(answer).encode(), told
+        change(answer["data"])
+        return json.dumps(answer).encode()
+
+    return lie
 
 
-def _header_lie(name: str, value: object) -> Callable[[Any], object]:
-    return lambda data: data["header"]["message"].update({name: value})
+def _header(**lie: object) -> Callable[[bytes], bytes]:
+    return _telling(lambda data: data["header"]["message"].update(lie))
 
 
-def _flipped(at: int) -> Callable[[bytearray], bytes]:
-    def flip(content: bytearray) -> bytes:
-        content[at] ^= 1
-        return bytes(content)
+def _summaries(lie: Callable[[Any], object]) -> Callable[[bytes], bytes]:
+    return _telling(lambda data: lie(data["historical_summaries"]))
 
-    return flip
+
+def _flipped(at: int) -> Callable[[bytes], bytes]:
+    return lambda content: content[:at] + bytes([content[at] ^ 1]) + content[at:][1:]
 
 
 OTHER = "0x" + "17" * 32
-LIES: Mapping[str, tuple[str, Callable[[Any], object]]] = {
-    "slot": ("/headers/", _header_lie("slot", "88")),
-    "proposer": ("/headers/", _header_lie("proposer_index", "1")),
-    "parent": ("/headers/", _header_lie("parent_root", OTHER)),
-    "state": ("/headers/", _header_lie("state_root", OTHER)),
-    "body": ("/headers/", _header_lie("body_root", OTHER)),
-    "no number": ("/headers/", _header_lie("slot", 89)),
-    "huge number": ("/headers/", _header_lie("slot", str(2**64))),
-    "no header": ("/headers/", lambda data: data.pop("header")),
-    "one summary": ("summaries", lambda data: data["historical_summaries"][2].update(block_summary_root=OTHER)),
-    "state summary": ("summaries", lambda data: data["historical_summaries"][2].update(state_summary_root=OTHER)),
-    "fewer summaries": ("summaries", lambda data: data["historical_summaries"].pop()),
-    "more summaries": ("summaries", lambda data: data["historical_summaries"].append(data["historical_summaries"][0])),
-    "no summaries": ("summaries", lambda data: data.pop("historical_summaries")),
-    "sibling": ("summaries", lambda data: data["proof"].reverse()),
-    "short proof": ("summaries", lambda data: data["proof"].pop()),
-    "long proof": ("summaries", lambda data: data["proof"].append(OTHER)),
-    "block's body": ("/v2/beacon/blocks", _flipped(400)),
-    "block's slot": ("/v2/beacon/blocks", _flipped(100)),
-    "block hash": ("/v2/beacon/blocks", _flipped(-160)),
-    "block's offset": ("/v2/beacon/blocks", _flipped(0)),
-    "cut block": ("/v2/beacon/blocks", lambda content: content[:-1]),
-    "no block": ("/v2/beacon/blocks", lambda _: b""),
+LIES: Mapping[str, Mapping[str, Callable[[bytes], bytes]]] = {
+    "/headers/": {
+        "slot": _header(slot="88"),
+        "proposer": _header(proposer_index="1"),
+        "parent": _header(parent_root=OTHER),
+        "state": _header(state_root=OTHER),
+        "body": _header(body_root=OTHER),
+        "no number": _header(slot=89),
+        "huge number": _header(slot=str(2**64)),
+        "none": _telling(lambda data: data.pop("header")),
+    },
+    "summaries": {
+        "one": _summaries(lambda all_: all_[2].update(block_summary_root=OTHER)),
+        "of states": _summaries(lambda all_: all_[2].update(state_summary_root=OTHER)),
+        "fewer": _summaries(lambda all_: all_.pop()),
+        "more": _summaries(lambda all_: all_.append(all_[0])),
+        "none": _telling(lambda data: data.pop("historical_summaries")),
+        "siblings": _telling(lambda data: data["proof"].reverse()),
+        "short proof": _telling(lambda data: data["proof"].pop()),
+        "long proof": _telling(lambda data: data["proof"].append(OTHER)),
+        "many values": _telling(lambda data: data.update(more=[0] * 260_000)),
+    },
+    "blocks/52/root": {"another": _telling(lambda data: data.update(root=OTHER)), "short": lambda _: b"{}"},
+    "/v2/beacon/blocks": {
+        "body": _flipped(400),
+        "slot": _flipped(100),
+        "block hash": _flipped(-160),
+        "offset": _flipped(0),
+        "cut": lambda content: content[:-1],
+        "none": lambda _: b"",
+    },
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configured, lie):
+@pytest.mark.parametrize(
+    ("about", "lie"),
+    [
+        pytest.param(about, lie, id=f"{about} {name}")
+        for about, lies in LIES.items()
+        for name, lie in {
+            **lies,
+            "long": lambda _: b" " * (era_files.MOST_BLOCK + 1),
+            "nested": lambda _: b"[" * 10_000,
+        }.items()
+    ],
+)
+def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configured, about, lie):
     """In each case what it says doesn't add up."""
-    about = LIES[lie][0]
-    with two_nodes(configured, Liar(node, *LIES[lie]), node) as (liar, honest):
+    with two_nodes(configured, Liar(node, about, lie), node) as (liar, honest):
         configured(beacon_urls=[liar.url])
         with pytest.raises(NodeUnavailable, match=r"127\.0\.0\.1") as unavailable:
             ask(world, 50)
         assert "http" not in str(unavailable.value).replace("HTTP", "")
-        assert BeaconAnchor.objects.exists() == ("/v2/" in about)
+        assert BeaconAnchor.objects.exists() == ("/blocks" in f"/{about}")
+        assert JumpLeaves.objects.filter(is_complete=True).exists() == ("/v2/" in about)
         configured(beacon_urls=[liar.url, honest.url])
         assert holds(world, 50, ask(world, 50))
         assert any(about in path for path in honest.asked)
@@ -244,7 +271,7 @@ def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configur
 
 def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
     """None is kept; a node that lacks blocks says of one the same as of a missed slot; one may be down."""
-    liar = Liar(node, "blocks/52/root", lambda data: data.update(root=OTHER))
+    liar = Liar(node, "blocks/52/root", LIES["blocks/52/root"]["another"])
     pruned = BeaconApi(replace(node, roots={slot: root for slot, root in node.roots.items() if slot < 48}))
     empty = BeaconApi(replace(node, roots={}))
     with liar, pruned, empty, BeaconApi(node) as honest:
@@ -297,51 +324,13 @@ def test_a_node_of_another_chain_is_not_used(world, node, configured):
         assert holds(world, 50, ask(world, 50))
 
 
-class Answering(BeaconApi):
-    """A node that answers some requests with this status."""
-
-    def __init__(self, node: BeaconNode, about: str, status: int, times: int = 10**9) -> None:
-        super().__init__(node)
-        self._about, self._status, self.times = about, status, times
-
-    def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
-        if self._about in path and self.times:
-            self.times -= 1
-            return self._status, "application/json", b"", {}
-        return super().answer(path, accepts_ssz=accepts_ssz)
-
-
 @pytest.mark.parametrize("status", [400, 403, 406, 429, 500, 503, 301])
 def test_a_node_that_refuses_is_passed_over(world, node, configured, status):
     for about in ("/headers/", "summaries", "/root", "/v2/beacon/blocks"):
         JumpLeaves.objects.all().delete()
         BeaconAnchor.objects.all().delete()
-        with two_nodes(configured, Answering(node, about, status), node):
+        with two_nodes(configured, Liar(node, about, lambda _: status), node):
             assert holds(world, 50, ask(world, 50))
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b" " * (era_files.MOST_BLOCK + 1),
-        b"[" * 10_000,
-        b'{"data": [' + b"0," * 260_000 + b"0]}",
-        b'{"data": {"root": "0x17"}}',
-    ],
-    ids=["long", "nested", "many values", "short"],
-)
-@pytest.mark.parametrize("about", ["/headers/", "summaries", "/v2/beacon/blocks", "blocks/51/root"])
-def test_an_answer_that_is_none(world, node, configured, about, content):
-    class Other(BeaconApi):
-        def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
-            if about in path:
-                return 200, "application/json", content, {}
-            return super().answer(path, accepts_ssz=accepts_ssz)
-
-    with Other(node) as other:
-        configured(beacon_urls=[other.url])
-        with pytest.raises(NodeUnavailable, match=r"127\.0\.0\.1:\d+ (sent more than|answered)"):
-            ask(world, 50)
 
 
 # --- Era files --------------------------------------------------------------------------------------------------------
@@ -420,72 +409,47 @@ def test_an_anchor_that_was_stored_behind_the_shipped_summaries_is_read(as_mainn
 # --- Before the Merge -------------------------------------------------------------------------------------------------
 
 
-BEFORE_MERGE = 8192 + 40
-
-
-@pytest.fixture(scope="module")
-def proof_of_work() -> list[Header]:
-    """The last blocks before the Merge: those of an epoch that is not full."""
-    made: list[Header] = []
-    parent = bytes(32)
-    for number in range(8192, BEFORE_MERGE):
-        fields = {**headers.FRONTIER, "number": number, "parentHash": parent, "difficulty": 1000 + number}
-        made.append(Header.decode(headers.encode(fields)))
-        parent = made[-1].hash
-    return made
-
-
 @pytest.fixture
-def merged(proof_of_work, monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, BlockBranch]]:
-    """A beacon chain with two epochs before the Merge, and the branch to the block 8200."""
-    totals = [777 + sum(8192 + 1000 + each for each in range(place + 1)) for place in range(len(proof_of_work))]
-    records = [(header.hash, total) for header, total in zip(proof_of_work, totals, strict=True)]
+def merged(monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, Header, BlockBranch]]:
+    """A beacon chain with two epochs before the Merge, a block of the last one, and the branch to it."""
+    fields = [{**headers.FRONTIER, "number": number, "difficulty": number} for number in range(8192, 8192 + 40)]
+    encoded, totals = [headers.encode(one) for one in fields], list(accumulate(range(8192, 8192 + 40), initial=777))[1:]
+    records = [(keccak(header), total) for header, total in zip(encoded, totals, strict=True)]
     epochs = [bytes(range(32)), ssz.list_root(jumps.record_leaves(records), jumps.RECORDS_DEPTH)]
-    chain = replace(
-        beacon_chains.small_world().chain,
-        blocks_before_merge=BEFORE_MERGE,
-        accumulator=ssz.list_root(epochs, jumps.EPOCHS_DEPTH),
-    )
+    accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
+    chain = replace(beacon_chains.small_world().chain, blocks_before_merge=8192 + 40, accumulator=accumulator)
     (tmp_path / shipped.EPOCHS).write_bytes(b"".join(epochs))
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
     monkeypatch.setattr(shipped, "MAINNET", chain)
     shipped._shipped.cache_clear()
-    beacon_chains.write_era1(
-        tmp_path,
-        f"small-00001-{epochs[1][:4].hex()}.era1",
-        8192,
-        [header.encode() for header in proof_of_work],
-        totals,
-    )
-    yield chain, BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(chain, 8200, records, epochs))
+    beacon_chains.write_era1(tmp_path, f"small-00001-{epochs[1][:4].hex()}.era1", 8192, encoded, totals)
+    branch = BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(chain, 8200, records, epochs))
+    yield chain, Header.decode(encoded[8]), branch
     shipped._shipped.cache_clear()
 
 
-def _before_merge(proof_of_work: Sequence[Header], number: int = 8200) -> BlockBranch | NotYet:
-    source = get_chains().chain(CHAIN_ID)
-    return jump_branches.branch_to(source, None, proof_of_work[number - 8192], extend_lease=lambda: None)
+def test_epochs_before_the_merge_come_from_era_files_alone(merged, configured):
+    chain, end, expected = merged
 
+    def branch(end: Header = end) -> BlockBranch | NotYet:
+        return jump_branches.branch_to(get_chains().chain(CHAIN_ID), None, end, extend_lease=lambda: None)
 
-def test_epochs_before_the_merge_come_from_era_files(merged, proof_of_work, configured):
-    chain, expected = merged
-    configured(chain=chain, era_files=["."])
-    assert _before_merge(proof_of_work) == expected
-    assert beacon_model.before_merge(chain, expected.branch) == proof_of_work[8].hash
-
-
-def test_there_is_no_way_before_the_merge_without_era_files(merged, proof_of_work, configured):
-    configured(chain=merged[0], beacon_urls=["http://127.0.0.1:9"])
-    assert jump_branches.why_not(get_chains().chain(CHAIN_ID), proof_of_work[8]) == ONLY_BY_FILES
-    configured(chain=merged[0], era_files=["nothing"])
+    configured(chain=chain, beacon_urls=["http://127.0.0.1:9"])
+    with pytest.raises(NodeUnavailable, match=re.escape(ONLY_BY_FILES)):
+        branch()
+    configured(chain=chain, era_files=["nothing"])
     with pytest.raises(NodeUnavailable, match=r"No era file small-00001-.* A folder of era_files has none"):
-        _before_merge(proof_of_work)
-
-
-def test_another_block_before_the_merge_is_not_proven(merged, proof_of_work, configured):
-    configured(chain=merged[0], era_files=["."])
-    other = Header.decode(headers.encode({**headers.FRONTIER, "number": 8200}))
+        branch()
+    configured(chain=chain, era_files=["."])
+    assert branch() == expected
+    assert beacon_model.before_merge(chain, expected.branch) == end.hash
+    right = bytes(JumpLeaves.objects.get().content)
+    for wrong in (right + bytes(64), right[:-1], b"", right[64:] + right[:64]):
+        JumpLeaves.objects.update(content=wrong)
+        assert branch() == expected
+        assert bytes(JumpLeaves.objects.get().content) == right
     with pytest.raises(NodeUnavailable, match="Another block was at this number"):
-        jump_branches.branch_to(get_chains().chain(CHAIN_ID), None, other, extend_lease=lambda: None)
+        branch(Header.decode(headers.encode({**headers.FRONTIER, "number": 8200})))
 
 
 # --- What is kept -----------------------------------------------------------------------------------------------------
