@@ -25,7 +25,7 @@ from database.leases import LeaseLost
 from proving.models import JumpLeaves, JumpLeavesKind
 from proving.sources import NotYet
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 _ROOT, _RECORD = 32, 64
 # How often a use is written down.
@@ -106,7 +106,7 @@ def records_of(content: bytes) -> list[tuple[bytes, int]]:
     return list(zip(hashes[::2], totals, strict=True))
 
 
-def first_of(ways: Iterable[Callable[[], Found]]) -> Found:
+def first_of(ways: Iterable[Callable[[], Result]]) -> Result:
     """Return what the first of several ways leads to that leads anywhere. Raises `NodeUnavailable`, what all said."""
     problems: list[str] = []
     for way in ways:
