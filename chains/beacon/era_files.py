@@ -210,8 +210,6 @@ def split(roots: bytes) -> list[bytes]:
 def _read_records(file: _EraFile, root: bytes) -> list[tuple[bytes, int]]:
     tail, size = file.tail(_INDEX_FRAME + (8 << RECORDS_DEPTH))
     length = _INDEX_FRAME + 8 * int.from_bytes(tail[-8:], "little")
-    if length > len(tail):
-        raise InvalidEra("Its index is longer than any.")
     starts = [at for at in _index(tail[-length:], size - length) if at is not None]
     if len(starts) < 2:
         raise InvalidEra("It has no blocks.")

@@ -227,6 +227,16 @@ def test_an_index_that_leads_nowhere(world, path, root, to):
         EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
 
 
+def test_blocks_stand_before_the_state(world, path, root):
+    good = path.read_bytes()
+    state = len(good) - 32 + int.from_bytes(good[-16:-8], "little", signed=True)
+    index = len(good) - 32 - 24 - 8 * 8
+    entry = index + 16 + 8 * 2
+    path.write_bytes(good[:entry] + (state + 8 - index).to_bytes(8, "little", signed=True) + good[entry + 8 :])
+    with pytest.raises(NodeUnavailable, match="It has no state after its blocks"):
+        EraFiles(world.chain, [path.parent]).block(50, root, world.root(50))
+
+
 def test_a_false_block_is_no_block(world, path, root, tmp_path):
     """And another place may have the right one."""
     (tmp_path / "right").mkdir()
