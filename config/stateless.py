@@ -6,21 +6,10 @@ else. A query fails here, because there is no database.
 
 import secrets
 
-COMMANDS = {"make_keystore", "verify_bundle"}
+COMMANDS = {"make_keystore"}
 
-INSTALLED_APPS = [
-    "django.contrib.auth",
-    "django.contrib.contenttypes",
-    "accounts",
-    "queries",
-    "proving",
-    "explorer",
-    "attesting",
-]
-AUTH_USER_MODEL = "accounts.User"
-BROKER_URL = ""
+INSTALLED_APPS = ["attesting"]
 DATABASES: dict[str, object] = {}
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 SECRET_KEY = secrets.token_urlsafe()  # Django wants one; nothing is signed with it.
 TIME_ZONE = "UTC"
 USE_I18N = False

@@ -73,7 +73,7 @@ def test_the_client_has_the_names_that_a_type_checker_sees_in_it():
     seen = {
         alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert sorted(seen) == sorted(batch_query_client.__all__)
+    assert sorted(seen) == sorted(batch_query_client._MODULES)
     for name, module in seen.items():
         found = getattr(batch_query_client, name)
         assert found is getattr(import_module(str(module)), name)

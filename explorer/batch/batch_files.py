@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
 
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
@@ -16,13 +17,13 @@ from pydantic import BaseModel, WithJsonSchema
 from explorer import missing, read_rate
 from explorer.batch import batch_page, batch_page_json, submitted_request
 from explorer.batch.query_paging import Wanted
-from explorer.bundles import batch_writing, writing
-from explorer.bundles.bundle_schemas import BatchProofBundle, ProofBundle
+from explorer.bundles import writing
+from explorer.bundles.bundle_schemas import ProofBundle
 from proving import batch_waits
 from queries.api_endpoint import READ, errors
 from queries.api_errors import ApiError
 from queries.batch_request import BatchRequest
-from queries.models import Batch
+from queries.models import Batch, Query
 
 router = Router(tags=["Explorer"])
 
@@ -93,39 +94,36 @@ def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse
     summary="Proof of a query",
 )
 @read_rate.counted
-def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponse:
+def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponseBase:
     """Give the proof of a query's facts, to be checked without this service."""
     found, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
-    content = writing.build(found, row)
-    # The mark comes before anything is removed, so it is looked at last.
-    found.proofs_pruned_at = Batch.objects.filter(pk=found.pk).values_list("proofs_pruned_at", flat=True).first()
-    if found.proofs_pruned_at:
-        raise ApiError(410, "proofs_pruned", found.why_no_proofs)
-    if content is None:
-        raise ApiError(404, "no_proof", "The proof of this query is not kept here.")
-    return _download(submitted_request.as_text(content), f"proof-{found.pk}-{number}.json")
+    return _bundle(found, found.queries.filter(pk=row.pk), f"proof-{found.pk}-{number}.json")
 
 
 @_file(
     "/bundle.json",
     "batch_bundle",
-    BatchProofBundle,
+    ProofBundle,
     410,
     summary="Proof of a batch",
 )
 @read_rate.counted
 def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpResponseBase:
     """Give the proofs of all facts of a batch that is DONE, to be checked without this service."""
-    # It comes in parts: it may have tens of megabytes.
     found = missing.finished_batch(internalId)
-    if found.proofs_pruned_at:
-        raise ApiError(410, "proofs_pruned", found.why_no_proofs)
-    if not batch_writing.is_there(found):
-        raise ApiError(404, "no_proof", "The proofs of this batch are not kept here.")
+    return _bundle(found, found.queries.all(), f"proof-{found.pk}.json")
+
+
+def _bundle(batch: Batch, queries: QuerySet[Query], name: str) -> StreamingHttpResponse:
+    if batch.proofs_pruned_at:
+        raise ApiError(410, "proofs_pruned", batch.why_no_proofs)
+    if not writing.is_there(queries):
+        raise ApiError(404, "no_proof", "The proof is not kept here.")
+    # It comes in parts: it may have tens of megabytes.
     return StreamingHttpResponse(
-        batch_writing.parts(found),
+        writing.parts(batch, queries),
         content_type="application/json",
-        headers={"Content-Disposition": f'attachment; filename="proof-{found.pk}.json"'},
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 

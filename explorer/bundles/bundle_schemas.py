@@ -3,33 +3,7 @@
 from ninja import Schema
 from pydantic import Field
 
-from explorer.bundles import BATCH_FORMAT, FORMAT
-
-
-class ProvenSlot(Schema):
-    word: str
-    proof: list[int] = Field(description="Places in `storageNodes`, from 0, from the storage root to the slot.")
-
-
-class ProofBundle(Schema):
-    format: str = Field(examples=[FORMAT])
-    batch: str
-    query: int
-    sourceChainId: str
-    selector: str = Field(description="How the request named the block.")
-    blockNumber: str
-    blockHash: str
-    header: str = Field(description="RLP, whose keccak-256 is `blockHash`.")
-    account: str | None = Field(description="null: the query is about the header.")
-    name: str | None = Field(description="The ENS name that the request gave.")
-    accountProof: list[str] | None = Field(description="Nodes of the state trie (EIP-1186).")
-    facts: dict[str, str] = Field(description="By property: the words that the facts registry answers.")
-    slots: dict[str, ProvenSlot]
-    storageNodes: list[str]
-    timestamp: str | None = Field(description="Unix seconds. null: the block was named by its number.")
-    nextHeader: str | None = Field(description="RLP of the header after it, which shows that it was the latest.")
-    destinationChainId: str
-    factsRegistry: str | None
+from explorer.bundles import FORMAT
 
 
 class BundledBlock(Schema):
@@ -43,7 +17,7 @@ class BundledBlock(Schema):
 
 class BundledSlot(Schema):
     word: str
-    proof: list[int] = Field(description="Places in the nodes of all queries, from the storage root to the slot.")
+    proof: list[int] = Field(description="Places in `nodes`, from the storage root to the slot.")
 
 
 class BundledQuery(Schema):
@@ -52,18 +26,16 @@ class BundledQuery(Schema):
     selector: str = Field(description="How the request named the block.")
     account: str | None = Field(description="null: the query is about the header.")
     name: str | None = Field(description="The ENS name that the request gave.")
-    accountProof: list[int] | None = Field(
-        description="Places in the nodes of all queries, from 0: one after the other."
-    )
+    accountProof: list[int] | None = Field(description="Places in `nodes`, from the state root to the account.")
     facts: dict[str, str] = Field(description="By property: the words that the facts registry answers.")
     slots: dict[str, BundledSlot]
     timestamp: str | None = Field(description="Unix seconds. null: the block was named by its number.")
-    nodes: list[str] = Field(description="Trie nodes (EIP-1186) that no query before it has.")
 
 
-class BatchProofBundle(Schema):
-    format: str = Field(examples=[BATCH_FORMAT])
+class ProofBundle(Schema):
+    format: str = Field(examples=[FORMAT])
     batch: str
     destinationChainId: str
     blocks: list[BundledBlock]
-    queries: list[BundledQuery] = Field(description="All, in the order of their numbers.")
+    nodes: list[str] = Field(description="Trie nodes (EIP-1186), each once.")
+    queries: list[BundledQuery] = Field(description="All of the batch in the order of their numbers, or the only one.")

@@ -1,73 +1,226 @@
-"""Writes the proof bundle of a query from the stored headers and proofs."""
+"""Writes proof bundles, of a whole batch or of one of its queries, part by part.
 
-from collections.abc import Mapping
+A batch may have 10,000 accounts, whose proofs take tens of megabytes: its nodes are never all in memory. Which nodes
+were written is remembered by their digests. The number of statements grows with the number of parts.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
+from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
+
 from chains.encoding import hex_data
-from explorer.batch import fact_display
+from chains.header import Header
+from database.chunks import by_size, chunks
+from explorer.batch import batch_page
 from explorer.bundles import FORMAT, next_headers
 from proving import facts
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
-from proving.models import AccountProof
+from proving.models import AccountProof, SlotProof
 from proving.registry import deployments
-from queries.models import Batch, Query
+from queries.models import Batch, BatchStatus, Block, Query
 
-# The maximum that is named to the database: others may have asked for thousands of the same account.
-_FEW_SLOTS = 500
+# Number of queries, blocks or proofs that are read at once.
+_CHUNK = 500
+_DIGEST_BYTES = 16
 
 
-def build(batch: Batch, query: Query) -> dict[str, Any] | None:
-    """Return the bundle of a query that is completed, or None where its proofs are not there (any more)."""
-    block = query.block
-    if block is None or not block.header_rlp:
-        return None
-    words = fact_display.proven([query], None)[query.pk]
-    proof = AccountProof.objects.filter(block=block, address=query.address).first()
-    if len(words) < len(facts.of(query)) or (query.address and proof is None):
-        return None
-    rows = deployments.all_of(batch.destination_chain_id, [block.source_chain_id])
-    registry = deployments.of_batch(batch, rows).get(block.source_chain_id)
-    nodes, slots = _slots(proof, words) if proof else ([], {})
-    times = {} if query.timestamp is None else {block: query.timestamp}
-    following = next_headers.stored(times).get(block.pk)
+class Changed(Exception):
+    """The batch was rolled back, or its proofs were removed, while its bundle was written: the part written is void."""
+
+
+def is_there(queries: QuerySet[Query]) -> bool:
+    """Return whether all headers and accounts' proofs of completed queries are stored. One statement."""
+    proof = AccountProof.objects.filter(block=OuterRef("block"), address=OuterRef("address"))
+    lacks_proof = ~Q(address="") & ~Exists(proof)
+    return not queries.filter(Q(block__header_rlp=None) | lacks_proof).exists()
+
+
+def parts(batch: Batch, queries: QuerySet[Query]) -> Iterator[bytes]:
+    """Yield the bundle of these completed queries of the batch, as JSON.
+
+    Raises `Changed`: the parts that came before make no JSON.
+    """
+    beginning = {"format": FORMAT, "batch": batch.pk, "destinationChainId": str(batch.destination_chain_id)}
+    yield f"{json.dumps(beginning)[:-1]},\n".encode()
+    times = _times(queries)
+    yield from _listed("blocks", _blocks(batch, queries, times))
+    yield b",\n"
+    told: list[dict[str, Any]] = []
+    yield from _listed("nodes", _nodes(queries, {pk: at for at, pk in enumerate(times)}, told))
+    yield b",\n"
+    yield from _listed("queries", chunks(told, _CHUNK))
+    _require_unchanged(batch)
+    yield b"}\n"
+
+
+def _listed(name: str, parts_of_it: Iterable[Sequence[Any]]) -> Iterator[bytes]:
+    """Yield a member that is a list, one item a line."""
+    yield f'"{name}": ['.encode()
+    separator = "\n"
+    for items in parts_of_it:
+        if items:
+            lines = ",\n".join(json.dumps(item, ensure_ascii=False) for item in items)
+            yield f"{separator}{lines}".encode()
+            separator = ",\n"
+    yield b"\n]"
+
+
+def _require_unchanged(batch: Batch) -> None:
+    """Check that the batch is as it was. Raises `Changed`.
+
+    Proofs are removed after the batch is marked, and headers change after a rollback.
+    """
+    now = batch_page.find(batch.pk)
+    if (
+        now is None
+        or now.proofs_pruned_at is not None
+        or now.went_back_at != batch.went_back_at
+        or (batch.status == BatchStatus.DONE and (now.status, now.finished_at) != (batch.status, batch.finished_at))
+    ):
+        raise Changed(f"The batch {batch.pk} has changed while its bundle was written.")
+
+
+# --- Blocks -----------------------------------------------------------------------------------------------------------
+
+
+def _times(queries: QuerySet[Query]) -> dict[int, int | None]:
+    """Return the latest time (unix seconds) at which each block, by its id, is to be shown to be the latest."""
+    by_block = queries.order_by().values("block").annotate(latest=Max("timestamp"), first=Min("position"))
+    return dict(by_block.order_by("first").values_list("block", "latest"))
+
+
+def _blocks(batch: Batch, queries: QuerySet[Query], times: Mapping[int, int | None]) -> Iterator[list[dict[str, Any]]]:
+    chains = queries.order_by().values_list("source_chain_id", flat=True).distinct()
+    rows = deployments.all_of(batch.destination_chain_id, chains)
+    registries = {chain: row.address for chain, row in deployments.of_batch(batch, rows).items()}
+    for ids in chunks(list(times), _CHUNK):
+        blocks = Block.objects.in_bulk(ids)
+        following = next_headers.stored({blocks[pk]: time for pk in ids if (time := times[pk]) is not None})
+        yield [_block(blocks[pk], following.get(pk), registries) for pk in ids]
+
+
+def _block(block: Block, following: bytes | None, registries: dict[int, str]) -> dict[str, Any]:
+    if block.header_rlp is None:
+        raise Changed(f"The header of {block} is not stored any more.")
     return {
-        "format": FORMAT,
-        "batch": batch.pk,
-        "query": query.position + 1,
         "sourceChainId": str(block.source_chain_id),
-        "selector": query.selector,
         "blockNumber": str(block.number),
         "blockHash": block.hash,
         "header": hex_data(bytes(block.header_rlp)),
-        "account": query.address or None,
-        "name": query.name or None,
-        "accountProof": proof.nodes if proof else None,
-        "facts": {
-            fact.field.name: hex_data(word)
-            for fact, word in words.items()
-            if isinstance(fact, AccountFact | HeaderFact)
-        },
-        "slots": slots,
-        "storageNodes": nodes,
-        "timestamp": None if query.timestamp is None else str(query.timestamp),
         "nextHeader": hex_data(following) if following else None,
-        "destinationChainId": str(batch.destination_chain_id),
-        "factsRegistry": registry.address if registry else None,
+        "factsRegistry": registries.get(block.source_chain_id),
     }
 
 
-def _slots(proof: AccountProof, words: Mapping[Fact, bytes]) -> tuple[list[str], dict[str, Any]]:
-    """Return `storageNodes` and `slots`."""
-    wanted = {fact.slot: word for fact, word in words.items() if isinstance(fact, SlotFact)}
-    if not wanted:
-        return [], {}
-    places: dict[str, int] = {}
-    proofs: dict[str, list[int]] = {}
-    found = proof.slot_proofs.values_list("slot", "nodes")
-    if len(wanted) <= _FEW_SLOTS:
-        found = found.filter(slot__in=wanted)
-    # Of more, what others asked of the same account is among them.
-    for slot, nodes in found.iterator():
-        if slot in wanted:
-            proofs[slot] = [places.setdefault(node, len(places)) for node in nodes]
-    return list(places), {slot: {"word": hex_data(word), "proof": proofs[slot]} for slot, word in wanted.items()}
+# --- Queries ----------------------------------------------------------------------------------------------------------
+
+
+class _Pool:
+    """The nodes that were written, by their digests."""
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, int] = {}
+
+    def take(self, new: list[str], nodes: Sequence[str]) -> list[int]:
+        """Return the places of the nodes. Those that were not taken yet are added to `new`."""
+        taken = []
+        for node in nodes:
+            digest = hashlib.blake2b(node.encode(), digest_size=_DIGEST_BYTES).digest()
+            place = self._places.get(digest)
+            if place is None:
+                place = self._places[digest] = len(self._places)
+                new.append(node)
+            taken.append(place)
+        return taken
+
+
+def _nodes(queries: QuerySet[Query], places: Mapping[int, int], told: list[dict[str, Any]]) -> Iterator[Sequence[str]]:
+    """Yield the nodes of all proofs, some at a time, and add the bundle's item of each query to `told`.
+
+    `places` are those of the blocks, by their ids.
+    """
+    pool = _Pool()
+    for ids in chunks(list(queries.order_by("position").values_list("pk", flat=True)), _CHUNK):
+        rows = Query.objects.filter(pk__in=ids).order_by("position").prefetch_related("block")
+        for several in by_size(rows, lambda query: 1 + len(query.slots), _CHUNK):
+            accounts = _accounts(several)
+            slots = _slots(several, accounts)
+            new: list[str] = []
+            told += [
+                _query(query, places, accounts.get(_pair(query)), slots, partial(pool.take, new)) for query in several
+            ]
+            yield new
+
+
+def _pair(query: Query) -> tuple[int | None, str]:
+    return query.block_id, query.address
+
+
+def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
+    """Return the accounts with their proofs, by (block's id, address). Raises `Changed`."""
+    pairs = {_pair(query) for query in queries if query.address}
+    found: dict[tuple[int | None, str], AccountProof] = {}
+    if pairs:
+        blocks, addresses = {block for block, _ in pairs}, {address for _, address in pairs}
+        # Others may have asked for other pairs of these: their proofs aren't read.
+        near = AccountProof.objects.filter(block__in=blocks, address__in=addresses).values_list(
+            "pk", "block_id", "address"
+        )
+        ids = [pk for pk, *pair in near if tuple(pair) in pairs]
+        found = {(proof.block_id, proof.address): proof for proof in AccountProof.objects.filter(pk__in=ids)}
+    if len(found) < len(pairs):
+        raise Changed("The proof of an account is not stored any more.")
+    return found
+
+
+def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], AccountProof]) -> Iterator[SlotProof]:
+    """Yield the slots of each query in turn, with their proofs, in the order of its slots. Raises `Changed`."""
+    pairs = [(accounts[_pair(query)].pk, slot) for query in queries for slot in query.slots]
+    for several in chunks(pairs, _CHUNK):
+        wanted = set(several)
+        near = SlotProof.objects.filter(
+            account__in={account for account, _ in wanted}, slot__in={slot for _, slot in wanted}
+        ).values_list("pk", "account_id", "slot")
+        ids = [pk for pk, *pair in near if tuple(pair) in wanted]
+        found = {(proof.account_id, proof.slot): proof for proof in SlotProof.objects.filter(pk__in=ids)}
+        for pair in several:
+            if pair not in found:
+                raise Changed("The proof of a slot is not stored any more.")
+            yield found[pair]
+
+
+def _query(
+    query: Query,
+    places: Mapping[int, int],
+    account: AccountProof | None,
+    slots: Iterator[SlotProof],
+    take: Callable[[Sequence[str]], list[int]],
+) -> dict[str, Any]:
+    """Return the bundle's item of a query. Takes as many of `slots` as the query has. Raises `Changed`."""
+    block = query.block
+    if block is None or block.header_rlp is None or block.pk not in places:
+        raise Changed(f"The header of query {query.position + 1} is not stored any more.")
+    if account is None:
+        header = facts.header_words(Header.decode(bytes(block.header_rlp)))
+        words = {field.name: header[field] for field in query.header_fields}
+    else:
+        properties = facts.account_words(account)
+        words = {field.name: properties[field] for field in query.account_fields}
+    return {
+        "number": query.position + 1,
+        "block": places[block.pk],
+        "selector": query.selector,
+        "account": query.address or None,
+        "name": query.name or None,
+        "accountProof": take(account.nodes) if account else None,
+        "facts": {name: hex_data(word) for name, word in words.items()},
+        "slots": {
+            proof.slot: {"word": hex_data(proof.value.to_bytes(32)), "proof": take(proof.nodes)}
+            for proof in islice(slots, len(query.slots))
+        },
+        "timestamp": None if query.timestamp is None else str(query.timestamp),
+    }

@@ -1,6 +1,6 @@
-// Verifies the proof bundle of a whole batch, or of one of its queries, from the blocks' hashes down to each fact, as
-// explorer/bundles/ does; and compares it with what was asked for. What remains is whether the hashes are those of the
-// blocks: that a node of a chain tells.
+// Verifies the proof bundle of a batch, or of one of its queries (explorer/bundles/), from the blocks' hashes down to
+// each fact, as `bqs verify` does; and compares it with what was asked for. What remains is whether the hashes are those
+// of the blocks: that a node of a chain tells.
 
 import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./proofs.js";
 
@@ -13,15 +13,14 @@ import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./
  * }} Proven
  */
 
-const FORMAT = "facts-2";
-const BATCH_FORMAT = "facts-batch-1";
+const FORMAT = "facts-3";
 const CHAIN_ID = /^[1-9][0-9]{0,19}$/;
 const BATCH_ID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
 const SECONDS = /^[0-9]{1,20}$/;
 const DATA = /^0x(?:[0-9a-fA-F]{2})*$/;
 const SLOT = /^0x[0-9a-f]{64}$/;
-// So many queries are verified before the page is drawn again.
-const AT_ONCE = 100;
+// So many queries or nodes are verified before the page is drawn again.
+const AT_ONCE = 500;
 
 /**
  * Reads the bundle of a batch, or of one of its queries. Nothing else of it is checked.
@@ -34,42 +33,27 @@ export function read(text, only = null) {
   } catch {
     throw new Refusal("The file is not JSON.");
   }
-  const format = only === null ? BATCH_FORMAT : FORMAT;
-  if (!isObject(bundle) || bundle.format !== format) {
-    throw new Refusal(`The file is not a proof bundle of the format ${format}.`);
+  if (isObject(bundle)) bundle = presentForm(bundle);
+  if (!isObject(bundle) || bundle.format !== FORMAT) {
+    throw new Refusal(`The file is not a proof bundle of the format ${FORMAT}.`);
   }
   // To JavaScript 1.0 is 1.
   if (/[0-9][.eE]/.test(text.replace(/"[^"\\]*(?:\\.[^"\\]*)*"/g, '""'))) {
     throw new Refusal("The bundle has a place or a query's number that is a fraction.");
   }
-  if (only === null) return { ...bundle, only };
-  if (bundle.query !== only) throw new Refusal(`The bundle is that of another query than ${only}.`);
-  return asBatch(bundle);
+  return { ...bundle, only };
 }
 
-/** The bundle of a query, written as that of a batch that has no other. @param {any} one */
-function asBatch(one) {
-  const { batch, destinationChainId, query: only, selector, account, name, facts, timestamp, ...block } = one;
-  const above = account == null ? [] : listOf(one, "accountProof"), below = listOf(one, "storageNodes");
-  const moved = (place) => place + above.length;
-  const slots = entriesOf(one, "slots").map(([slot, entry]) => {
-    const sentence = "The proof of a slot is not a list of places in the storageNodes.";
-    const proof = placesOf(isObject(entry) ? entry.proof : null, below.length, sentence);
-    return [slot, { word: entry.word, proof: proof.map(moved) }];
-  });
-  const query = {
-    number: only,
-    block: 0,
-    selector,
-    account,
-    name,
-    accountProof: [...above.keys()],
-    facts,
-    slots: Object.fromEntries(slots),
-    timestamp,
-    nodes: [...above, ...below],
-  };
-  return { batch, destinationChainId, only, blocks: [block], queries: [query] };
+/** A bundle of a form before 0.3 in the present one. It goes with the next minor version. @param {any} old */
+function presentForm(old) {
+  if (old.format === "facts-batch-1") {
+    return { ...old, format: FORMAT, nodes: listOf(old, "queries").flatMap((query) => listOf(query, "nodes")) };
+  }
+  if (old.format !== "facts-2") return old;
+  const below = listOf(old, "storageNodes"), nodes = [...below, ...(old.account == null ? [] : listOf(old, "accountProof"))];
+  const accountProof = [...nodes.keys()].slice(below.length);
+  const query = { ...old, number: old.query, block: 0, accountProof };
+  return { ...old, format: FORMAT, blocks: [old], nodes, queries: [query] };
 }
 
 /**
@@ -98,12 +82,13 @@ export async function verify(bundle, progress = () => {}) {
   const hashes = new Map();
   /** @type {Node[]} */
   const nodes = [];
+  for (const [place, node] of listOf(bundle, "nodes").entries()) {
+    nodes.push(new Node(dataOf(node, `nodes.${place}`)));
+    if (nodes.length % AT_ONCE === 0) await progress(0);
+  }
   const proven = [];
   for (const query of queries) {
     try {
-      for (const [place, node] of listOf(query, "nodes").entries()) {
-        nodes.push(new Node(dataOf(node, `nodes.${place}`)));
-      }
       proven.push(verifyQuery(query, blocks[query.block], headers[query.block], nodes, hashes));
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
@@ -145,7 +130,7 @@ function headerOf(block) {
 
 /**
  * @param {any} query @param {any} block @param {ReturnType<typeof header>} head
- * @param {Node[]} nodes those so far @param {Map<string, string>} hashes those that are needed are put there
+ * @param {Node[]} nodes @param {Map<string, string>} hashes those that are needed are put there
  * @returns {Proven}
  */
 function verifyQuery(query, block, head, nodes, hashes) {
@@ -154,7 +139,7 @@ function verifyQuery(query, block, head, nodes, hashes) {
   const nodesAt = (places, sentence) => placesOf(places, nodes.length, sentence).map((place) => nodes[place]);
   let found = null;
   if (query.account != null) {
-    const sentence = "The accountProof is not a list of places in the nodes so far.";
+    const sentence = "The accountProof is not a list of places in the nodes.";
     const path = nodesAt(query.accountProof, sentence);
     found = account(head.stateRoot, dataOf(query.account, "account", 20), path);
   } else if (slots.length) {
@@ -170,7 +155,7 @@ function verifyQuery(query, block, head, nodes, hashes) {
   const values = new Map();
   for (const [name, entry] of slots) {
     requireForm(name, SLOT, "The bundle's slot is not 32 bytes in hex.");
-    const sentence = "The proof of a slot is not a list of places in the nodes so far.";
+    const sentence = "The proof of a slot is not a list of places in the nodes.";
     const path = nodesAt(isObject(entry) ? entry.proof : null, sentence);
     const word = slot(/** @type {any} */ (found).storageRoot, bytesOf(name.slice(2)), path);
     if (entry.word !== `0x${word}`) {

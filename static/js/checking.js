@@ -40,11 +40,11 @@ export async function check(area) {
     tell(parts.status, []);
     offer(parts.actions, [["Stop", () => controller.abort()]]);
     await checking.byWallet(wallet, needed);
-    if (!checking.isWhole) return end("What was checked holds. The rest is left to trust, as the list says.");
-    end("All of it holds, if your wallet's node tells the truth and this is the registry that you rely on.", { done: true });
+    if (!checking.isWhole) return end("Everything checked is correct. Items marked “Not checked” need your wallet.");
+    end("Confirmed: the registry holds exactly the proven values.", { done: true });
   } catch (error) {
     checking.fail(error);
-    if (error instanceof Refusal) return end("It does not hold, as the last step says.", { failed: true });
+    if (error instanceof Refusal) return end("The proof is wrong, as the last step says.", { failed: true });
     if (error instanceof Stopped) return end("Stopped. Nothing more was checked.");
     if (!(error instanceof Failure)) console.warn(error);
     end("It could not be checked.", { failed: true });

@@ -1,144 +1,294 @@
-"""Bundles are verified against a trusted block hash by code that shares nothing with the service's."""
+"""Bundles are verified by the hashes that a caller trusts, and by code that shares nothing with the service's."""
 
+import copy
 import json
-import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import rlp
+from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batch_query_client import (
     InvalidBundle,
+    NodeRefused,
     VerifiedBundle,
     WrongChain,
-    bundle_block,
+    operations,
     verify_bundle,
-    verify_bundle_by_node,
+    verify_bundle_by_nodes,
 )
-from devnet.devchain import DevChain
-from tests.client.forged_bundles import OF_ONE_QUERY
-from tests.explorer.batches import everything, path, said_of, word
+from batch_query_client import claimed_hashes as claimed
+from batch_query_client.bundles import MAX_BYTES
+from batch_query_client.effects import Answer
+from batch_query_client.json_rpc import Node
+from batch_query_client.operations import Access
+from queries.models import Block
+from tests.client.answers import batch as details_of_batch
+from tests.client.answers import query as details_of_query
+from tests.client.forged_bundles import FORGERIES, OLDER, Bundle
+from tests.client.world import PATIENCE, World, answer
+from tests.explorer.batches import CONTRACT, DEAD_NODE, SOURCE, bundle_of, word
+from tests.explorer.made_tries import asked_of_everything, balance, prove, slot_value
+from tests.service import ALICE, BOB, chains_toml
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# Of a chain that a test has started: what the service offers, and what a node of one's own says.
 _REMEMBERED: dict[str, Any] = {}
 
 
 @pytest.fixture
-def bundles(request: pytest.FixtureRequest) -> dict[int, dict[str, Any]]:
-    """By the query's number: 1 an account, 2 slots, 3 a header, 4 an account at a time. Proven once for all tests."""
+def made(settings, tmp_path) -> Bundle:
+    """Return the bundle that the service writes for two source chains. It is written once; each test changes a copy."""
     if not _REMEMBERED:
-        service = request.getfixturevalue("service")
-        client = request.getfixturevalue("client")
-        batch = everything(service)
-        _REMEMBERED["bundles"] = {n: client.get(f"{path(batch)}/{n}/bundle.json").json() for n in range(1, 5)}
-        blocks = [service.rpc("eth_getBlockByNumber", hex(number), False) for number in range(service.head() + 1)]
-        _REMEMBERED["hashes"] = [block["hash"] for block in blocks]
-    found: dict[int, dict[str, Any]] = _REMEMBERED["bundles"]
-    return found
+        settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
+        batch = asked_of_everything(tmp_path)
+        prove(batch)
+        _REMEMBERED["bundle"] = bundle_of(batch)
+        _REMEMBERED["alone"] = {number: bundle_of(batch, number) for number in range(1, batch.queries.count() + 1)}
+        _REMEMBERED["hashes"] = {(block.source_chain_id, block.number): block.hash for block in Block.objects.all()}
+    return copy.deepcopy(_REMEMBERED["bundle"])
 
 
-def hash_of(number: int) -> str:
-    found: str = _REMEMBERED["hashes"][number]
-    return found
+def hashes() -> dict[tuple[int, int], str]:
+    """Return the hashes that nodes would tell: of all blocks, and of those after them that are known."""
+    return dict(_REMEMBERED["hashes"])
 
 
-def verify(bundle: dict[str, Any], number: int | None = None) -> VerifiedBundle:
-    """By the hashes that the chain itself told."""
-    at = int(bundle["blockNumber"]) if number is None else number
-    return verify_bundle(json.dumps(bundle), block_hash=hash_of(at), next_block_hash=hash_of(at + 1))
+def verify(bundle: Bundle, known: Mapping[tuple[int, int], str] | None = None) -> VerifiedBundle:
+    return verify_bundle(json.dumps(bundle), block_hashes=hashes() if known is None else known)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_what_the_service_offers_holds_and_says_what_its_own_verifier_says(bundles, number):
-    mine = verify(bundles[number])
-    theirs = said_of(json.dumps(bundles[number]))
-    told = dict(re.findall(r"^  ([A-Z_]+) +(0x[0-9a-f]{64})", theirs, re.MULTILINE))
-    assert {name: f"0x{shown.hex()}" for name, shown in mine.facts.items()} == told
-    for slot, shown in mine.slots.items():
-        assert f"slot {int(slot, 16):#x}: 0x{shown.hex()}" in theirs
-    assert (mine.account or "the block's header") in theirs
-    assert mine.exists == (mine.account is not None)
-    assert f"  block    {mine.block_number}\n" in theirs
-    assert (f"at the time {mine.timestamp}" in theirs) == (mine.timestamp is not None)
-    assert bundle_block(json.dumps(bundles[number])) == (31337, mine.block_number)
+def test_it_shows_what_was_proven(made):
+    proven = verify(made)
+    assert (proven.batch, proven.destination_chain_id) == (made["batch"], 31337)
+    account, slots, header, *_, timed, other = proven.queries.values()
+    assert int.from_bytes(account.facts["BALANCE"]) == balance(ALICE)
+    assert (account.account, account.exists, account.block_number) == (ALICE, True, 12)
+    assert {int(slot, 16): int.from_bytes(shown) for slot, shown in slots.slots.items()} == {
+        slot: slot_value(word(slot)) for slot in (5, 6)
+    }
+    assert (header.account, int.from_bytes(header.facts["BLOCK_NUMBER"])) == (None, 12)
+    assert (timed.timestamp, timed.claimed_timestamp) == (1_700_000_005, 1_700_000_005)
+    assert (other.source_chain_id, other.block_number, other.account) == (SOURCE, 9, BOB)
+    assert claimed(json.dumps(made)) == hashes()
 
 
-def test_a_time_is_shown_only_by_the_hash_of_the_next_block(bundles):
-    bundle = bundles[4]
-    number = int(bundle["blockNumber"])
-    alone = verify_bundle(json.dumps(bundle), block_hash=hash_of(number))
-    assert (alone.timestamp, alone.claimed_timestamp) == (None, int(bundle["timestamp"]))
-    assert verify(bundle | {"nextHeader": None}).timestamp is None
-    assert verify(bundle).timestamp == int(bundle["timestamp"])
+def test_of_one_query_it_shows_what_that_of_the_batch_shows(made):
+    proven = verify(made)
+    for number, bundle in _REMEMBERED["alone"].items():
+        assert verify(bundle).queries == {number: proven.queries[number]}
+    assert list(proven.queries) == list(_REMEMBERED["alone"])
 
 
-def test_the_next_block_is_the_one_that_the_caller_knows(bundles):
-    bundle = bundles[4]
-    number = int(bundle["blockNumber"])
-    with pytest.raises(InvalidBundle, match="nextHeader is of a block with another hash than yours"):
-        verify_bundle(json.dumps(bundle), block_hash=hash_of(number), next_block_hash=hash_of(number + 2))
-    # Without a hash to compare with it shows nothing, but must not contradict the block either.
-    of_another = rlp.encode([b"\1" * 32, *rlp.decode(bytes.fromhex(bundle["nextHeader"][2:]))[1:]])
-    with pytest.raises(InvalidBundle, match="not that of the block after it"):
-        verify_bundle(json.dumps(bundle | {"nextHeader": f"0x{of_another.hex()}"}), block_hash=hash_of(number))
+@pytest.mark.parametrize(("name", "numbers"), [("facts-2.json", [2]), ("facts-batch-1.json", list(range(1, 8)))])
+def test_bundles_of_versions_before_are_verified_and_not_if_they_are_forged(made, name, numbers):
+    text = (OLDER / name).read_text()
+    known = claimed(text)
+    assert known.items() <= hashes().items()
+    proven, present = verify_bundle(text, block_hashes=known), verify(made)
+    assert proven.queries == {number: present.queries[number] for number in numbers}
+    content = json.loads(text)
+    node = (content.get("storageNodes") or content["queries"][1]["nodes"])[-1]
+    another = f"{node[:-1]}{int(node[-1], 16) ^ 1:x}"
+    for told, forged in ((word(slot_value(word(5))), word(1)), (to_checksum_address(CONTRACT), BOB), (node, another)):
+        assert told in text
+        with pytest.raises(InvalidBundle, match="proof"):
+            verify_bundle(text.replace(told, forged), block_hashes=known)
+    for whole in ({"format": content["format"]}, content | {"queries": [7], "storageNodes": 7}):
+        with pytest.raises(InvalidBundle, match="malformed"):
+            verify(whole)
 
 
-@pytest.mark.parametrize("name", OF_ONE_QUERY)
-def test_no_forgery_holds(bundles, name):
-    number, change = OF_ONE_QUERY[name]
-    bundle = bundles[number]
-    with pytest.raises(InvalidBundle, match=r"\.$"):
-        verify(bundle | change(bundle), int(bundle["blockNumber"]))
+def test_a_time_is_shown_only_by_the_hash_of_the_next_block(made):
+    known = hashes()
+    del known[31337, 15]
+    timed = verify(made, known).queries[6]
+    assert (timed.timestamp, timed.claimed_timestamp) == (None, 1_700_000_005)
+    made["blocks"][2]["nextHeader"] = None
+    assert verify(made).queries[6] == timed
 
 
-def test_the_hash_that_counts_is_the_caller_s(bundles):
-    with pytest.raises(InvalidBundle, match="another hash than yours"):
-        verify_bundle(json.dumps(bundles[1]), block_hash=hash_of(1))
-    for wrong in ("", "0x12", "no hash", b"x"):
+def test_the_hashes_that_count_are_the_caller_s(made):
+    for about in hashes():
+        with pytest.raises(InvalidBundle, match="with another hash than those that you trust"):
+            verify(made, hashes() | {about: word(1)})
+    known = hashes()
+    del known[SOURCE, 9]
+    with pytest.raises(InvalidBundle, match=rf"block 9 of chain {SOURCE} with another hash than .*: 0x\w{{64}}\."):
+        verify(made, known)
+    for wrong in ("", "0x12", "no hash"):
         with pytest.raises(InvalidBundle, match="32 bytes"):
-            verify_bundle(json.dumps(bundles[1]), block_hash=wrong)
+            verify(made, hashes() | {(1, 1): wrong})
+    # No header says of which chain it is.
+    made["blocks"][0]["sourceChainId"] = "1"
+    with pytest.raises(InvalidBundle, match="block 12 of chain 1 with another hash"):
+        verify(made)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[" * 1_000_000, b"[]", b"{}", b"", b"\xff", b'{"format": "facts-2"}'])
+# --- Forgeries --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_no_forgery_holds(made, name):
+    change, said = FORGERIES[name]
+    change(made)
+    with pytest.raises(InvalidBundle, match=rf"^[^\n]*({said})[^\n]*\.$"):
+        verify(made)
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[" * 1_000_000, b'{"blocks":' * 100_000, b"[]", b"{}", b"", b"\xff", b"[0"]
+)
 def test_what_is_no_bundle_is_said_in_a_sentence(content):
-    with pytest.raises(InvalidBundle, match=r"^The (file|bundle).*\.$"):
-        verify_bundle(content, block_hash=word(0))
+    for refuse in (lambda: verify_bundle(content, block_hashes={}), lambda: claimed(content)):
+        with pytest.raises(InvalidBundle, match=r"^The (file|bundle).*\.$"):
+            refuse()
 
 
-def test_no_flip_of_a_byte_shows_another_fact(bundles):
-    """A bundle with a flipped byte, wherever it is, is refused or shows the same."""
-    bundle, at = bundles[2], int(bundles[2]["blockNumber"])
-    told = verify(bundle)
-    places = [
-        ("header", None),
-        *((name, n) for name in ("accountProof", "storageNodes") for n in range(len(bundle[name]))),
-    ]
+@pytest.mark.parametrize("content", [b"[0" + b",0" * 10_000_000, "[" + "[]," * 5_000_000, b" " * (MAX_BYTES + 1)])
+def test_what_would_take_much_memory_is_not_read(content):
+    with pytest.raises(InvalidBundle, match=r"more than 10000000 values|larger than \d+ bytes"):
+        verify_bundle(content, block_hashes={})
 
-    @settings(max_examples=300, deadline=None, derandomize=True)
-    @given(st.sampled_from(places), st.integers(0, 10_000), st.integers(1, 255))
-    def flip(place: tuple[str, int | None], offset: int, mask: int) -> None:
-        name, number = place
-        changed = bytearray(bytes.fromhex((bundle[name] if number is None else bundle[name][number])[2:]))
+
+def test_no_flip_of_a_byte_holds(made):
+    """Each node, header and word is tried: all of them are used."""
+    places: list[tuple[Any, Any]] = [(made["nodes"], at) for at in range(len(made["nodes"]))]
+    for block in made["blocks"]:
+        places += [(block, name) for name in ("header", "blockHash", "nextHeader") if block[name]]
+    for query in made["queries"]:
+        places += [(query["facts"], name) for name in query["facts"]]
+        places += [(entry, "word") for entry in query["slots"].values()]
+
+    @settings(max_examples=200, deadline=None, derandomize=True)
+    @given(st.sampled_from(range(len(places))), st.integers(0, 10_000), st.integers(1, 255))
+    def flip(which: int, offset: int, mask: int) -> None:
+        holder, name = places[which]
+        before = holder[name]
+        changed = bytearray(bytes.fromhex(before[2:]))
         changed[offset % len(changed)] ^= mask
-        text = f"0x{changed.hex()}"
-        value = text if number is None else [*bundle[name][:number], text, *bundle[name][number + 1 :]]
-        try:
-            assert verify(bundle | {name: value}, at) == told
-        except InvalidBundle:
-            return
-        raise AssertionError(f"a flip in {place} was not noticed")
+        holder[name] = f"0x{changed.hex()}"
+        document = json.dumps(made)
+        holder[name] = before
+        with pytest.raises(InvalidBundle):
+            verify_bundle(document, block_hashes=hashes())
 
     flip()
 
 
-def test_a_node_of_one_s_own_tells_the_hashes(bundles, chain: DevChain):
-    # Another chain than the one of the bundles, by the same id.
-    chain.mine(int(bundles[4]["blockNumber"]) + 5)
-    with pytest.raises(InvalidBundle, match=rf"knows another block {bundles[1]['blockNumber']} than the bundle is of"):
-        verify_bundle_by_node(json.dumps(bundles[1]), chain.url)
-    with pytest.raises(WrongChain, match="is one of chain 31337, not of chain 5"):
-        verify_bundle_by_node(json.dumps(bundles[1] | {"sourceChainId": "5"}), chain.url)
+# --- By nodes ---------------------------------------------------------------------------------------------------------
+
+
+class Told:
+    """A connection to a node, as web3.py's, and what it was asked for."""
+
+    def __init__(self, chain_id: int, blocks: dict[int, str]) -> None:
+        self.chain_id, self.blocks = chain_id, blocks
+        self.asked: list[str] = []
+
+    def make_request(self, method: str, params: list[Any]) -> dict[str, Any]:
+        if method == "eth_chainId":
+            return {"result": hex(self.chain_id)}
+        self.asked.append(params[0])
+        found = self.blocks.get(int(params[0], 16))
+        return {"result": found and {"hash": found}}
+
+
+def node_of(chain_id: int) -> Told:
+    return Told(chain_id, {number: told for (chain, number), told in hashes().items() if chain == chain_id})
+
+
+def test_each_chain_s_node_is_asked_once_for_each_block(made):
+    nodes = [node_of(SOURCE), node_of(31337), node_of(1)]
+    assert verify_bundle_by_nodes(json.dumps(made), nodes) == verify(made)
+    assert [node.asked for node in nodes] == [["0x9"], ["0xc", "0xd", "0xe", "0xf"], []]
+
+
+def test_without_a_node_of_a_chain_nothing_is_verified(made):
+    with pytest.raises(WrongChain, match=f"blocks of chain {SOURCE}, and no node of it is given"):
+        verify_bundle_by_nodes(json.dumps(made), [node_of(31337)])
+    with pytest.raises(WrongChain, match="blocks of chain 31337, and no node of it is given"):
+        verify_bundle_by_nodes(json.dumps(made), [])
+
+
+def test_every_node_of_a_chain_must_know_the_block(made):
+    for number, said in ((9, "knows another block 9"), (None, "knows another block 9")):
+        lagging = Told(SOURCE, {} if number is None else {number: word(1)})
+        for nodes in ([lagging, node_of(SOURCE)], [node_of(SOURCE), lagging]):
+            with pytest.raises(InvalidBundle, match=said):
+                verify_bundle_by_nodes(json.dumps(made), [node_of(31337), *nodes])
+
+
+def test_nodes_that_differ_about_the_next_block_show_no_time(made):
+    other = node_of(31337)
+    other.blocks[15] = word(1)
+    with pytest.raises(InvalidBundle, match="knows another block 15 of chain 31337"):
+        verify_bundle_by_nodes(json.dumps(made), [node_of(31337), other, node_of(SOURCE)])
+    del other.blocks[15]
+    proven = verify_bundle_by_nodes(json.dumps(made), [other, node_of(SOURCE)])
+    assert {query.timestamp for query in proven.queries.values()} == {None}
+
+
+class Refusing(Told):
+    def make_request(self, method: str, params: list[Any]) -> dict[str, Any]:
+        return super().make_request(method, params) if method == "eth_chainId" else {"error": {"message": "no archive"}}
+
+
+def test_a_node_that_refuses_is_said(made):
+    with pytest.raises(NodeRefused, match="no archive"):
+        verify_bundle_by_nodes(json.dumps(made), [Refusing(SOURCE, {}), node_of(31337)])
+
+
+# --- Beside what the service tells of the batch -----------------------------------------------------------------------
+
+
+def told_of(made: Bundle) -> list[dict[str, Any]]:
+    """Return the bundle's queries as the service's list of queries has them."""
+    told = []
+    for query in made["queries"]:
+        facts = [{"property": name, "word": shown} for name, shown in query["facts"].items()]
+        facts += [{"property": "SLOT", "slot": slot, "word": entry["word"]} for slot, entry in query["slots"].items()]
+        if query["timestamp"]:
+            facts.append({"property": "BLOCK_AT_TIMESTAMP", "word": word(14)})
+        block = made["blocks"][query["block"]]
+        about = {"sourceChainId": block["sourceChainId"], "blockNumber": int(block["blockNumber"])}
+        told.append(details_of_query(query["number"], *facts, **about, account=query["account"] or ""))
+    return told
+
+
+def verify_told(made: Bundle, told: list[dict[str, Any]]) -> VerifiedBundle:
+    world = World(
+        Answer(200, (), json.dumps(made).encode()),
+        answer(200, details_of_batch(queryList=told, queries=len(told))),
+    )
+    nodes = [Node(node_of(chain), PATIENCE) for chain in (31337, SOURCE)]
+    access = Access("http://service.example", "key", PATIENCE)
+    found: VerifiedBundle = world.run(operations.verify(access, made["batch"], None, nodes))
+    assert [header for header in world.requests[0].headers if header[0] == "api-key"] == []
+    return found
+
+
+def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
+    assert verify_told(made, told_of(made)) == verify(made)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda told: told.pop(), "other queries than those that were asked for"),
+        (lambda told: told.append(told[0] | {"number": 8}), "other queries than those that were asked for"),
+        (lambda told: told[0].update(account=BOB), "Query 1: The bundle is of another account, block or chain"),
+        (lambda told: told[0].update(blockNumber=13), "Query 1: The bundle is of another account, block or chain"),
+        (lambda told: told[6].update(sourceChainId="1"), "Query 7: The bundle is of another account, block or chain"),
+        (lambda told: told[0]["facts"][0].update(word=word(1)), "Query 1: The bundle shows another BALANCE than the"),
+        (lambda told: told[1]["facts"][0].update(word=word(1)), f"Query 2: The bundle shows another SLOT {word(5)}"),
+        (lambda told: told[1]["facts"].append({"property": "NONCE", "word": word(1)}), "Query 2: .* another NONCE"),
+    ],
+)
+def test_what_the_service_tells_otherwise_is_noticed(made, change, said):
+    told = told_of(made)
+    change(told)
+    with pytest.raises(InvalidBundle, match=said):
+        verify_told(made, told)

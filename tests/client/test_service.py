@@ -39,9 +39,9 @@ from batch_query_client import (
     WrongChain,
     WrongFact,
     sign_in,
-    verify_batch_bundle,
-    verify_batch_bundle_by_nodes,
-    verify_batch_bundle_by_nodes_async,
+    verify_bundle,
+    verify_bundle_by_nodes,
+    verify_bundle_by_nodes_async,
     verify_webhook,
 )
 from batch_query_client.command_line.exit_codes import ExitCode
@@ -158,25 +158,22 @@ def test_a_node_of_another_chain_is_noticed(proven):
         proven.batch.facts_on_chain(other.url)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_proof_is_verified_by_a_node_of_one_s_own(live, proven, number):
-    verified = proven.batch.verify(live.chain.url, number)
-    query = proven.details.query_list[number - 1]
-    assert verified.block_number == proven.block
-    words = [verified.slots.get(fact.slot) or verified.facts[fact.property] for fact in query.facts]
-    assert words == [fact.word for fact in query.facts]
-
-
-def test_the_proofs_of_all_queries_are_verified_at_once(live, proven):
+def test_proofs_are_verified_by_nodes_of_one_s_own(live, proven):
     by = [live.chain.url, Web3(Web3.HTTPProvider(live.chain.url))]
-    whole = proven.batch.verify_whole(*by)
-    assert whole.queries == {number: proven.batch.verify(live.chain.url, number) for number in (1, 2, 3)}
-    document = proven.batch.whole_bundle()
-    assert verify_batch_bundle_by_nodes(document, by) == whole
-    hashes = {(CHAIN_ID, query.block_number): query.block_hash for query in whole.queries.values()}
-    assert verify_batch_bundle(document, block_hashes=hashes) == whole
+    verified = proven.batch.verify(*by)
+    assert list(verified.queries) == [query.number for query in proven.details.query_list]
+    for query in proven.details.query_list:
+        shown = verified.queries[query.number]
+        assert shown.block_number == proven.block
+        words = [shown.slots.get(fact.slot) or shown.facts[fact.property] for fact in query.facts]
+        assert words == [fact.word for fact in query.facts]
+        assert proven.batch.verify(live.chain.url, number=query.number).queries == {query.number: shown}
+    document = proven.batch.bundle()
+    assert verify_bundle_by_nodes(document, by) == verified
+    hashes = {(CHAIN_ID, query.block_number): query.block_hash for query in verified.queries.values()}
+    assert verify_bundle(document, block_hashes=hashes) == verified
     with pytest.raises(NotFound):
-        live.service.batch("0" * 26).whole_bundle()
+        live.service.batch("0" * 26).bundle()
 
 
 def test_callers_that_do_not_block_get_the_same(live):
@@ -194,12 +191,10 @@ def test_callers_that_do_not_block_get_the_same(live):
             (fact,) = await batch.facts_on_chain(async_web3)
             await async_web3.provider.disconnect()
             verified = await batch.verify(live.chain.url)
-            whole = await batch.verify_whole(live.chain.url)
-            assert whole.queries == {1: verified}
-            document = await batch.whole_bundle()
-            assert await verify_batch_bundle_by_nodes_async(document, [live.chain.url]) == whole
+            document = await batch.bundle()
+            assert await verify_bundle_by_nodes_async(document, [live.chain.url]) == verified
             assert told[-1] == "DONE"
-            return {done.facts[0].value, fact.value, int.from_bytes(verified.facts["BALANCE"])}
+            return {done.facts[0].value, fact.value, int.from_bytes(verified.queries[1].facts["BALANCE"])}
 
     # Nobody sends or gets anything at this account: its balance is that of any block.
     assert asyncio.run(ask()) == {live.balance(CHARLIE, live.chain.head())}
@@ -387,46 +382,35 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     assert str(balance) in {fact["value"] for fact in json.loads(out)["facts"]}
     code, _, said = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
     assert (code, "no facts registry" in said) == (ExitCode.NOT_TRUE, True)
-    code, out, said = bqs("verify", proven.batch.id, "--query", "1", "--rpc-url", live.chain.url)
-    assert (code, said) == (0, "The bundle holds.\n")
-    assert amount(balance) in out
-    assert bqs("bundle", proven.batch.id, "--query", "1", "-o", "proof.json")[0] == 0
-    assert bqs("verify", "proof.json", "--rpc-url", live.chain.url, "--json")[0] == 0
-    block_hash = json.loads((tmp_path / "proof.json").read_text())["blockHash"]
-    assert bqs("verify", "proof.json", "--block-hash", block_hash)[0] == 0
-    code, _, said = bqs("verify", "proof.json", "--block-hash", "0x" + "11" * 32)
-    assert (code, "another hash than yours" in said) == (ExitCode.NOT_TRUE, True)
-    for option in ("--block-hash", "--next-block-hash"):
-        code, _, said = bqs("verify", "proof.json", option, "0x00")
-        assert (code, "0x and 64 hexadecimal digits" in said) == (ExitCode.USAGE, True)
-    code, _, said = bqs("verify", proven.batch.id, "--query", "9", "--rpc-url", live.chain.url)
-    assert code == ExitCode.NOT_FOUND, said
-    code, _, said = bqs("verify", "proof.json")
-    assert (code, f"that of block {proven.block} of chain {CHAIN_ID}" in said) == (ExitCode.USAGE, True)
 
 
-def test_all_proofs_of_a_batch_are_verified_with_one_command(live, bqs, proven, tmp_path):
-    by = ["--rpc-url", live.chain.url]
-    code, out, said = bqs("verify", proven.batch.id, *by)
-    assert (code, said) == (0, f"The bundle holds, with 3 queries of the batch {proven.batch.id}.\n")
-    assert f"BALANCE {amount(live.balance(BOB, proven.block))}" in out
-    assert [line.split()[0] for line in out.splitlines()] == ["query", "1", "2", "3"]
+def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
+    by, table = ["--rpc-url", live.chain.url], ["query", "1", "2", "3"]
+    for more, rows in ([], table), (["--query", "1"], table[:2]):
+        code, out, said = bqs("verify", proven.batch.id, *by, *more)
+        assert (code, said) == (0, f"Everything checked is correct, for the batch {proven.batch.id}.\n")
+        assert f"BALANCE {amount(live.balance(BOB, proven.block))}" in out
+        assert [line.split()[0] for line in out.splitlines()] == rows
     file = f"proof-{proven.batch.id}.json"
-    assert bqs("bundle", proven.batch.id)[0] == 0
-    block_hash = json.loads((tmp_path / file).read_text())["blocks"][0]["blockHash"]
-    for checked in (by, by + by, ["--block-hash", block_hash]):
+    assert bqs("bundle", proven.batch.id)[0] == bqs("bundle", proven.batch.id, "--query", "1", "-o", "one.json")[0] == 0
+    code, _, said = bqs("verify", file)
+    assert (code, re.findall(r"chain (\d+)  block (\d+)", said)) == (2, [(str(CHAIN_ID), str(proven.block))])
+    (block_hash,) = re.findall("0x[0-9a-f]{64}", said)
+    for checked in (by, by + by, ["--block-hash", block_hash, "--block-hash", "0x" + "11" * 32]):
         code, out, _ = bqs("verify", file, *checked, "--json")
         shown = json.loads(out)
         assert (code, shown["batch"], shown["destinationChainId"]) == (0, proven.batch.id, str(CHAIN_ID))
         assert [query["number"] for query in shown["queries"]] == [1, 2, 3]
-    code, _, said = bqs("verify", file, "--block-hash", "0x" + "11" * 32)
-    assert (code, "with another hash than yours" in said) == (ExitCode.NOT_TRUE, True)
-    code, _, said = bqs("verify", file)
-    assert (code, f"that of block {proven.block} of chain {CHAIN_ID}: name" in said) == (ExitCode.USAGE, True)
-    code, _, said = bqs("verify", file, *by, "--query", "2")
-    assert (code, "--query works with a BATCH only" in said) == (ExitCode.USAGE, True)
-    code, _, said = bqs("verify", proven.batch.id, "--query", "1", *by, *by)
-    assert (code, "checked by one node" in said) == (ExitCode.USAGE, True)
+        code, out, _ = bqs("verify", "one.json", *checked, "--json")
+        assert (code, json.loads(out)["queries"]) == (0, shown["queries"][:1])
+    for more, expected, sentence in (
+        ([file, "--block-hash", "0x" + "11" * 32], ExitCode.NOT_TRUE, "another hash than those that you trust"),
+        ([file, "--block-hash", "0x00"], ExitCode.USAGE, "0x and 64 hexadecimal digits"),
+        ([file, *by, "--query", "2"], ExitCode.USAGE, "--query works with a BATCH only"),
+        ([proven.batch.id, *by, "--query", "9"], ExitCode.NOT_FOUND, "No query found"),
+    ):
+        code, _, said = bqs("verify", *more)
+        assert (code, sentence in said) == (expected, True), said
     with DevChain(chain_id=5) as other:
         code, _, said = bqs("verify", file, "--rpc-url", other.url)
     assert (code, f"blocks of chain {CHAIN_ID}, and no node of it is given" in said) == (ExitCode.NOT_TRUE, True)

@@ -3,17 +3,15 @@
 import json
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
-from io import StringIO
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
-from django.core.management import call_command
 from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from batch_query_client import VerifiedBundle, claimed_hashes, verify_bundle
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import (
@@ -67,14 +65,16 @@ def batch_at(**blocks: Any) -> Batch:
     return submit(key, asking(data))
 
 
-def said_of(bundle: str | bytes) -> str:
-    """Return what `verify_bundle` says of a bundle. Raises `CommandError` where it doesn't hold."""
-    out = StringIO()
-    with NamedTemporaryFile() as file:
-        file.write(bundle.encode() if isinstance(bundle, str) else bundle)
-        file.flush()
-        call_command("verify_bundle", file.name, stdout=out)
-    return out.getvalue()
+def bundle_of(batch: Batch, number: int | None = None) -> Any:
+    """Return the proof bundle of the batch, or of its query of this number."""
+    answer = Client().get(f"{path(batch)}/{number}/bundle.json" if number else f"{path(batch)}/bundle.json")
+    return json.loads(answer.getvalue())
+
+
+def proven_by(bundle: Any) -> VerifiedBundle:
+    """Return what a bundle proves if the hashes that it claims are right. Raises `InvalidBundle`."""
+    document = json.dumps(bundle)
+    return verify_bundle(document, block_hashes=claimed_hashes(document))
 
 
 def word(number: int) -> str:

@@ -20,6 +20,7 @@ from tests.explorer.batches import (
     accept,
     batch_at,
     beat,
+    bundle_of,
     complete,
     fetch_proofs,
     find_block,
@@ -116,8 +117,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
     complete(batch, *list(StepKind)[1:], transaction_hash=TRANSACTION)
     settle(batch)
     answers += answers_about(batch)
-    answers += [("ProofBundle", client.get(f"{path(batch)}/{number}/bundle.json").json()) for number in (1, 2, 3)]
-    answers.append(("BatchProofBundle", json.loads(client.get(f"{path(batch)}/bundle.json").getvalue())))
+    answers += [("ProofBundle", bundle_of(batch, number)) for number in (None, 1, 2, 3)]
     reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=[batch.queries.all()[0].pk])
     answers.append(("Cancelled", client.post(f"/batch-queries/{batch.pk}/cancel", headers=key).json()))
     answers += answers_about(batch)

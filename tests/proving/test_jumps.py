@@ -1,6 +1,7 @@
 """Jumps: old blocks of a chain, proven by its beacon chain from one that the registry trusts."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from proving.models import FactsRegistry, JumpLeaves, Transaction
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import between, error
 from tests.contracts.deployed import Deployed
+from tests.explorer.batches import bundle_of
 from tests.factories import client_of
 from tests.proving.chain_state import (
     AccountField,
@@ -116,8 +118,8 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert (row.path_unit, row.path_length, row.path_left, row.path_origin) == ("jumps", 1, 0, NEWEST)
     path = f"/explorer/query/{batch.pk}"
     assert f"reached by the beacon chain, from block {NEWEST}" in Client().get(path).text
-    bundle = Client().get(f"{path}/1/bundle.json").content
-    assert verify_bundle(bundle, block_hash=service.relaid.hash(OLD)).facts.keys() == {"BALANCE"}
+    hashes = {(THERE, OLD): service.relaid.hash(OLD)}
+    assert verify_bundle(json.dumps(bundle_of(batch, 1)), block_hashes=hashes).queries[1].facts.keys() == {"BALANCE"}
 
     # The next one begins there too: nothing more is recorded, or fetched of states.
     asked = len(service.api.asked)

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 import rlp
-from django.core.management import CommandError, call_command
-from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
+from batch_query_client.errors import InvalidBundle
 from devnet.devchain import DevChain
-from queries.models import Batch, BatchStatus, Block
+from queries.models import BatchStatus, Block
 from tests import headers
 from tests.chains.lying_node import lying_node, result
 from tests.contracts import tries
 from tests.contracts.l1_block import L1Block
+from tests.explorer.batches import bundle_of, proven_by
 from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, header_on_chain
 from tests.proving.relaid import Relaid
 from tests.proving.sources import THERE, connect, grow
@@ -41,10 +41,6 @@ def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]
     """For Charlie's balance, or for properties of the header."""
     block = {"header": header} if header else {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}
     return asking({name: block}, source=THERE)
-
-
-def bundle_of(batch: Batch) -> bytes:
-    return Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content
 
 
 @pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
@@ -70,11 +66,13 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
         for field in (HeaderField.TIMESTAMP, HeaderField.PARENT_HASH)
     }
     assert list(in_header.values()) == [relaid.timestamp(block), int.from_bytes(relaid.hash(block - 1))]
-    block_hash = relaid.hash(block)
-    assert verify_bundle(bundle_of(balance), block_hash=block_hash).facts.keys() == {"BALANCE"}
-    assert list(verify_bundle(bundle_of(header), block_hash=block_hash).facts) == SHARED_PROPERTIES
-    hashes = {"block_hash": relaid.hash(block + 2), "next_block_hash": relaid.hash(block + 3)}
-    assert verify_bundle(bundle_of(timed), **hashes).timestamp == time
+    hashes = {(THERE, number): relaid.hash(number) for number in (block, block + 2, block + 3)}
+    proven = [
+        verify_bundle(json.dumps(bundle_of(batch, 1)), block_hashes=hashes).queries[1]
+        for batch in (balance, header, timed)
+    ]
+    assert [list(query.facts) for query in proven] == [["BALANCE"], SHARED_PROPERTIES, ["BALANCE"]]
+    assert proven[2].timestamp == time
 
 
 @pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
@@ -111,13 +109,11 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
         connect(settings, tmp_path, chain, url)
         batch = submit(key, of_there(f"block:{block}", header=["GAS_USED"]))
         assert work_until_done(batch, chain).status == BatchStatus.DONE
-    content = json.loads(bundle_of(batch))
-    fee = rlp.decode(bytes.fromhex(content["header"][2:]))[15]
-    content["facts"]["BASE_FEE_PER_GAS"] = "0x" + fee.rjust(32, b"\0").hex()
-    forged = tmp_path / "bundle.json"
-    forged.write_text(json.dumps(content))
-    with pytest.raises(CommandError, match="a fact that is not known: 'BASE_FEE_PER_GAS'"):
-        call_command("verify_bundle", str(forged))
+    content = bundle_of(batch)
+    fee = rlp.decode(bytes.fromhex(content["blocks"][0]["header"][2:]))[15]
+    content["queries"][0]["facts"]["BASE_FEE_PER_GAS"] = "0x" + fee.rjust(32, b"\0").hex()
+    with pytest.raises(InvalidBundle, match="a fact that is not known: 'BASE_FEE_PER_GAS'"):
+        proven_by(content)
 
 
 def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path, key):

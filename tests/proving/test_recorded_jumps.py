@@ -1,5 +1,6 @@
 """Header facts of recorded blocks of mainnet, since its first years, proven by jumps to a registry with its values."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from tests.chains.lying_node import error, lying_node, result
 from tests.contracts import recorded_beacon
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
+from tests.explorer.batches import bundle_of
 from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.chain_state import HeaderField, header_on_chain
@@ -129,7 +131,7 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
             assert header_on_chain(chain, number, field, source=1) == int.from_bytes(content[field])
     path = f"/explorer/query/{batches[-1].pk}"
     digest = keccak(recorded_beacon.header(BEFORE_MERGE))
-    assert verify_bundle(Client().get(f"{path}/1/bundle.json").content, block_hash=digest)
+    assert verify_bundle(json.dumps(bundle_of(batches[-1], 1)), block_hashes={(1, BEFORE_MERGE): digest})
     assert "reached by the beacon chain" in Client().get(path).text
     begins = dict(Block.objects.filter(path_unit="jumps").values_list("number", "path_origin"))
     assert begins == {**dict.fromkeys(SINCE_CAPELLA, 22_500_000), BEFORE_MERGE: None}

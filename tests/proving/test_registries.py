@@ -22,6 +22,7 @@ from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests.chains.lying_node import between
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
+from tests.explorer.batches import bundle_of
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
 from tests.proving.money import ETHER, go_on, limit, mine_at
 from tests.service import (
@@ -423,7 +424,7 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     assert source["factsRegistry"] == old.address
     assert [one["address"] for one in source["replaced"]] == [old.address]
     assert {value["registry"] for query in body["queries"] for value in query["values"]} == {old.address}
-    assert Client().get(f"{path(done)}/1/bundle.json").json()["factsRegistry"] == old.address
+    assert bundle_of(done, 1)["blocks"][0]["factsRegistry"] == old.address
 
     again = work_until_done(submit(key, request(ALICE, block=service.head())))
     (source,) = Client().get(f"{path(again)}.json").json()["sources"]

@@ -12,145 +12,92 @@ subclasses of `BatchQueryError`, whose text is a sentence; what can't be asked a
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# A name with an alias is one that a type checker exports.
+# isort: off
 if TYPE_CHECKING:
     from batch_query_client.answers import (
-        BatchDetails,
-        BatchPage,
-        BatchSummary,
-        Cancelled,
-        Chain,
-        Connection,
-        ContractCall,
-        Estimate,
-        Fact,
-        FactPage,
-        Query,
-        Rejection,
-        SentTransaction,
-        Status,
-        Step,
-        UnsignedTransaction,
-        UnsignedTransactions,
-        Wait,
+        BatchDetails as BatchDetails,
+        BatchPage as BatchPage,
+        BatchSummary as BatchSummary,
+        Cancelled as Cancelled,
+        Chain as Chain,
+        Connection as Connection,
+        ContractCall as ContractCall,
+        Estimate as Estimate,
+        Fact as Fact,
+        FactPage as FactPage,
+        Query as Query,
+        Rejection as Rejection,
+        SentTransaction as SentTransaction,
+        Status as Status,
+        Step as Step,
+        UnsignedTransaction as UnsignedTransaction,
+        UnsignedTransactions as UnsignedTransactions,
+        Wait as Wait,
     )
-    from batch_query_client.asking import Patience
+    from batch_query_client.asking import Patience as Patience
     from batch_query_client.async_service import (
-        AsyncBatch,
-        AsyncBatchQueryService,
-        read_facts_async,
-        sign_in_async,
-        verify_batch_bundle_by_nodes_async,
-        verify_bundle_by_node_async,
+        AsyncBatch as AsyncBatch,
+        AsyncBatchQueryService as AsyncBatchQueryService,
+        read_facts_async as read_facts_async,
+        sign_in_async as sign_in_async,
+        verify_bundle_by_nodes_async as verify_bundle_by_nodes_async,
     )
-    from batch_query_client.batch_bundles import VerifiedBatchBundle, bundle_blocks, verify_batch_bundle
-    from batch_query_client.bundles import VerifiedBundle, bundle_block, verify_bundle
+    from batch_query_client.bundles import (
+        VerifiedBundle as VerifiedBundle,
+        VerifiedQuery as VerifiedQuery,
+        claimed_hashes as claimed_hashes,
+        verify_bundle as verify_bundle,
+    )
     from batch_query_client.errors import (
-        BatchQueryError,
-        BatchRejected,
-        Conflict,
-        Fault,
-        InvalidBundle,
-        InvalidRequest,
-        InvalidWebhook,
-        NodeRefused,
-        NotDoneInTime,
-        NotFound,
-        NotProven,
-        ServiceRefused,
-        TransactionFailed,
-        Unauthorized,
-        Unavailable,
-        UnexpectedAnswer,
-        UnsafeSignIn,
-        UnsafeTransaction,
-        WrongChain,
-        WrongFact,
+        BatchQueryError as BatchQueryError,
+        BatchRejected as BatchRejected,
+        Conflict as Conflict,
+        Fault as Fault,
+        InvalidBundle as InvalidBundle,
+        InvalidRequest as InvalidRequest,
+        InvalidWebhook as InvalidWebhook,
+        NodeRefused as NodeRefused,
+        NotDoneInTime as NotDoneInTime,
+        NotFound as NotFound,
+        NotProven as NotProven,
+        ServiceRefused as ServiceRefused,
+        TransactionFailed as TransactionFailed,
+        Unauthorized as Unauthorized,
+        Unavailable as Unavailable,
+        UnexpectedAnswer as UnexpectedAnswer,
+        UnsafeSignIn as UnsafeSignIn,
+        UnsafeTransaction as UnsafeTransaction,
+        WrongChain as WrongChain,
+        WrongFact as WrongFact,
     )
-    from batch_query_client.paying import Payer, Sending, Sent, ToSign
-    from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Account, Header, Webhook
+    from batch_query_client.paying import (
+        Payer as Payer,
+        Sending as Sending,
+        Sent as Sent,
+        ToSign as ToSign,
+    )
+    from batch_query_client.questions import (
+        ACCOUNT_PROPERTIES as ACCOUNT_PROPERTIES,
+        HEADER_PROPERTIES as HEADER_PROPERTIES,
+        Account as Account,
+        Header as Header,
+        Webhook as Webhook,
+    )
     from batch_query_client.service import (
-        Batch,
-        BatchQueryService,
-        read_facts,
-        sign_in,
-        verify_batch_bundle_by_nodes,
-        verify_bundle_by_node,
+        Batch as Batch,
+        BatchQueryService as BatchQueryService,
+        read_facts as read_facts,
+        sign_in as sign_in,
+        verify_bundle_by_nodes as verify_bundle_by_nodes,
     )
-    from batch_query_client.webhooks import WebhookData, WebhookEvent, verify_webhook
+    from batch_query_client.webhooks import (
+        WebhookData as WebhookData,
+        WebhookEvent as WebhookEvent,
+        verify_webhook as verify_webhook,
+    )
 
 __version__ = "0.3.0.dev0"
-
-__all__ = [
-    "ACCOUNT_PROPERTIES",
-    "HEADER_PROPERTIES",
-    "Account",
-    "AsyncBatch",
-    "AsyncBatchQueryService",
-    "Batch",
-    "BatchDetails",
-    "BatchPage",
-    "BatchQueryError",
-    "BatchQueryService",
-    "BatchRejected",
-    "BatchSummary",
-    "Cancelled",
-    "Chain",
-    "Conflict",
-    "Connection",
-    "ContractCall",
-    "Estimate",
-    "Fact",
-    "FactPage",
-    "Fault",
-    "Header",
-    "InvalidBundle",
-    "InvalidRequest",
-    "InvalidWebhook",
-    "NodeRefused",
-    "NotDoneInTime",
-    "NotFound",
-    "NotProven",
-    "Patience",
-    "Payer",
-    "Query",
-    "Rejection",
-    "Sending",
-    "Sent",
-    "SentTransaction",
-    "ServiceRefused",
-    "Status",
-    "Step",
-    "ToSign",
-    "TransactionFailed",
-    "Unauthorized",
-    "Unavailable",
-    "UnexpectedAnswer",
-    "UnsafeSignIn",
-    "UnsafeTransaction",
-    "UnsignedTransaction",
-    "UnsignedTransactions",
-    "VerifiedBatchBundle",
-    "VerifiedBundle",
-    "Wait",
-    "Webhook",
-    "WebhookData",
-    "WebhookEvent",
-    "WrongChain",
-    "WrongFact",
-    "bundle_block",
-    "bundle_blocks",
-    "read_facts",
-    "read_facts_async",
-    "sign_in",
-    "sign_in_async",
-    "verify_batch_bundle",
-    "verify_batch_bundle_by_nodes",
-    "verify_batch_bundle_by_nodes_async",
-    "verify_bundle",
-    "verify_bundle_by_node",
-    "verify_bundle_by_node_async",
-    "verify_webhook",
-]
 
 # A module is loaded when one of its names is first used (PEP 562). All of them take half a second; `bqs --help`, or a
 # program that only checks webhooks, needs few.
@@ -160,12 +107,8 @@ _NAMES = {
         "Rejection SentTransaction Status Step UnsignedTransaction UnsignedTransactions Wait"
     ),
     "asking": "Patience",
-    "async_service": (
-        "AsyncBatch AsyncBatchQueryService read_facts_async sign_in_async verify_batch_bundle_by_nodes_async "
-        "verify_bundle_by_node_async"
-    ),
-    "batch_bundles": "VerifiedBatchBundle bundle_blocks verify_batch_bundle",
-    "bundles": "VerifiedBundle bundle_block verify_bundle",
+    "async_service": "AsyncBatch AsyncBatchQueryService read_facts_async sign_in_async verify_bundle_by_nodes_async",
+    "bundles": "VerifiedBundle VerifiedQuery claimed_hashes verify_bundle",
     "errors": (
         "BatchQueryError BatchRejected Conflict Fault InvalidBundle InvalidRequest InvalidWebhook NodeRefused "
         "NotDoneInTime NotFound NotProven ServiceRefused TransactionFailed Unauthorized Unavailable "
@@ -173,7 +116,7 @@ _NAMES = {
     ),
     "paying": "Payer Sending Sent ToSign",
     "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES Account Header Webhook",
-    "service": "Batch BatchQueryService read_facts sign_in verify_batch_bundle_by_nodes verify_bundle_by_node",
+    "service": "Batch BatchQueryService read_facts sign_in verify_bundle_by_nodes",
     "webhooks": "WebhookData WebhookEvent verify_webhook",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -189,4 +132,4 @@ if not TYPE_CHECKING:
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *_MODULES})

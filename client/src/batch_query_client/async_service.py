@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, Unpack
 
 import httpx
 
-from batch_query_client import batch_bundles, bundles, operations, paying, registry, signing_in
+from batch_query_client import bundles, operations, paying, registry, signing_in
 from batch_query_client.answers import (
     BatchDetails,
     BatchPage,
@@ -22,7 +22,6 @@ from batch_query_client.answers import (
     UnsignedTransactions,
 )
 from batch_query_client.asking import Patience
-from batch_query_client.batch_bundles import VerifiedBatchBundle
 from batch_query_client.bundles import VerifiedBundle
 from batch_query_client.drivers import http_client, run_async
 from batch_query_client.json_rpc import Node
@@ -170,18 +169,12 @@ class AsyncBatch:
         steps = operations.facts_on_chain(self._access, self.id, self._node(node), registries)
         return await run_async(steps, self._http)
 
-    async def bundle(self, number: int = 1) -> bytes:
+    async def bundle(self, number: int | None = None) -> bytes:
         return await run_async(operations.bundle(self._access, self.id, number), self._http)
 
-    async def verify(self, node: AnyNode, number: int = 1) -> VerifiedBundle:
-        return await run_async(operations.verify(self._access, self.id, number, self._node(node)), self._http)
-
-    async def whole_bundle(self) -> bytes:
-        return await run_async(operations.whole_bundle(self._access, self.id), self._http)
-
-    async def verify_whole(self, *nodes: AnyNode) -> VerifiedBatchBundle:
-        steps = operations.verify_whole(self._access, self.id, [self._node(node) for node in nodes])
-        return await run_async(steps, self._http)
+    async def verify(self, *nodes: AnyNode, number: int | None = None) -> VerifiedBundle:
+        by = [self._node(node) for node in nodes]
+        return await run_async(operations.verify(self._access, self.id, number, by), self._http)
 
     async def transactions(self) -> UnsignedTransactions:
         return await run_async(operations.transactions(self._access, self.id), self._http)
@@ -220,16 +213,9 @@ async def read_facts_async(
         return await run_async(registry.read_facts(Node(node, patience or Patience()), facts, registries), http)
 
 
-async def verify_bundle_by_node_async(
-    document: str | bytes, node: AnyNode, patience: Patience | None = None
+async def verify_bundle_by_nodes_async(
+    document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
 ) -> VerifiedBundle:
     async with http_client() as http:
-        return await run_async(bundles.verify_by_node(document, Node(node, patience or Patience())), http)
-
-
-async def verify_batch_bundle_by_nodes_async(
-    document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
-) -> VerifiedBatchBundle:
-    async with http_client() as http:
         by = [Node(node, patience or Patience()) for node in nodes]
-        return await run_async(batch_bundles.verify_by_nodes(document, by), http)
+        return await run_async(bundles.verify_by_nodes(document, by), http)

@@ -1,13 +1,14 @@
 """Verifies proof bundles without trusting the service that made them.
 
-What is trusted is the hash of the block, which the caller's own node tells. From there each step is computed: the
+What is trusted are the hashes of the blocks, which the caller's own nodes tell. From there each step is computed: the
 header has this hash, the header names the state root, the proof leads from it to the account, and from the account's
 storage root to each slot.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any
 
 from eth_utils.address import to_checksum_address
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -17,35 +18,35 @@ from batch_query_client import block_header, trie_proof
 from batch_query_client.answers import Data, Number, Word
 from batch_query_client.block_header import BlockHeader
 from batch_query_client.effects import Steps
-from batch_query_client.errors import InvalidBundle
-from batch_query_client.json_rpc import Node, read_data
+from batch_query_client.errors import InvalidBundle, NodeRefused, WrongChain
+from batch_query_client.json_rpc import Node, read_data, read_quantity
 from batch_query_client.plain_text import hex_data, plain
 from batch_query_client.questions import ACCOUNT_PROPERTIES
 from batch_query_client.trie_proof import ProvenAccount
 
-FORMAT = "facts-2"
+FORMAT = "facts-3"
 MAX_BYTES = 256 * 1024 * 1024
 # Of JSON. Short ones take twenty times as much memory as text. Of 10,000 queries there are some hundreds of thousands.
 _MAX_VALUES = 10_000_000
+# In one request to a node: a block comes with the hashes of its transactions, and some chains have thousands in each.
+_BLOCKS_TOGETHER = 10
 
-Read = TypeVar("Read", bound=BaseModel)
+BlockHashes = Mapping[tuple[int, int], str | bytes]
+"""By the source chain's id and the block's number: 32 bytes, or 0x and 64 digits."""
 
-Place = Annotated[int, Field(strict=True, ge=0)]
-Address = Annotated[Data, Field(min_length=20, max_length=20)]
+_Place = Annotated[int, Field(strict=True, ge=0)]
 
 
-class Part(BaseModel):
-    """A part of a bundle."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
 
 
-class SlotPart(Part):
+class _Slot(_Part):
     word: Word
-    proof: tuple[Place, ...]
+    proof: tuple[_Place, ...]
 
 
-class BlockPart(Part):
+class _Block(_Part):
     source_chain_id: Number
     block_number: Number
     block_hash: Word
@@ -53,24 +54,27 @@ class BlockPart(Part):
     next_header: Data | None
 
 
-class QueryPart(Part):
-    account: Address | None
+class _Query(_Part):
+    number: Annotated[int, Field(strict=True, ge=1)]
+    block: _Place
+    account: Annotated[Data, Field(min_length=20, max_length=20)] | None
+    account_proof: tuple[_Place, ...] | None
     facts: dict[str, Word]
-    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], SlotPart]
+    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], _Slot]
     timestamp: Number | None
 
 
-class Document(BlockPart, QueryPart):
-    """The bundle of a query as it comes."""
-
-    account_proof: tuple[Data, ...] | None
-    storage_nodes: tuple[Data, ...]
-    """`SlotPart.proof` has places in it."""
+class _Bundle(_Part):
+    batch: Annotated[str, Field(pattern="^[0-9A-Za-z]{1,64}$")]
+    destination_chain_id: Number
+    blocks: tuple[_Block, ...]
+    nodes: tuple[Data, ...]
+    queries: tuple[_Query, ...]
 
 
 @dataclass(frozen=True)
-class VerifiedBundle:
-    """The facts that a bundle proves of the block whose hash the caller trusts."""
+class VerifiedQuery:
+    """The facts that a bundle proves for one query, of the block whose hash the caller trusts."""
 
     source_chain_id: int
     """The chain that the caller named with the block's hash: a header does not name it."""
@@ -90,90 +94,123 @@ class VerifiedBundle:
     """The time that the query named, whether shown or not."""
 
 
-def verify_bundle(
-    document: str | bytes, *, block_hash: str | bytes, next_block_hash: str | bytes | None = None
-) -> VerifiedBundle:
-    """Check a bundle from the block's hash down to each fact. Needs no network.
+@dataclass(frozen=True)
+class VerifiedBundle:
+    """The facts that a bundle proves of the blocks whose hashes the caller trusts."""
 
-    `block_hash` must come from a source that you trust, such as your own node, and not from the bundle. So must
-    `next_block_hash`, that of the block after it, by which alone a bundle of a query that names a time shows that its
-    block was the latest then. Raises `InvalidBundle`.
+    batch: str
+    """Claimed only, as is the next: no header says what a user asked for. So nothing shows that there are no more
+    queries than these."""
+    destination_chain_id: int
+    queries: Mapping[int, VerifiedQuery]
+    """By number: one of a batch's queries, or all from 1 on with none left out between."""
+
+
+def verify_bundle(document: str | bytes, *, block_hashes: BlockHashes) -> VerifiedBundle:
+    """Check a bundle from the blocks' hashes down to each fact of each query. Needs no network.
+
+    `block_hashes` must come from a source that you trust, such as your own nodes, and not from the bundle. It must have
+    all blocks that the queries are about; where the block after one of them is missing, no time of it is shown.
+    `claimed_hashes` tells which blocks these are. Raises `InvalidBundle`.
     """
-    bundle = read_as(Document, FORMAT, document)
-    header = checked_header(bundle)
-    if header.hash != trusted_hash(block_hash):
-        raise InvalidBundle(f"The bundle is of a block with another hash than yours: {hex_data(header.hash)}.")
-    return verify_query(bundle, header, None if next_block_hash is None else trusted_hash(next_block_hash))
+    bundle, headers, following = _read(document)
+    return _verify(bundle, headers, following, {about: _trusted(value) for about, value in block_hashes.items()})
 
 
-def bundle_block(document: str | bytes) -> tuple[int, int]:
-    """Return the source chain's id and the block's number that a bundle claims: whose hash to look up.
+def claimed_hashes(document: str | bytes) -> dict[tuple[int, int], str]:
+    """Return the hashes that a bundle needs, as it claims them, by the source chain's id and the block's number.
 
-    Nothing is checked. Raises `InvalidBundle` where it is no bundle.
+    They are those to look up elsewhere. Raises `InvalidBundle`.
     """
-    bundle = read_as(Document, FORMAT, document)
-    return bundle.source_chain_id, bundle.block_number
+    bundle, _, following = _read(document)
+    return {about: hex_data(value) for about, value in (_hashes(bundle) | following).items()}
 
 
-def verify_by_node(document: str | bytes, node: Node) -> Steps[VerifiedBundle]:
-    """Check a bundle as `verify_bundle` does, with the hashes that this node of the source chain tells.
+def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[VerifiedBundle]:
+    """Check a bundle as `verify_bundle` does, with the hashes that these nodes of the source chains tell.
 
-    Raises `WrongChain` too.
+    Several nodes of one chain must agree. Raises `WrongChain` too, where a chain has no node.
     """
-    bundle = read_as(Document, FORMAT, document)
-    header = checked_header(bundle)
-    yield from node.require_chain(bundle.source_chain_id)
-    found = yield from _block_hash(node, header.number)
-    if found != header.hash:
-        raise InvalidBundle(f"{node.name} knows another block {header.number} than the bundle is of.")
-    following = None
-    if bundle.timestamp is not None and bundle.next_header is not None:
-        following = yield from _block_hash(node, header.number + 1)
-    return verify_query(bundle, header, following)
+    bundle, headers, following = _read(document)
+    asked: dict[int, list[Node]] = {}
+    for node in nodes:
+        asked.setdefault(read_quantity((yield from node.call("eth_chainId"))), []).append(node)
+    needed = _hashes(bundle)
+    claimed = needed | following
+    told: dict[tuple[int, int], bytes] = {}
+    for chain_id in {block.source_chain_id: None for block in bundle.blocks}:
+        if chain_id not in asked:
+            raise WrongChain(f"The bundle has blocks of chain {chain_id}, and no node of it is given.")
+        numbers = sorted(number for chain, number in claimed if chain == chain_id)
+        for node in asked[chain_id]:
+            hashes = yield from _block_hashes(node, numbers)
+            for about, found in zip([(chain_id, number) for number in numbers], hashes, strict=True):
+                if found is None and about not in needed:
+                    continue
+                if found is None or found != claimed[about]:
+                    raise InvalidBundle(
+                        f"{node.name} knows another block {about[1]} of chain {chain_id} than the bundle is about."
+                    )
+                told[about] = found
+    return _verify(bundle, headers, following, told)
 
 
-def _block_hash(node: Node, number: int) -> Steps[bytes | None]:
-    return block_hash_in((yield from node.call(*asking_hash(number))))
-
-
-def asking_hash(number: int) -> tuple[str, str, bool]:
-    """Return a call of a node, with its parameters; `block_hash_in` reads the answer."""
-    return "eth_getBlockByNumber", hex(number), False
-
-
-def block_hash_in(block: object) -> bytes | None:
-    """Return the hash of a node's block. None: the node knows no such block."""
+def _block_hashes(node: Node, numbers: Sequence[int]) -> Steps[list[bytes | None]]:
+    """Return the hashes of a node's blocks. None: the node knows no such block."""
+    calls = [("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
+    answers = yield from node.calls(calls, together=_BLOCKS_TOGETHER)
+    for answer in answers:
+        if isinstance(answer, NodeRefused):
+            raise answer
     # web3.py's own kind of mapping, or JSON's.
-    return read_data(block["hash"]) if isinstance(block, Mapping) and "hash" in block else None
+    return [read_data(one["hash"]) if isinstance(one, Mapping) and "hash" in one else None for one in answers]
 
 
-def format_of(document: str | bytes) -> str:
-    """Return the format that the bundle names. Raises `InvalidBundle` where it is no bundle of any format."""
-    return _read(_Format, "that verify_bundle knows", document).format
+# --- Reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_as(kind: type[Read], known: str, document: str | bytes) -> Read:
-    """Return the bundle, if it is of this format. Raises `InvalidBundle`."""
-    if _read(_Format, known, document).format != known:
-        raise InvalidBundle(f"The file is not a proof bundle of the format {known}.")
-    return _read(kind, known, document)
+def _read(document: str | bytes) -> tuple[_Bundle, list[BlockHeader], dict[tuple[int, int], bytes]]:
+    """Return the bundle, the headers of its blocks, and the hashes of the headers after them that it has.
+
+    Whether any hashes are to be trusted is not checked. Raises `InvalidBundle`.
+    """
+    bundle = _parse(document)
+    numbers = [query.number for query in bundle.queries]
+    if not numbers:
+        raise InvalidBundle("The bundle has no queries.")
+    if len(numbers) > 1 and numbers != list(range(1, len(numbers) + 1)):
+        raise InvalidBundle("The bundle's queries are not numbered from 1, each once and in order.")
+    if any(query.block >= len(bundle.blocks) for query in bundle.queries):
+        raise InvalidBundle("A query names a block that the bundle lacks.")
+    if {query.block for query in bundle.queries} != set(range(len(bundle.blocks))):
+        raise InvalidBundle("The bundle has a block that none of its queries is about.")
+    if len(_hashes(bundle)) < len(bundle.blocks):
+        raise InvalidBundle("The bundle has a block twice.")
+    headers = _headers(bundle)
+    return bundle, headers, _following(bundle, headers)
 
 
-def _read(kind: type[Read], known: str, document: str | bytes) -> Read:
+def _parse(document: str | bytes) -> _Bundle:
     if len(document) > MAX_BYTES:
         raise InvalidBundle(f"The bundle is larger than {MAX_BYTES} bytes.")
     if _values(document) > _MAX_VALUES:
         raise InvalidBundle(f"The bundle has more than {_MAX_VALUES} values.")
     try:
-        return kind.model_validate_json(document)
+        content = json.loads(document)
+    except (ValueError, RecursionError):
+        raise InvalidBundle("The bundle is not JSON.") from None
+    value = _present_form(content)
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise InvalidBundle(f"The file is not a proof bundle of the format {FORMAT}.")
+    try:
+        return _Bundle.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        raise InvalidBundle("The bundle is not JSON.")
-    if first["loc"] in {(), ("format",)}:
-        raise InvalidBundle(f"The file is not a proof bundle of the format {known}.")
-    where = ".".join(map(str, first["loc"]))
-    raise InvalidBundle(f"The bundle's {plain(where)[:80]} is missing or malformed.")
+        where = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
+        raise InvalidBundle(f"The bundle's {plain(where)[:80]} is missing or malformed.") from None
+
+
+def _hashes(bundle: _Bundle) -> dict[tuple[int, int], bytes]:
+    return {(block.source_chain_id, block.block_number): block.block_hash for block in bundle.blocks}
 
 
 def _values(document: str | bytes) -> int:
@@ -183,49 +220,120 @@ def _values(document: str | bytes) -> int:
     return sum(map(document.count, (b",", b"[", b"{")))
 
 
-class _Format(Part):
-    format: str
+def _present_form(value: Any) -> Any:
+    """Return a bundle of a form before 0.3 in the present one. Other values are returned as they are.
 
-
-def checked_header(bundle: BlockPart) -> BlockHeader:
-    """Return the header, checked to have the hash and the number that the bundle names. Raises `InvalidBundle`."""
-    header = block_header.decode(bundle.header)
-    if header.hash != bundle.block_hash:
-        raise InvalidBundle("The header's hash is not the block's hash.")
-    if header.number != bundle.block_number:
-        raise InvalidBundle(f"The header is that of block {header.number}, not of the block that the bundle names.")
-    return header
-
-
-def verify_query(bundle: Document, header: BlockHeader, next_hash: bytes | None) -> VerifiedBundle:
-    """Return what the bundle shows of its block. The hashes of that block and the next are trusted.
-
-    Raises `InvalidBundle`.
+    It goes with the next minor version.
     """
-    if not bundle.facts and not bundle.slots:
+    if not isinstance(value, dict):
+        return value
+    try:
+        if value.get("format") == "facts-batch-1":
+            return value | {"format": FORMAT, "nodes": [node for query in value["queries"] for node in query["nodes"]]}
+        if value.get("format") == "facts-2":
+            below, above = value["storageNodes"], value["accountProof"] or []
+            proof = range(len(below), len(below) + len(above))
+            query = value | {"number": value["query"], "block": 0, "accountProof": list(proof)}
+            return value | {"format": FORMAT, "blocks": [value], "nodes": [*below, *above], "queries": [query]}
+    except (KeyError, TypeError):
+        raise InvalidBundle("The bundle is malformed.") from None
+    return value
+
+
+def _headers(bundle: _Bundle) -> list[BlockHeader]:
+    """Return the headers of the blocks, which have the hashes and the numbers that these name."""
+    headers = [block_header.decode(block.header) for block in bundle.blocks]
+    for block, header in zip(bundle.blocks, headers, strict=True):
+        if header.hash != block.block_hash:
+            raise InvalidBundle("The header's hash is not the block's hash.")
+        if header.number != block.block_number:
+            raise InvalidBundle(f"The header is that of block {header.number}, not of the block that the bundle names.")
+    return headers
+
+
+def _following(bundle: _Bundle, headers: Sequence[BlockHeader]) -> dict[tuple[int, int], bytes]:
+    """Return the hashes of the headers after blocks that the bundle has."""
+    hashes = _hashes(bundle)
+    found: dict[tuple[int, int], bytes] = {}
+    for block, header in zip(bundle.blocks, headers, strict=True):
+        if block.next_header is None:
+            continue
+        about, following = (block.source_chain_id, block.block_number + 1), block_header.decode(block.next_header)
+        if following.parent_hash != header.hash:
+            raise InvalidBundle("The nextHeader is not that of the block after it.")
+        if hashes.get(about, following.hash) != following.hash:
+            raise InvalidBundle(f"The bundle has two headers of block {about[1]} of chain {about[0]}.")
+        found[about] = following.hash
+    return found
+
+
+# --- Verifying --------------------------------------------------------------------------------------------------------
+
+
+def _verify(
+    bundle: _Bundle,
+    headers: Sequence[BlockHeader],
+    following: Mapping[tuple[int, int], bytes],
+    trusted: Mapping[tuple[int, int], bytes],
+) -> VerifiedBundle:
+    """Check the headers by the trusted hashes, and each query by its header. Raises `InvalidBundle`."""
+    needed = _hashes(bundle)
+    for about, claimed in (needed | following).items():
+        if trusted.get(about, None if about in needed else claimed) != claimed:
+            raise InvalidBundle(
+                f"The bundle has block {about[1]} of chain {about[0]} with another hash than those that you trust: "
+                f"{hex_data(claimed)}."
+            )
+    verified: dict[int, VerifiedQuery] = {}
+    for query in bundle.queries:
+        block, header = bundle.blocks[query.block], headers[query.block]
+        knows_next = (block.source_chain_id, block.block_number + 1) in trusted
+        try:
+            verified[query.number] = _verify_query(query, block, header, bundle.nodes, knows_next=knows_next)
+        except InvalidBundle as invalid:
+            raise InvalidBundle(f"Query {query.number}: {invalid}") from None
+    return VerifiedBundle(bundle.batch, bundle.destination_chain_id, verified)
+
+
+def _verify_query(
+    query: _Query, block: _Block, header: BlockHeader, nodes: Sequence[bytes], *, knows_next: bool
+) -> VerifiedQuery:
+    """Return what the bundle shows of a block whose hash is trusted, as that of the next is if `knows_next`."""
+    if not query.facts and not query.slots:
         raise InvalidBundle("The bundle claims no facts.")
     account: ProvenAccount | None = None
     words: Mapping[str, bytes] = header.words
-    if bundle.account is not None:
-        account = trie_proof.account(header.state_root, bundle.account, bundle.account_proof or ())
+    if query.account is not None:
+        account = trie_proof.account(header.state_root, query.account, _at(query.account_proof or (), nodes))
         words = _account_words(account)
-    for name, word in bundle.facts.items():
+    for name, word in query.facts.items():
         if name not in words:
             raise InvalidBundle(f"The bundle claims a fact that is not known: {plain(name)[:40]!r}.")
         if word != words[name]:
             raise InvalidBundle(f"The proof shows another {name} than the bundle claims.")
-    _check_slots(bundle, account)
-    return VerifiedBundle(
-        source_chain_id=bundle.source_chain_id,
+    for slot, entry in query.slots.items():
+        if account is None:
+            raise InvalidBundle("The bundle claims slots of no account.")
+        if trie_proof.slot(account.storage_root, bytes.fromhex(slot[2:]), _at(entry.proof, nodes)) != entry.word:
+            raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
+    shown_time = _shown_time(query, block, header)
+    return VerifiedQuery(
+        source_chain_id=block.source_chain_id,
         block_number=header.number,
         block_hash=hex_data(header.hash),
-        account=None if bundle.account is None else to_checksum_address(bundle.account),
+        account=None if query.account is None else to_checksum_address(query.account),
         exists=account is not None and account.exists,
-        facts=bundle.facts,
-        slots={slot: entry.word for slot, entry in bundle.slots.items()},
-        timestamp=_shown_time(bundle, header, next_hash),
-        claimed_timestamp=bundle.timestamp,
+        facts=query.facts,
+        slots={slot: entry.word for slot, entry in query.slots.items()},
+        timestamp=shown_time if knows_next else None,
+        claimed_timestamp=query.timestamp,
     )
+
+
+def _at(places: Sequence[int], nodes: Sequence[bytes]) -> list[bytes]:
+    if any(place >= len(nodes) for place in places):
+        raise InvalidBundle("Its proof names nodes that the bundle lacks.")
+    return [nodes[place] for place in places]
 
 
 def _account_words(account: ProvenAccount) -> dict[str, bytes]:
@@ -233,39 +341,21 @@ def _account_words(account: ProvenAccount) -> dict[str, bytes]:
     return dict(zip(ACCOUNT_PROPERTIES, values, strict=True))
 
 
-def _check_slots(bundle: Document, account: ProvenAccount | None) -> None:
-    if bundle.slots and account is None:
-        raise InvalidBundle("The bundle claims slots of no account.")
-    for slot, entry in bundle.slots.items():
-        assert account is not None
-        if any(place >= len(bundle.storage_nodes) for place in entry.proof):
-            raise InvalidBundle(f"The proof of slot {slot} names nodes that the bundle has not.")
-        nodes = [bundle.storage_nodes[place] for place in entry.proof]
-        if trie_proof.slot(account.storage_root, bytes.fromhex(slot[2:]), nodes) != entry.word:
-            raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
-
-
-def _shown_time(bundle: Document, header: BlockHeader, next_hash: bytes | None) -> int | None:
-    """Return the time at which the block was the latest, as far as the next block's trusted hash shows it."""
-    if bundle.timestamp is None:
+def _shown_time(query: _Query, block: _Block, header: BlockHeader) -> int | None:
+    """Return the time at which the block was the latest, as far as the header after it shows it."""
+    if query.timestamp is None:
         return None
-    if header.timestamp > bundle.timestamp:
-        raise InvalidBundle(f"The block is of {header.timestamp} s, after the time {bundle.timestamp} of the query.")
-    if bundle.next_header is None:
+    if header.timestamp > query.timestamp:
+        raise InvalidBundle(f"The block is of {header.timestamp} s, after the time {query.timestamp} of the query.")
+    if block.next_header is None:
         return None
-    following = block_header.decode(bundle.next_header)
-    if following.parent_hash != header.hash:
-        raise InvalidBundle("The nextHeader is not that of the block after it.")
-    if following.timestamp <= bundle.timestamp:
-        raise InvalidBundle(f"The next block is of {following.timestamp} s, not after the time {bundle.timestamp}.")
-    if next_hash is None:
-        return None
-    if following.hash != next_hash:
-        raise InvalidBundle("The nextHeader is of a block with another hash than yours.")
-    return bundle.timestamp
+    following = block_header.decode(block.next_header)
+    if following.timestamp <= query.timestamp:
+        raise InvalidBundle(f"The next block is of {following.timestamp} s, not after the time {query.timestamp}.")
+    return query.timestamp
 
 
-def trusted_hash(value: str | bytes) -> bytes:
+def _trusted(value: str | bytes) -> bytes:
     """Read a block hash from a caller. Raises `InvalidBundle`."""
     try:
         found = bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else bytes(value)

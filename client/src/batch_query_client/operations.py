@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any, TypedDict
 from urllib.parse import quote, urlencode, urlsplit
 
-from batch_query_client import batch_bundles, bundles, registry
+from batch_query_client import bundles, registry
 from batch_query_client.answers import (
     BatchDetails,
     BatchPage,
@@ -27,8 +27,7 @@ from batch_query_client.answers import (
     UnsignedTransactions,
 )
 from batch_query_client.asking import Model, Patience, ask, read, require, retry_after
-from batch_query_client.batch_bundles import VerifiedBatchBundle
-from batch_query_client.bundles import VerifiedBundle
+from batch_query_client.bundles import VerifiedBundle, VerifiedQuery
 from batch_query_client.effects import MEGABYTE, Answer, Request, Steps, Tell, now, pause
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
 from batch_query_client.json_rpc import Node
@@ -40,9 +39,8 @@ _LEAST_PAUSE = 0.5
 # Where a service names no other.
 _POLL_SECONDS = 2
 _PAGE = 100
-_MAX_BUNDLE_BYTES = 64 * MEGABYTE
 # Tens of megabytes take some time to be made, and to come.
-_WHOLE_BUNDLE_SECONDS = 300
+_BUNDLE_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -154,21 +152,13 @@ def transactions(access: Access, internal_id: str) -> Steps[UnsignedTransactions
     )
 
 
-def bundle(access: Access, internal_id: str, number: int) -> Steps[bytes]:
-    """Return the proof bundle of the query of this number (from 1), as it came."""
-    return (yield from _file(access, f"{quote(internal_id, safe='')}/{number}/bundle.json", _MAX_BUNDLE_BYTES))
-
-
-def whole_bundle(access: Access, internal_id: str) -> Steps[bytes]:
-    """Return the proof bundle of all queries, as it came."""
-    path = f"{quote(internal_id, safe='')}/bundle.json"
-    return (yield from _file(access, path, bundles.MAX_BYTES, more_seconds=_WHOLE_BUNDLE_SECONDS))
-
-
-def _file(access: Access, path: str, max_bytes: int, *, more_seconds: float = 0) -> Steps[bytes]:
+def bundle(access: Access, internal_id: str, number: int | None) -> Steps[bytes]:
+    """Return the proof bundle of the query of this number (from 1), or of all, as it came."""
+    path = f"{quote(internal_id, safe='')}/{'' if number is None else f'{number}/'}bundle.json"
+    seconds = access.patience.answer_seconds + _BUNDLE_SECONDS
     # The page is public: a key would only be in one place more.
-    seconds = access.patience.answer_seconds + more_seconds
-    request = replace(access, api_key="").request(f"/explorer/query/{path}", max_bytes=max_bytes, seconds=seconds)
+    public = replace(access, api_key="")
+    request = public.request(f"/explorer/query/{path}", max_bytes=bundles.MAX_BYTES, seconds=seconds)
     answer = yield from ask(request, access.patience)
     return require(answer, request.url).content
 
@@ -280,40 +270,26 @@ def facts_on_chain(
     return tuple((yield from registry.require_facts(node, said, registries)))
 
 
-def verify(access: Access, internal_id: str, number: int, node: Node) -> Steps[VerifiedBundle]:
-    """Check the proof of a query against the block hash that the node tells, and against what the service says of it.
+def verify(access: Access, internal_id: str, number: int | None, nodes: Sequence[Node]) -> Steps[VerifiedBundle]:
+    """Check the proof of a query, or of all, by the block hashes that the nodes tell, and by what the service says.
 
     Raises `InvalidBundle`, `WrongChain`, and whatever asking raises.
     """
     document = yield from bundle(access, internal_id, number)
     batch = yield from details(access, internal_id)
-    query = next((query for query in batch.query_list if query.number == number), None)
-    if query is None:
-        raise InvalidBundle(f"The service tells of no query {number} of the batch.")
-    proven = yield from bundles.verify_by_node(document, node)
-    _require_as_told(query, proven)
-    return proven
-
-
-def verify_whole(access: Access, internal_id: str, nodes: Sequence[Node]) -> Steps[VerifiedBatchBundle]:
-    """Check the proof of all queries against the block hashes that the nodes tell, and what the service says of them.
-
-    Raises `InvalidBundle`, `WrongChain`, and whatever asking raises.
-    """
-    batch = yield from details(access, internal_id)
-    document = yield from whole_bundle(access, internal_id)
-    proven = yield from batch_bundles.verify_by_nodes(document, nodes)
-    if set(proven.queries) != {query.number for query in batch.query_list}:
-        raise InvalidBundle(f"The bundle has {len(proven.queries)} queries, and the batch {len(batch.query_list)}.")
-    for query in batch.query_list:
+    proven = yield from bundles.verify_by_nodes(document, nodes)
+    queries = {query.number: query for query in batch.query_list if number in {None, query.number}}
+    if set(proven.queries) != set(queries):
+        raise InvalidBundle("The bundle has other queries than those that were asked for.")
+    for at, query in queries.items():
         try:
-            _require_as_told(query, proven.queries[query.number])
+            _require_as_told(query, proven.queries[at])
         except InvalidBundle as invalid:
-            raise InvalidBundle(f"Query {query.number}: {invalid}") from None
+            raise InvalidBundle(f"Query {at}: {invalid}") from None
     return proven
 
 
-def _require_as_told(query: Query, proven: VerifiedBundle) -> None:
+def _require_as_told(query: Query, proven: VerifiedQuery) -> None:
     """Raise `InvalidBundle` unless the bundle is of this query and shows the words that the service tells."""
     about = (query.source_chain_id, query.block_number, query.account.lower())
     if (proven.source_chain_id, proven.block_number, (proven.account or "").lower()) != about:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
-from batch_query_client import batch_bundles, bundles, operations, paying, registry, signing_in
+from batch_query_client import bundles, operations, paying, registry, signing_in
 from batch_query_client.answers import (
     BatchDetails,
     BatchPage,
@@ -20,7 +20,6 @@ from batch_query_client.answers import (
     UnsignedTransactions,
 )
 from batch_query_client.asking import Patience
-from batch_query_client.batch_bundles import VerifiedBatchBundle
 from batch_query_client.bundles import VerifiedBundle
 from batch_query_client.drivers import run
 from batch_query_client.json_rpc import Node
@@ -197,30 +196,21 @@ class Batch:
         """
         return run(operations.facts_on_chain(self._access, self.id, _node(node, self._access), registries))
 
-    def bundle(self, number: int = 1) -> bytes:
-        """Return the proof bundle of one query (by its number, from 1), a JSON file. Raises `NotFound` before DONE."""
+    def bundle(self, number: int | None = None) -> bytes:
+        """Return the proof bundle of all queries, or of one (by its number, from 1): a JSON file.
+
+        That of all has up to tens of megabytes. Raises `NotFound` before they are completed.
+        """
         return run(operations.bundle(self._access, self.id, number))
 
-    def verify(self, node: AnyNode, number: int = 1) -> VerifiedBundle:
-        """Check the proof bundle of one query against the block hash that your node of the source chain tells.
+    def verify(self, *nodes: AnyNode, number: int | None = None) -> VerifiedBundle:
+        """Check the proof bundle of all queries, or of one, by the block hashes that your nodes of source chains tell.
 
-        Its values are then those of that block, whatever the service is. Raises `InvalidBundle`, `WrongChain`.
+        Its values are then those of these blocks, whatever the service is. Each source chain needs a node; several of
+        one must agree. Raises `InvalidBundle`, `WrongChain`.
         """
-        return run(operations.verify(self._access, self.id, number, _node(node, self._access)))
-
-    def whole_bundle(self) -> bytes:
-        """Return the proof bundle of all queries, a JSON file of up to tens of megabytes.
-
-        Raises `NotFound` before DONE.
-        """
-        return run(operations.whole_bundle(self._access, self.id))
-
-    def verify_whole(self, *nodes: AnyNode) -> VerifiedBatchBundle:
-        """Check the proof bundle of all queries against the block hashes that your nodes of the source chains tell.
-
-        Each source chain needs a node; several of one must agree. Raises `InvalidBundle`, `WrongChain`.
-        """
-        return run(operations.verify_whole(self._access, self.id, [_node(node, self._access) for node in nodes]))
+        by = [_node(node, self._access) for node in nodes]
+        return run(operations.verify(self._access, self.id, number, by))
 
     def transactions(self) -> UnsignedTransactions:
         """Return what is to be sent next of a batch that the caller pays. Raises `Conflict` for any other."""
@@ -273,19 +263,11 @@ def read_facts(
     return run(registry.read_facts(Node(node, patience or Patience()), facts, registries))
 
 
-def verify_bundle_by_node(document: str | bytes, node: AnyNode, patience: Patience | None = None) -> VerifiedBundle:
-    """Check a bundle as `verify_bundle` does, with the hashes that a node of the source chain tells.
-
-    Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
-    """
-    return run(bundles.verify_by_node(document, Node(node, patience or Patience())))
-
-
-def verify_batch_bundle_by_nodes(
+def verify_bundle_by_nodes(
     document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
-) -> VerifiedBatchBundle:
-    """Check a bundle as `verify_batch_bundle` does, with the hashes that nodes tell: each source chain needs one.
+) -> VerifiedBundle:
+    """Check a bundle as `verify_bundle` does, with the hashes that nodes tell: each source chain needs one.
 
     Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
     """
-    return run(batch_bundles.verify_by_nodes(document, [Node(node, patience or Patience()) for node in nodes]))
+    return run(bundles.verify_by_nodes(document, [Node(node, patience or Patience()) for node in nodes]))

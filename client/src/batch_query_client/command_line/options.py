@@ -47,7 +47,7 @@ def read_hash(text: str) -> str:
     """Read a block's hash. Raises `click.BadParameter`."""
     if not _HASH.fullmatch(text):
         raise click.BadParameter("A block's hash is 0x and 64 hexadecimal digits.")
-    return text
+    return text.lower()
 
 
 def read_fee(text: str) -> str:
