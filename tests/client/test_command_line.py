@@ -400,7 +400,7 @@ def test_text_of_others_is_shown_as_text(capsys):
 
 
 def test_every_error_has_an_exit_code_and_the_documentation_each_of_them():
-    kinds = [getattr(batch_query_client, name) for name in batch_query_client.__all__]
+    kinds = [getattr(batch_query_client, name) for name in dir(batch_query_client)]
     errors = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, batch_query_client.BatchQueryError)]
     errors.remove(batch_query_client.BatchQueryError)
     assert len(errors) > 15

@@ -1,15 +1,13 @@
 """Services and nodes that do their worst on the level of HTTP: the client ends in time, with a sentence."""
 
 import asyncio
-import multiprocessing
-import os
 import time
 
 import pytest
 
-from batch_query_client import AsyncBatchQueryService, BatchQueryService, Patience, Unavailable, read_facts
-from batch_query_client.answers import Fact
+from batch_query_client import AsyncBatchQueryService, BatchQueryService, Patience, Unavailable, verify_bundle_by_nodes
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, hostile_node
+from tests.client.forged_bundles import OLDER
 
 pytestmark = pytest.mark.outside
 
@@ -17,7 +15,7 @@ WORST = {**FLOODS, **DRIPS, **LIES}
 IMPATIENT = Patience(seconds=0, answer_seconds=0.5)
 # Beside what a flood takes to come, on a machine that does much else.
 SECONDS = 10
-FACT = Fact(source_chain_id=1, destination_chain_id=1, block_number=1, property="TIMESTAMP", registry="0x" + "11" * 20)
+BUNDLE = (OLDER / "facts-2.json").read_bytes()
 
 
 @pytest.mark.parametrize("behave", WORST.values(), ids=WORST)
@@ -27,7 +25,7 @@ def test_whatever_a_service_or_a_node_does_the_client_ends_with_a_sentence(behav
         with pytest.raises(Unavailable, match=r"^(The node )?127\.0\.0\.1:\d+ .*\.$"):
             BatchQueryService(url, api_key="bqs_key", patience=IMPATIENT).submit_body({"data": {}})
         with pytest.raises(Unavailable, match=r"^(The node )?127\.0\.0\.1:\d+ .*\.$"):
-            read_facts(url, [FACT], patience=IMPATIENT)
+            verify_bundle_by_nodes(BUNDLE, [url], IMPATIENT)
     assert time.monotonic() - began < SECONDS
 
 
@@ -53,26 +51,8 @@ def test_so_it_does_for_callers_that_do_not_block(name):
 def test_no_url_comes_into_a_log(caplog):
     caplog.set_level("INFO")
     with hostile_node(WORST["wrong ids"], chain_id=None) as url, pytest.raises(Unavailable):
-        read_facts(f"{url}/a-key-of-a-provider", [FACT], patience=IMPATIENT)
+        verify_bundle_by_nodes(BUNDLE, [f"{url}/a-key-of-a-provider"], IMPATIENT)
     assert "a-key-of-a-provider" not in caplog.text
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_process_that_was_forked_asks_by_itself():
-    """The thread that carries out requests stays behind."""
-    with pytest.raises(Unavailable):
-        BatchQueryService("http://127.0.0.1:1", patience=IMPATIENT).connections()
-    child = multiprocessing.get_context("fork").Process(target=_ask_and_exit, daemon=True)
-    child.start()
-    child.join(SECONDS)
-    assert child.exitcode == 7
-
-
-def _ask_and_exit() -> None:
-    try:
-        BatchQueryService("http://127.0.0.1:1", patience=IMPATIENT).connections()
-    except Unavailable:
-        os._exit(7)
 
 
 def test_a_service_that_is_not_there_is_said_without_its_path():

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from batch_query_client.async_service import (
         AsyncBatch as AsyncBatch,
         AsyncBatchQueryService as AsyncBatchQueryService,
-        read_facts_async as read_facts_async,
         sign_in_async as sign_in_async,
         verify_bundle_by_nodes_async as verify_bundle_by_nodes_async,
     )
@@ -87,7 +86,6 @@ if TYPE_CHECKING:
     from batch_query_client.service import (
         Batch as Batch,
         BatchQueryService as BatchQueryService,
-        read_facts as read_facts,
         sign_in as sign_in,
         verify_bundle_by_nodes as verify_bundle_by_nodes,
     )
@@ -107,7 +105,7 @@ _NAMES = {
         "Rejection SentTransaction Status Step UnsignedTransaction UnsignedTransactions Wait"
     ),
     "asking": "Patience",
-    "async_service": "AsyncBatch AsyncBatchQueryService read_facts_async sign_in_async verify_bundle_by_nodes_async",
+    "async_service": "AsyncBatch AsyncBatchQueryService sign_in_async verify_bundle_by_nodes_async",
     "bundles": "VerifiedBundle VerifiedQuery claimed_hashes verify_bundle",
     "errors": (
         "BatchQueryError BatchRejected Conflict Fault InvalidBundle InvalidRequest InvalidWebhook NodeRefused "
@@ -116,7 +114,7 @@ _NAMES = {
     ),
     "paying": "Payer Sending Sent ToSign",
     "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES Account Header Webhook",
-    "service": "Batch BatchQueryService read_facts sign_in verify_bundle_by_nodes",
+    "service": "Batch BatchQueryService sign_in verify_bundle_by_nodes",
     "webhooks": "WebhookData WebhookEvent verify_webhook",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -111,8 +111,8 @@ def host(url: str) -> str:
 
 
 def require(answer: Answer, url: str) -> Answer:
-    """Return the answer if it is 200 to 299 or 304. Raises `ServiceRefused`, `Unavailable` and `UnexpectedAnswer`."""
-    if 200 <= answer.status < 300 or answer.status == HTTPStatus.NOT_MODIFIED:
+    """Return the answer if it is 200 to 299. Raises `ServiceRefused`, `Unavailable` and `UnexpectedAnswer`."""
+    if 200 <= answer.status < 300:
         return answer
     error = _object(answer.content)
     code = plain(error.get("code") or "")

@@ -1,17 +1,16 @@
 """The service, for callers that don't block. Each method does what its namesake in `service` does and raises."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
 import httpx
 
-from batch_query_client import bundles, operations, paying, registry, signing_in
+from batch_query_client import bundles, operations, paying, signing_in
 from batch_query_client.answers import (
     BatchDetails,
     BatchPage,
-    BatchSummary,
     Cancelled,
     Chain,
     Connection,
@@ -103,28 +102,10 @@ class AsyncBatchQueryService:
     ) -> BatchPage:
         return await run_async(operations.batches(self._access, parameters(filters, limit, cursor)), self._http)
 
-    async def all_batches(self, **filters: Unpack[BatchFilters]) -> AsyncIterator[BatchSummary]:
-        page = await self.batches(**filters)
-        while True:
-            for batch in page.batch_queries:
-                yield batch
-            if page.next is None or not page.batch_queries:
-                return
-            page = await self.batches(cursor=page.next, **filters)
-
     async def facts(
         self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[FactFilters]
     ) -> FactPage:
         return await run_async(operations.facts(self._access, parameters(filters, limit, cursor)), self._http)
-
-    async def all_facts(self, **filters: Unpack[FactFilters]) -> AsyncIterator[Fact]:
-        page = await self.facts(**filters)
-        while True:
-            for fact in page.facts:
-                yield fact
-            if page.next is None or not page.facts:
-                return
-            page = await self.facts(cursor=page.next, **filters)
 
     async def connections(self) -> tuple[Connection, ...]:
         return await run_async(operations.connections(self._access), self._http)
@@ -204,13 +185,6 @@ async def sign_in_async(
     async with http_client() as http:
         steps = signing_in.new_key(access, address=address, sign=sign, chain_id=chain_id, name=name)
         return await run_async(steps, http)
-
-
-async def read_facts_async(
-    node: AnyNode, facts: Sequence[Fact], registries: Mapping[int, str] | None = None, patience: Patience | None = None
-) -> list[Fact]:
-    async with http_client() as http:
-        return await run_async(registry.read_facts(Node(node, patience or Patience()), facts, registries), http)
 
 
 async def verify_bundle_by_nodes_async(

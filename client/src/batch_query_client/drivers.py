@@ -5,19 +5,18 @@ time-out covers one read only, so it would wait as long as a server likes that d
 """
 
 import asyncio
-import atexit
 import inspect
 import logging
-import os
 import ssl
-import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from batch_query_client.effects import Answer, Call, Effect, Now, Pause, Request, Result, Steps, Tell, Unreachable
 
@@ -37,18 +36,32 @@ logging.getLogger("httpx").addFilter(_WithoutOurs())
 
 
 def run(steps: Steps[Result]) -> Result:
-    """Return or raise what the steps do. Blocks."""
+    """Return or raise what the steps do. Blocks.
+
+    The event loop is in a thread of its own: the caller's may have one already, as notebooks have.
+    """
     send, value = steps.send, None
-    while True:
-        try:
-            effect = send(value)
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
-        try:
-            send, value = steps.send, _carry_out(effect)
-        except Exception as error:  # noqa: BLE001 (the steps know what to make of it)
-            send, value = steps.throw, error
+    with start_blocking_portal() as portal, _client_in(portal) as http:
+        while True:
+            try:
+                effect = send(value)
+            except StopIteration as stop:
+                result: Result = stop.value
+                return result
+            try:
+                done = portal.call(exchange, http, effect) if isinstance(effect, Request) else _carry_out(effect)
+                send, value = steps.send, done
+            except Exception as error:  # noqa: BLE001 (the steps know what to make of it)
+                send, value = steps.throw, error
+
+
+@contextmanager
+def _client_in(portal: BlockingPortal) -> Iterator[httpx.AsyncClient]:
+    http = portal.call(http_client)
+    try:
+        yield http
+    finally:
+        portal.call(http.aclose)
 
 
 async def run_async(steps: Steps[Result], http: httpx.AsyncClient) -> Result:
@@ -66,10 +79,8 @@ async def run_async(steps: Steps[Result], http: httpx.AsyncClient) -> Result:
             send, value = steps.throw, error
 
 
-def _carry_out(effect: Effect) -> Any:
+def _carry_out(effect: Call | Pause | Now | Tell) -> Any:
     match effect:
-        case Request():
-            return _loop().exchange(effect)
         case Call():
             return effect.provider.make_request(effect.method, effect.parameters)
         case Pause():
@@ -86,11 +97,8 @@ async def _carry_out_async(effect: Effect, http: httpx.AsyncClient) -> Any:
             return await exchange(http, effect)
         case Pause():
             return await asyncio.sleep(effect.seconds)
-        case Call() | Tell():
-            came = _carry_out(effect)
-            return await came if inspect.isawaitable(came) else came
-        case Now():
-            return time.monotonic()
+    came = _carry_out(effect)
+    return await came if inspect.isawaitable(came) else came
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
@@ -152,50 +160,3 @@ def _why_not_connected(error: BaseException) -> str:
             return "has no valid TLS certificate, or speaks no TLS"
         cause = cause.__cause__ or cause.__context__
     return "can't be reached"
-
-
-class _Loop:
-    """A loop in a thread of its own, for callers that block, and the connections that it keeps open."""
-
-    def __init__(self) -> None:
-        self.process = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="batch-query-client", daemon=True)
-        self._thread.start()
-        self._http = self._run(self._open())
-        atexit.register(self._close)
-
-    def exchange(self, request: Request) -> Answer:
-        return self._run(exchange(self._http, request))
-
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # Ctrl-C ends the request too.
-            raise
-
-    async def _open(self) -> httpx.AsyncClient:
-        return http_client()
-
-    def _close(self) -> None:
-        if self.process != os.getpid():
-            return  # A forked process has no such thread.
-        self._run(self._http.aclose())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-_lock = threading.Lock()
-_the_loop: _Loop | None = None
-
-
-def _loop() -> _Loop:
-    """Return the loop of this process, made at its first use. After a fork, which loses the thread, it is made anew."""
-    global _the_loop
-    with _lock:
-        if _the_loop is None or _the_loop.process != os.getpid():
-            _the_loop = _Loop()
-        return _the_loop

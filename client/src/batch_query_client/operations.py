@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from http import HTTPStatus
 from typing import Any, TypedDict
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -28,13 +27,13 @@ from batch_query_client.answers import (
 )
 from batch_query_client.asking import Model, Patience, ask, read, require, retry_after
 from batch_query_client.bundles import VerifiedBundle, VerifiedQuery
-from batch_query_client.effects import MEGABYTE, Answer, Request, Steps, Tell, now, pause
+from batch_query_client.effects import MEGABYTE, Request, Steps, Tell, now, pause
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
 from batch_query_client.json_rpc import Node
 
 # Seconds for which the service may hold a status request; and while a person watches each step.
 LONG_POLL, WATCHED_POLL = 25, 2
-# Between two questions about a status that changes at each.
+# Between two questions that the service answers at once.
 _LEAST_PAUSE = 0.5
 # Where a service names no other.
 _POLL_SECONDS = 2
@@ -166,97 +165,60 @@ def bundle(access: Access, internal_id: str, number: int | None) -> Steps[bytes]
 # --- Waiting ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """The last answer to a question that is asked again and again."""
-
-    answer: Answer | None = None
-    is_new: bool = False
-    """It says something else than the one before."""
-    advised: float | None = None
-    """Seconds after which to ask again."""
-
-    def headers(self) -> list[tuple[str, str]]:
-        etag = self.answer.header("etag") if self.answer else ""
-        return [("if-none-match", etag)] if etag else []
-
-
 def wait(
     access: Access, internal_id: str, *, timeout: float | None, progress: Callable[[BatchDetails], object] | None
 ) -> Steps[BatchDetails]:
     """Wait until the batch is DONE, and return it.
 
-    `progress` is called with the batch, its first hundred queries included, each time something has changed. Raises
-    `BatchRejected`, `NotDoneInTime`, and whatever asking raises.
+    `progress` is called with the batch each time something has changed, until it is DONE with its first hundred
+    queries. Raises `BatchRejected`, `NotDoneInTime`, and whatever asking raises.
     """
     began = yield from now()
     left = math.inf if timeout is None else timeout
-    asked, shown = _Seen(), _Seen()
+    shown = b""
     while True:
         limited = replace(access, patience=replace(access.patience, seconds=min(access.patience.seconds, left)))
         at = yield from now()
-        if progress is not None and shown.answer is None:
-            shown = yield from _show(limited, internal_id, shown, progress)
-        kept = int(min(left, LONG_POLL if progress is None else WATCHED_POLL))
-        before, asked = asked, (yield from _status(limited, internal_id, asked, kept))
-        assert asked.answer is not None
-        said = read(Status, asked.answer, access.url)
         if progress is not None:
             shown = yield from _show(limited, internal_id, shown, progress)
+        kept = int(min(left, LONG_POLL if progress is None else WATCHED_POLL))
+        request = limited.request(
+            "/batch-query-status",
+            {"batchQueryId": internal_id, "wait": kept},
+            seconds=kept + access.patience.answer_seconds,
+            max_bytes=MEGABYTE,
+        )
+        answer = require((yield from ask(request, limited.patience)), request.url)
+        said = read(Status, answer, request.url)
         if said.query_status == "DONE":
             done = yield from details(access, internal_id)
             # A reorganisation may have taken it back a moment ago.
             if done.query_status == "DONE":
+                if progress is not None:
+                    yield Tell(progress, done)
                 return done
         if said.query_status == "REJECTED":
             why = said.error or "The batch was rejected."
             raise BatchRejected(why, internal_id=internal_id, code=said.code, retryable=said.retryable)
         ended = yield from now()
-        # A service that doesn't know `wait` answers at once.
-        interval = 0 if ended - at >= kept > 0 else _interval(before, asked)
         left = math.inf if timeout is None else timeout - (ended - began)
         if left <= 0:
             sentence = " ".join([f"The batch {internal_id} is not DONE after {timeout:g} s.", *said.info])
             raise NotDoneInTime(sentence, internal_id=internal_id, waits=said.info)
-        yield from pause(min(interval - (ended - at), left))
+        # The service answers at once where it keeps no question, or no more of them.
+        if not ended - at >= kept > 0:
+            advised = retry_after(answer)
+            interval = max(_LEAST_PAUSE, _POLL_SECONDS if advised is None else advised)
+            yield from pause(min(interval - (ended - at), left))
 
 
-def _interval(before: _Seen, seen: _Seen) -> float:
-    """Return the seconds between the beginnings of two questions."""
-    # The next one is kept until there is more. The first is kept as well, unless the service has no room for it.
-    if before.answer and seen.is_new:
-        return _LEAST_PAUSE
-    return max(_LEAST_PAUSE, _POLL_SECONDS if seen.advised is None else seen.advised)
-
-
-def _status(access: Access, internal_id: str, seen: _Seen, kept: int) -> Steps[_Seen]:
-    """Ask for the batch's status. The service may keep the question for `kept` seconds while nothing has changed."""
-    request = access.request(
-        "/batch-query-status",
-        {"batchQueryId": internal_id, "wait": kept},
-        headers=seen.headers(),
-        seconds=kept + access.patience.answer_seconds,
-        max_bytes=MEGABYTE,
-    )
-    return (yield from _news(access, request, seen))
-
-
-def _show(access: Access, internal_id: str, seen: _Seen, progress: Callable[[BatchDetails], object]) -> Steps[_Seen]:
-    path = f"/batch-queries/{quote(internal_id, safe='')}"
-    came = yield from _news(access, access.request(path, {"limit": _PAGE}, headers=seen.headers()), seen)
-    if came.is_new and came.answer is not None:
-        yield Tell(progress, read(BatchDetails, came.answer, access.url))
-    return came
-
-
-def _news(access: Access, request: Request, seen: _Seen) -> Steps[_Seen]:
+def _show(access: Access, internal_id: str, shown: bytes, progress: Callable[[BatchDetails], object]) -> Steps[bytes]:
+    """Tell the batch if the service answers something else than was shown. Return its answer."""
+    request = access.request(f"/batch-queries/{quote(internal_id, safe='')}", {"limit": _PAGE})
     answer = require((yield from ask(request, access.patience)), request.url)
-    if answer.status != HTTPStatus.NOT_MODIFIED:
-        is_new = seen.answer is None or answer.content != seen.answer.content
-        return _Seen(answer, is_new, retry_after(answer))
-    if seen.answer is None:
-        raise UnexpectedAnswer("The service says that a status has not changed that it never sent.")
-    return _Seen(seen.answer, False, retry_after(answer))
+    if answer.content != shown:
+        yield Tell(progress, read(BatchDetails, answer, request.url))
+    return answer.content
 
 
 # --- What it has come to, checked -------------------------------------------------------------------------------------

@@ -54,11 +54,12 @@ def decode(answer: bytes) -> bytes | None:
     return answer[32:] if answer[31] else None
 
 
-def read_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
-    """Return the facts with the words that registries hold now: None where nothing is proven.
+def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
+    """Return the facts with the words that registries hold now.
 
     `registries` are those that the caller trusts, by source chain, instead of those that the facts name. Raises
-    `WrongChain`, `WrongFact`, `NodeRefused`, `Unavailable`.
+    `NotProven`, `WrongFact` where a registry holds another word than the facts say, `WrongChain`, `NodeRefused`,
+    `Unavailable`.
     """
     named = [_with_registry(fact, registries or {}) for fact in facts]
     for chain_id in {fact.destination_chain_id for fact in named}:
@@ -71,21 +72,12 @@ def read_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] 
     for fact, answer in zip(named, (yield from node.calls(calls)), strict=True):
         if isinstance(answer, NodeRefused):
             raise answer
-        found.append(fact.model_copy(update={"word": decode(read_data(answer))}))
-    return found
-
-
-def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
-    """Return what `read_facts` does.
-
-    Raises `NotProven` too, and `WrongFact` where a registry holds another word than the facts say.
-    """
-    found = yield from read_facts(node, facts, registries)
-    for said, fact in zip(facts, found, strict=True):
-        if fact.word is None:
+        word = decode(read_data(answer))
+        if word is None:
             raise NotProven(f"The registry {fact.registry} doesn't hold the {fact.name}.")
-        if said.word not in {None, fact.word}:
+        if fact.word not in {None, word}:
             raise WrongFact(f"The registry {fact.registry} holds another value than the service says: {fact.name}.")
+        found.append(fact.model_copy(update={"word": word}))
     return found
 
 

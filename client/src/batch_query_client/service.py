@@ -1,15 +1,14 @@
 """The service, for callers that block."""
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
-from batch_query_client import bundles, operations, paying, registry, signing_in
+from batch_query_client import bundles, operations, paying, signing_in
 from batch_query_client.answers import (
     BatchDetails,
     BatchPage,
-    BatchSummary,
     Cancelled,
     Chain,
     Connection,
@@ -122,27 +121,9 @@ class BatchQueryService:
         """Return a part of your batches, newest first; `cursor` is the `next` of the part before."""
         return run(operations.batches(self._access, parameters(filters, limit, cursor)))
 
-    def all_batches(self, **filters: Unpack[BatchFilters]) -> Iterator[BatchSummary]:
-        """Yield all of them. Each part is asked for when it is reached."""
-        page = self.batches(**filters)
-        while True:
-            yield from page.batch_queries
-            if page.next is None or not page.batch_queries:
-                return
-            page = self.batches(cursor=page.next, **filters)
-
     def facts(self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[FactFilters]) -> FactPage:
         """Return a part of what was proven here by anybody."""
         return run(operations.facts(self._access, parameters(filters, limit, cursor)))
-
-    def all_facts(self, **filters: Unpack[FactFilters]) -> Iterator[Fact]:
-        """Yield all of them. Each part is asked for when it is reached."""
-        page = self.facts(**filters)
-        while True:
-            yield from page.facts
-            if page.next is None or not page.facts:
-                return
-            page = self.facts(cursor=page.next, **filters)
 
     def connections(self) -> tuple[Connection, ...]:
         """Return which source chains can be proven on which destination chains."""
@@ -250,17 +231,6 @@ def sign_in(
     """
     steps = signing_in.new_key(Access(url.rstrip("/")), address=address, sign=sign, chain_id=chain_id, name=name)
     return run(steps)
-
-
-def read_facts(
-    node: AnyNode, facts: Sequence[Fact], registries: Mapping[int, str] | None = None, patience: Patience | None = None
-) -> list[Fact]:
-    """Return the facts with the words that registries hold now; None: not proven.
-
-    `node` is one of the destination chain. `registries`, by source chain, count before those that the facts name.
-    Raises `WrongFact`, `WrongChain`, `NodeRefused`, `Unavailable`.
-    """
-    return run(registry.read_facts(Node(node, patience or Patience()), facts, registries))
 
 
 def verify_bundle_by_nodes(

@@ -2,26 +2,7 @@
 
 from enum import IntEnum
 
-from batch_query_client import (
-    BatchQueryError,
-    BatchRejected,
-    Conflict,
-    InvalidBundle,
-    InvalidRequest,
-    InvalidWebhook,
-    NodeRefused,
-    NotDoneInTime,
-    NotFound,
-    NotProven,
-    ServiceRefused,
-    TransactionFailed,
-    Unauthorized,
-    Unavailable,
-    UnsafeSignIn,
-    UnsafeTransaction,
-    WrongChain,
-    WrongFact,
-)
+from batch_query_client import errors
 
 
 class ExitCode(IntEnum):
@@ -38,17 +19,16 @@ class ExitCode(IntEnum):
 
 
 # The first that fits.
-_CODES: tuple[tuple[tuple[type[BatchQueryError], ...], ExitCode], ...] = (
-    ((InvalidRequest,), ExitCode.USAGE),
-    ((Unauthorized,), ExitCode.NOT_ALLOWED),
-    ((NotFound, NotProven), ExitCode.NOT_FOUND),
-    ((BatchRejected, Conflict, ServiceRefused, TransactionFailed), ExitCode.REJECTED),
-    ((NotDoneInTime,), ExitCode.NOT_DONE),
-    ((Unavailable, NodeRefused), ExitCode.UNAVAILABLE),
-    ((InvalidBundle, InvalidWebhook, WrongFact, WrongChain), ExitCode.NOT_TRUE),
-    ((UnsafeTransaction, UnsafeSignIn), ExitCode.NOT_TRUE),
+_CODES: tuple[tuple[tuple[type[errors.BatchQueryError], ...], ExitCode], ...] = (
+    ((errors.InvalidRequest,), ExitCode.USAGE),
+    ((errors.Unauthorized,), ExitCode.NOT_ALLOWED),
+    ((errors.NotFound, errors.NotProven), ExitCode.NOT_FOUND),
+    ((errors.BatchRejected, errors.ServiceRefused, errors.TransactionFailed), ExitCode.REJECTED),
+    ((errors.NotDoneInTime,), ExitCode.NOT_DONE),
+    ((errors.Unavailable, errors.NodeRefused), ExitCode.UNAVAILABLE),
 )
 
 
-def exit_code(error: BatchQueryError) -> ExitCode:
-    return next((code for kinds, code in _CODES if isinstance(error, kinds)), ExitCode.DEFECT)
+def exit_code(error: errors.BatchQueryError) -> ExitCode:
+    """Return the code of an error. Those that are in no list say that something is false."""
+    return next((code for kinds, code in _CODES if isinstance(error, kinds)), ExitCode.NOT_TRUE)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,39 +97,9 @@ def with_keystore(command: Command) -> Command:
 def with_question(command: Command) -> Command:
     """Add the options that say what to ask for; the command gets an `Asked`."""
 
-    def call(
-        *,
-        file: str | None,
-        destination: int | None,
-        chain: int | None,
-        block: str | None,
-        time: str | None,
-        account: tuple[str, ...],
-        prop: tuple[str, ...],
-        slot: tuple[str, ...],
-        header: tuple[str, ...],
-        fee: str | None,
-        pay_myself: bool,
-        webhook: str | None,
-        webhook_event: tuple[str, ...],
-        **others: Any,
-    ) -> Any:
-        asked = Asked(
-            file=file,
-            destination=destination,
-            chain=chain,
-            block=block,
-            time=time,
-            accounts=account,
-            props=prop,
-            slots=slot,
-            header=header,
-            fee=fee,
-            is_paid_by_caller=pay_myself,
-            webhook=webhook,
-            webhook_events=webhook_event,
-        )
-        return command(asked=asked, **others)
+    def call(**options: Any) -> Any:
+        asked = Asked(**{one.name: options.pop(one.name) for one in fields(Asked)})
+        return command(asked=asked, **options)
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     decorated: Any = call
@@ -148,14 +119,19 @@ _QUESTION = (
     click.option("--time", metavar="TIME", help="Instead: the latest block at a time, in seconds or ISO 8601."),
     click.option(
         "--account",
+        "accounts",
         multiple=True,
         metavar="ADDRESS",
         help="An address or an ENS name. May be repeated. At an old block it takes an archive node.",
     ),
     click.option(
-        "--prop", multiple=True, metavar="NAME", help="BALANCE, NONCE, STORAGE_ROOT or CODE_HASH. May be repeated."
+        "--prop",
+        "props",
+        multiple=True,
+        metavar="NAME",
+        help="BALANCE, NONCE, STORAGE_ROOT or CODE_HASH. May be repeated.",
     ),
-    click.option("--slot", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
+    click.option("--slot", "slots", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
     click.option(
         "--header",
         multiple=True,
@@ -168,10 +144,13 @@ _QUESTION = (
         metavar="ETH",
         help="The most that it may cost, or auto (the default): its estimate's bound.",
     ),
-    click.option("--pay-myself", is_flag=True, help="Send the transactions yourself, with `bqs send`."),
+    click.option(
+        "--pay-myself", "is_paid_by_caller", is_flag=True, help="Send the transactions yourself, with `bqs send`."
+    ),
     click.option("--webhook", metavar="URL", help="Where the service is to tell of it."),
     click.option(
         "--webhook-event",
+        "webhook_events",
         multiple=True,
         type=click.Choice(["DONE", "REJECTED", "WENT_BACK", "STEP"]),
         help="An event to send. May be repeated. Default: DONE, REJECTED, WENT_BACK.",
