@@ -36,12 +36,6 @@ if TYPE_CHECKING:
         Wait as Wait,
     )
     from batch_query_client.asking import Patience as Patience
-    from batch_query_client.async_service import (
-        AsyncBatch as AsyncBatch,
-        AsyncBatchQueryService as AsyncBatchQueryService,
-        sign_in_async as sign_in_async,
-        verify_bundle_by_nodes_async as verify_bundle_by_nodes_async,
-    )
     from batch_query_client.bundles import (
         VerifiedBundle as VerifiedBundle,
         VerifiedQuery as VerifiedQuery,
@@ -84,10 +78,14 @@ if TYPE_CHECKING:
         Webhook as Webhook,
     )
     from batch_query_client.service import (
+        AsyncBatch as AsyncBatch,
+        AsyncBatchQueryService as AsyncBatchQueryService,
         Batch as Batch,
         BatchQueryService as BatchQueryService,
         sign_in as sign_in,
+        sign_in_async as sign_in_async,
         verify_bundle_by_nodes as verify_bundle_by_nodes,
+        verify_bundle_by_nodes_async as verify_bundle_by_nodes_async,
     )
     from batch_query_client.webhooks import (
         WebhookData as WebhookData,
@@ -105,7 +103,6 @@ _NAMES = {
         "Rejection SentTransaction Status Step UnsignedTransaction UnsignedTransactions Wait"
     ),
     "asking": "Patience",
-    "async_service": "AsyncBatch AsyncBatchQueryService sign_in_async verify_bundle_by_nodes_async",
     "bundles": "VerifiedBundle VerifiedQuery claimed_hashes verify_bundle",
     "errors": (
         "BatchQueryError BatchRejected Conflict Fault InvalidBundle InvalidRequest InvalidWebhook NodeRefused "
@@ -114,7 +111,10 @@ _NAMES = {
     ),
     "paying": "Payer Sending Sent ToSign",
     "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES Account Header Webhook",
-    "service": "Batch BatchQueryService sign_in verify_bundle_by_nodes",
+    "service": (
+        "AsyncBatch AsyncBatchQueryService Batch BatchQueryService sign_in sign_in_async verify_bundle_by_nodes "
+        "verify_bundle_by_nodes_async"
+    ),
     "webhooks": "WebhookData WebhookEvent verify_webhook",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -273,7 +273,7 @@ def _following(bundle: _Bundle, headers: Sequence[BlockHeader]) -> dict[tuple[in
 def _verify(
     bundle: _Bundle,
     headers: Sequence[BlockHeader],
-    following: Mapping[tuple[int, int], bytes],
+    following: dict[tuple[int, int], bytes],
     trusted: Mapping[tuple[int, int], bytes],
 ) -> VerifiedBundle:
     """Check the headers by the trusted hashes, and each query by its header. Raises `InvalidBundle`."""

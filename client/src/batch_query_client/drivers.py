@@ -9,11 +9,12 @@ import inspect
 import logging
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, Self, overload
 
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -99,6 +100,50 @@ async def _carry_out_async(effect: Effect, http: httpx.AsyncClient) -> Any:
             return await asyncio.sleep(effect.seconds)
     came = _carry_out(effect)
     return await came if inspect.isawaitable(came) else came
+
+
+# --- Methods ----------------------------------------------------------------------------------------------------------
+
+
+class Blocking:
+    """Has operations that block."""
+
+
+class NonBlocking:
+    """Has operations that are coroutines."""
+
+    http: httpx.AsyncClient
+
+
+Parameters = ParamSpec("Parameters")
+
+
+class operation(Generic[Parameters, Result]):  # noqa: N801 (a decorator)
+    """Make a method of a function that returns steps: one that blocks, or a coroutine function, as its class is."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, Parameters], Steps[Result]]) -> None:
+        self._steps = steps
+        self.__doc__ = steps.__doc__
+
+    @overload
+    def __get__(self, of: Blocking, kind: type) -> Callable[Parameters, Result]: ...
+
+    @overload
+    def __get__(self, of: NonBlocking, kind: type) -> Callable[Parameters, Coroutine[Any, Any, Result]]: ...
+
+    @overload
+    def __get__(self, of: None, kind: type) -> Self: ...
+
+    def __get__(self, of: Blocking | NonBlocking | None, kind: type) -> Any:
+        if of is None:
+            return self
+
+        @wraps(self._steps)
+        def call(*args: Parameters.args, **given: Parameters.kwargs) -> Any:
+            steps = self._steps(of, *args, **given)
+            return run_async(steps, of.http) if isinstance(of, NonBlocking) else run(steps)
+
+        return call
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------

@@ -5,8 +5,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+
+from pydantic.alias_generators import to_camel
 
 from batch_query_client import bundles, registry
 from batch_query_client.answers import (
@@ -60,8 +62,12 @@ class Access:
             raise ValueError("The API key has characters that no key has.")
 
     def request(self, path: str, parameters: Mapping[str, Any] | None = None, **more: Any) -> Request:
-        """Make a GET, with those parameters that are not None."""
-        given = {name: value for name, value in (parameters or {}).items() if value is not None}
+        """Make a GET, with those parameters that are not None, spelled as the API does."""
+        given = {
+            to_camel(name): value.isoformat() if isinstance(value, datetime) else value
+            for name, value in (parameters or {}).items()
+            if value is not None
+        }
         url = f"{self.url}{path}{'?' if given else ''}{urlencode(given)}"
         headers = [("accept", "application/json"), *more.pop("headers", ())]
         if self.api_key:
@@ -261,49 +267,3 @@ def _require_as_told(query: Query, proven: VerifiedQuery) -> None:
         # That a block was the latest at a time is in `proven.timestamp`, and no word of the bundle.
         if fact.property != "BLOCK_AT_TIMESTAMP" and shown != fact.word:
             raise InvalidBundle(f"The bundle shows another {fact.property} {fact.slot}".rstrip() + " than the service.")
-
-
-# --- Filters ----------------------------------------------------------------------------------------------------------
-
-
-class BatchFilters(TypedDict, total=False):
-    """The filters of a list of batches. Each that is given must fit."""
-
-    status: str
-    """RECEIVED, ACCEPTED, IN_PROGRESS, DONE or REJECTED."""
-    destination: int
-    chain: int
-    """A source chain."""
-    account: str
-    block: int
-    created_after: datetime
-    created_before: datetime
-
-
-class FactFilters(TypedDict, total=False):
-    """The filters of a list of facts. Each that is given must fit."""
-
-    destination: int
-    chain: int
-    """The source chain."""
-    account: str
-    block: int
-    property: str
-    slot: str
-
-
-_SPELLED = {
-    "destination": "destinationChainId",
-    "chain": "sourceChainId",
-    "created_after": "createdAfter",
-    "created_before": "createdBefore",
-}
-
-
-def parameters(filters: Mapping[str, Any], limit: int | None, cursor: str | None) -> dict[str, Any]:
-    """Return the filters, the limit and the cursor as the API spells them."""
-    given = {
-        _SPELLED.get(name, name): value.isoformat() if isinstance(value, datetime) else value
-        for name, value in filters.items()
-    }
-    return given | {"limit": limit, "cursor": cursor}

@@ -143,8 +143,12 @@ def _follow(service: client.BatchQueryService, batch: client.Batch, timeout: flo
 @click.argument("batch", required=False)
 @with_node("destination")
 @click.option("--registry", metavar="ADDRESS", help="The facts registry that you rely on, for a batch of one source.")
-@click.option("--destination", type=click.IntRange(min=1), metavar="CHAIN", help="Facts on this chain.")
-@click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="Facts about this source chain.")
+@click.option(
+    "--destination", "destination_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Facts on this chain."
+)
+@click.option(
+    "--chain", "source_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Facts about this source chain."
+)
 @click.option("--account", metavar="ADDRESS", help="Facts of this account.")
 @click.option("--block", type=click.IntRange(min=0), metavar="NUMBER", help="Facts at this block.")
 @click.option("--property", "property_", metavar="NAME", help="Facts of this kind, such as BALANCE or SLOT.")
@@ -213,8 +217,12 @@ def _pages(ask: Callable[..., Any], name: str, limit: int) -> tuple[list[Any], s
 
 @click.command("list")
 @click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Batches of this status.")
-@click.option("--destination", type=click.IntRange(min=1), metavar="CHAIN", help="Batches for this chain.")
-@click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="Batches about this source chain.")
+@click.option(
+    "--destination", "destination_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Batches for this chain."
+)
+@click.option(
+    "--chain", "source_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="Batches about this source chain."
+)
 @click.option("--account", metavar="ADDRESS", help="Batches that ask for this account.")
 @click.option("--block", metavar="NUMBER", help="Batches that ask for this block.")
 @click.option("--after", metavar="TIME", help="Batches made after a time, in seconds or ISO 8601.")

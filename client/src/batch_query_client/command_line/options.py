@@ -56,28 +56,25 @@ def read_fee(text: str) -> str:
     return text if text == "auto" else str(read_amount(text))
 
 
-def with_node(chain: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """Add the option for a node of the source or the destination chain."""
-    return click.option(
-        "--rpc-url",
-        envvar="BQS_RPC_URL",
-        show_envvar=True,
-        metavar="URL",
-        required=required,
-        help=f"A node of the {chain} chain that you trust.",
-    )
+def with_node(chain: str, **how: Any) -> Callable[[Command], Command]:
+    """Add the option for a node of the source or the destination chain; the environment separates several by spaces."""
+    say = f"A node of the {chain} chain that you trust."
+    return click.option("--rpc-url", envvar="BQS_RPC_URL", show_envvar=True, metavar="URL", help=say, **how)
 
 
-def with_nodes(chain: str) -> Callable[[Command], Command]:
-    """Add an option for nodes of several chains, which the environment separates by spaces."""
-    return click.option(
-        "--rpc-url",
-        envvar="BQS_RPC_URL",
-        show_envvar=True,
-        metavar="URL",
-        multiple=True,
-        help=f"A node of a {chain} chain that you trust. May be repeated: one of each.",
-    )
+def with_filters(command: Command) -> Command:
+    """Add the options that say which batches, or which facts, are listed."""
+    for option in (
+        click.option("--account", metavar="ADDRESS", help="About this account."),
+        click.option(
+            "--chain", "source_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="About this source chain."
+        ),
+        click.option(
+            "--destination", "destination_chain_id", type=click.IntRange(min=1), metavar="CHAIN", help="On this chain."
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def with_keystore(command: Command) -> Command:

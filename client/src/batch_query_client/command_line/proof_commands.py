@@ -10,7 +10,7 @@ import click
 
 import batch_query_client as client
 from batch_query_client.command_line import credentials
-from batch_query_client.command_line.options import read_hash, with_json, with_nodes, with_url
+from batch_query_client.command_line.options import read_hash, with_json, with_node, with_url
 from batch_query_client.command_line.output import amount, print_json, print_table, say
 from batch_query_client.plain_text import hex_data
 from batch_query_client.questions import NUMBERS
@@ -44,7 +44,7 @@ def _fetched(batch: str, query: int | None, url: str | None) -> bytes:
 @click.command()
 @click.argument("bundle")
 @_QUERY
-@with_nodes("source")
+@with_node("source", multiple=True)
 @click.option(
     "--block-hash",
     type=read_hash,
