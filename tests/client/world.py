@@ -39,7 +39,7 @@ class World:
                     value = self._answer(effect)
                     if isinstance(value, Unreachable):
                         send = steps.throw
-                case Pause():
+                case Pause() if effect.seconds > 0:
                     self.pauses.append(effect.seconds)
                     self.seconds += effect.seconds
                 case Now():

@@ -83,9 +83,7 @@ if TYPE_CHECKING:
         Batch as Batch,
         BatchQueryService as BatchQueryService,
         sign_in as sign_in,
-        sign_in_async as sign_in_async,
         verify_bundle_by_nodes as verify_bundle_by_nodes,
-        verify_bundle_by_nodes_async as verify_bundle_by_nodes_async,
     )
     from batch_query_client.webhooks import (
         WebhookData as WebhookData,
@@ -111,10 +109,7 @@ _NAMES = {
     ),
     "paying": "Payer Sending Sent ToSign",
     "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES Account Header Webhook",
-    "service": (
-        "AsyncBatch AsyncBatchQueryService Batch BatchQueryService sign_in sign_in_async verify_bundle_by_nodes "
-        "verify_bundle_by_nodes_async"
-    ),
+    "service": "AsyncBatch AsyncBatchQueryService Batch BatchQueryService sign_in verify_bundle_by_nodes",
     "webhooks": "WebhookData WebhookEvent verify_webhook",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

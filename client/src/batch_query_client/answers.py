@@ -25,22 +25,13 @@ from batch_query_client.plain_text import plain
 from batch_query_client.questions import NUMBERS
 
 _DECIMAL = re.compile(r"[0-9]{1,78}", re.ASCII)
+_QUANTITY = re.compile("0x[0-9a-fA-F]{1,64}", re.ASCII)
 _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
 
 
-def _number(value: Any) -> Any:
-    if isinstance(value, str) and _DECIMAL.fullmatch(value):
-        return int(value)
-    if type(value) is int and value >= 0:
-        return value
-    raise ValueError("no number")
-
-
 def _quantity(value: Any) -> Any:
-    """Read a quantity as JSON-RPC writes it, such as 0x1f; or else as `_number` does."""
-    if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]{1,64}", value, re.ASCII):
-        return int(value, 16)
-    return _number(value)
+    """Read a quantity as JSON-RPC writes it, such as 0x1f; others are left to pydantic."""
+    return int(value, 16) if isinstance(value, str) and _QUANTITY.fullmatch(value) else value
 
 
 def _data(value: Any) -> Any:
@@ -51,21 +42,14 @@ def _data(value: Any) -> Any:
     raise ValueError("no hexadecimal data")
 
 
-def _word(value: Any) -> Any:
-    data = _data(value)
-    if len(data) != 32:
-        raise ValueError("no 32 bytes")
-    return data
-
-
 def _text(value: Any) -> Any:
     return plain(value) if isinstance(value, str) else value or ""
 
 
-Number = Annotated[int, BeforeValidator(_number)]
-Quantity = Annotated[int, BeforeValidator(_quantity)]
+Number = Annotated[int, Field(ge=0, lt=1 << 256)]
+Quantity = Annotated[Number, BeforeValidator(_quantity)]
 Data = Annotated[bytes, BeforeValidator(_data)]
-Word = Annotated[bytes, BeforeValidator(_word)]
+Word = Annotated[Data, Field(min_length=32, max_length=32)]
 # What the service says may be what a node, or another user, has said. Null is as good as nothing.
 Text = Annotated[str, BeforeValidator(_text)]
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from batch_query_client.effects import Answer, Request, Steps, Unreachable, exchange, now, pause
+from batch_query_client.effects import Answer, Now, Pause, Request, Steps, Unreachable
 from batch_query_client.errors import (
     Conflict,
     Fault,
@@ -74,22 +74,23 @@ def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> 
     first_failure = math.inf
     attempt = 0
     while True:
-        answer, failure = None, ""
+        answer: Answer | None = None
+        failure = ""
         try:
-            answer = yield from exchange(request)
+            answer = yield request
         except Unreachable as unreachable:
             failure, may_pass = str(unreachable), is_repeatable or not unreachable.was_sent
         else:
             may_pass = answer.status in _NOT_DONE or (is_repeatable and answer.status in _UNKNOWN)
         advised = retry_after(answer) if answer else None
         seconds = (advised or 0) + patience.pause(attempt)
-        at = yield from now()
+        at = yield Now()
         first_failure = min(first_failure, at)
         if not may_pass or at - first_failure + seconds > patience.seconds:
             if answer:
                 return answer
             raise Unavailable(f"{host(request.url)} {failure}.")
-        yield from pause(seconds)
+        yield Pause(seconds)
         attempt += 1
 
 

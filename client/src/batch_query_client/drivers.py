@@ -85,7 +85,7 @@ def _carry_out(effect: Call | Pause | Now | Tell) -> Any:
         case Call():
             return effect.provider.make_request(effect.method, effect.parameters)
         case Pause():
-            return time.sleep(effect.seconds)
+            return time.sleep(max(0, effect.seconds))
         case Now():
             return time.monotonic()
         case Tell():
@@ -97,7 +97,7 @@ async def _carry_out_async(effect: Effect, http: httpx.AsyncClient) -> Any:
         case Request():
             return await exchange(http, effect)
         case Pause():
-            return await asyncio.sleep(effect.seconds)
+            return await asyncio.sleep(max(0, effect.seconds))
     came = _carry_out(effect)
     return await came if inspect.isawaitable(came) else came
 

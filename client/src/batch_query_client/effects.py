@@ -86,24 +86,3 @@ class Tell:
 Effect = Request | Call | Pause | Now | Tell
 
 Steps = Generator[Effect, Any, Result]
-
-
-# --- With the types of what comes back --------------------------------------------------------------------------------
-
-
-def exchange(request: Request) -> Steps[Answer]:
-    """Have the request sent, and return its answer. Raises `Unreachable`."""
-    answer = yield request
-    assert isinstance(answer, Answer)
-    return answer
-
-
-def now() -> Steps[float]:
-    seconds = yield Now()
-    assert isinstance(seconds, float)
-    return seconds
-
-
-def pause(seconds: float) -> Steps[None]:
-    if seconds > 0:
-        yield Pause(seconds)

@@ -43,10 +43,10 @@ class Node:
 
     def call(self, method: str, *parameters: Any) -> Steps[Any]:
         """Return the result of one call. Raises `NodeRefused`, `Unavailable`."""
-        if self._provider is not None:
-            return self._result((yield from self._by_provider(method, parameters)))
-        (reply,) = yield from self._post([(method, parameters)])
-        return self._result(reply)
+        (result,) = yield from self.calls([(method, parameters)])
+        if isinstance(result, NodeRefused):
+            raise result
+        return result
 
     def calls(self, calls: Sequence[tuple[str, Sequence[Any]]], *, together: int = _CALLS_TOGETHER) -> Steps[list[Any]]:
         """Return the results of many calls, in their order; where the node refuses one, its `NodeRefused`.
@@ -60,7 +60,7 @@ class Node:
         else:
             for start in range(0, len(calls), together):
                 replies += yield from self._post(calls[start : start + together])
-        return [self._result_or_refusal(reply) for reply in replies]
+        return [self._result(reply) for reply in replies]
 
     def require_chain(self, chain_id: int) -> Steps[None]:
         """Raise `WrongChain` unless the node is of this chain."""
@@ -99,12 +99,6 @@ class Node:
         return [by_id[number] for number in range(1, len(asked) + 1)]
 
     def _result(self, reply: Any) -> Any:
-        result = self._result_or_refusal(reply)
-        if isinstance(result, NodeRefused):
-            raise result
-        return result
-
-    def _result_or_refusal(self, reply: Any) -> Any:
         if isinstance(reply, dict) and reply.get("error"):
             error = reply["error"]
             said = error.get("message") if isinstance(error, dict) else error

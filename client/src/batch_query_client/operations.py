@@ -13,15 +13,7 @@ from pydantic.alias_generators import to_camel
 from batch_query_client import bundles, registry
 from batch_query_client.answers import (
     BatchDetails,
-    BatchPage,
-    Cancelled,
-    Chain,
-    Chains,
-    Connection,
-    Connections,
-    Estimate,
     Fact,
-    FactPage,
     Query,
     Status,
     Submitted,
@@ -29,7 +21,7 @@ from batch_query_client.answers import (
 )
 from batch_query_client.asking import Model, Patience, ask, read, require, retry_after
 from batch_query_client.bundles import VerifiedBundle, VerifiedQuery
-from batch_query_client.effects import MEGABYTE, Request, Steps, Tell, now, pause
+from batch_query_client.effects import MEGABYTE, Now, Pause, Request, Steps, Tell
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
 from batch_query_client.json_rpc import Node
 
@@ -99,40 +91,16 @@ def submit(access: Access, body: Mapping[str, Any], idempotency_key: str) -> Ste
     return submitted.internal_id
 
 
-def estimate(access: Access, body: Mapping[str, Any]) -> Steps[Estimate]:
-    return (yield from _take(access, Estimate, access.post("/estimate-batch-query", _encoded(body))))
-
-
-def cancel(access: Access, internal_id: str) -> Steps[Cancelled]:
-    request = access.post(f"/batch-queries/{quote(internal_id, safe='')}/cancel", b"{}")
-    return (yield from _take(access, Cancelled, request))
+def post(access: Access, model: type[Model], path: str, body: Mapping[str, Any]) -> Steps[Model]:
+    """Send what may be sent again. Raises `ServiceRefused`, `Unavailable`."""
+    return (yield from _take(access, model, access.post(path, _encoded(body))))
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
 
 
-# --- What there is ----------------------------------------------------------------------------------------------------
-
-
-def connections(access: Access) -> Steps[tuple[Connection, ...]]:
-    return (yield from fetch(access, Connections, "/chain-connections")).connections
-
-
-def chains(access: Access) -> Steps[tuple[Chain, ...]]:
-    return (yield from fetch(access, Chains, "/chains.json")).chains
-
-
-def batches(access: Access, filters: Mapping[str, Any]) -> Steps[BatchPage]:
-    return (yield from fetch(access, BatchPage, "/batch-queries", filters))
-
-
-def facts(access: Access, filters: Mapping[str, Any]) -> Steps[FactPage]:
-    return (yield from fetch(access, FactPage, "/facts", filters))
-
-
-def status(access: Access, internal_id: str) -> Steps[Status]:
-    return (yield from fetch(access, Status, "/batch-query-status", {"batchQueryId": internal_id}))
+# --- A batch ----------------------------------------------------------------------------------------------------------
 
 
 def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
@@ -179,12 +147,12 @@ def wait(
     `progress` is called with the batch each time something has changed, until it is DONE with its first hundred
     queries. Raises `BatchRejected`, `NotDoneInTime`, and whatever asking raises.
     """
-    began = yield from now()
+    began = yield Now()
     left = math.inf if timeout is None else timeout
     shown = b""
     while True:
         limited = replace(access, patience=replace(access.patience, seconds=min(access.patience.seconds, left)))
-        at = yield from now()
+        at = yield Now()
         if progress is not None:
             shown = yield from _show(limited, internal_id, shown, progress)
         kept = int(min(left, LONG_POLL if progress is None else WATCHED_POLL))
@@ -206,7 +174,7 @@ def wait(
         if said.query_status == "REJECTED":
             why = said.error or "The batch was rejected."
             raise BatchRejected(why, internal_id=internal_id, code=said.code, retryable=said.retryable)
-        ended = yield from now()
+        ended = yield Now()
         left = math.inf if timeout is None else timeout - (ended - began)
         if left <= 0:
             sentence = " ".join([f"The batch {internal_id} is not DONE after {timeout:g} s.", *said.info])
@@ -215,7 +183,7 @@ def wait(
         if not ended - at >= kept > 0:
             advised = retry_after(answer)
             interval = max(_LEAST_PAUSE, _POLL_SECONDS if advised is None else advised)
-            yield from pause(min(interval - (ended - at), left))
+            yield Pause(min(interval - (ended - at), left))
 
 
 def _show(access: Access, internal_id: str, shown: bytes, progress: Callable[[BatchDetails], object]) -> Steps[bytes]:

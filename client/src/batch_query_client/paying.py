@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from batch_query_client import operations
 from batch_query_client.answers import UnsignedTransaction, UnsignedTransactions
-from batch_query_client.effects import Steps, Tell, now, pause
+from batch_query_client.effects import Now, Pause, Steps, Tell
 from batch_query_client.errors import NodeRefused, NotDoneInTime, TransactionFailed, UnsafeTransaction, WrongFact
 from batch_query_client.json_rpc import Node, read_data, read_quantity, transaction_call
 from batch_query_client.operations import Access
@@ -104,7 +104,7 @@ def send(
 
     Raises `UnsafeTransaction`, `TransactionFailed`, `NotDoneInTime`, and whatever asking service and node raises.
     """
-    began = yield from now()
+    began = yield Now()
     sources = (yield from operations.details(access, internal_id)).source_chain_ids
     sent: list[Sent] = []
     mined_at: dict[tuple[str, bytes], float] = {}
@@ -114,20 +114,20 @@ def send(
         quiet += 1
         for unsigned in asked.transactions:
             named = (unsigned.to, unsigned.data)
-            if (yield from now()) - mined_at.get(named, -_NOTICED_SECONDS) < _NOTICED_SECONDS:
+            if (yield Now()) - mined_at.get(named, -_NOTICED_SECONDS) < _NOTICED_SECONDS:
                 continue
             yield from _check(node, asked, unsigned, sources)
             sent.append((yield from _send_one(node, unsigned, payer, sum(one.cost for one in sent), timeout)))
-            mined_at[named] = yield from now()
+            mined_at[named] = yield Now()
             quiet = 0
         if asked.is_complete:
             return tuple(sent)
         if progress is not None:
             yield Tell(progress, Sending(tuple(sent), asked.waits))
-        if (yield from now()) - began > timeout:
+        if (yield Now()) - began > timeout:
             sentence = " ".join([f"The batch {internal_id} is not complete after {timeout:g} s.", *asked.waits])
             raise NotDoneInTime(sentence, internal_id=internal_id, waits=asked.waits)
-        yield from pause(min(_POLL_SECONDS * 2**quiet, _LONGEST_POLL_SECONDS))
+        yield Pause(min(_POLL_SECONDS * 2**quiet, _LONGEST_POLL_SECONDS))
 
 
 def _check(
@@ -196,14 +196,14 @@ def _fees(node: Node) -> Steps[dict[str, int]]:
 
 
 def _receipt(node: Node, transaction: str, unsigned: UnsignedTransaction, timeout: float) -> Steps[Sent]:
-    began = yield from now()
+    began = yield Now()
     while True:
         receipt = yield from node.call("eth_getTransactionReceipt", transaction)
         if isinstance(receipt, Mapping):
             break
-        if (yield from now()) - began > timeout:
+        if (yield Now()) - began > timeout:
             raise TransactionFailed(f"The transaction {transaction} was not mined within {timeout:g} s.")
-        yield from pause(_POLL_SECONDS)
+        yield Pause(_POLL_SECONDS)
     if read_quantity(receipt.get("status")) != 1:
         raise TransactionFailed(f"The transaction {transaction} has reverted.")
     gas = read_quantity(receipt.get("gasUsed"))

@@ -117,7 +117,7 @@ def body(
     *,
     destination: int,
     queries: Iterable[Account | Header],
-    fee: int | Literal["auto"] | None = None,
+    fee: int | str | None = None,
     is_paid_by_caller: bool = False,
     webhook: Webhook | None = None,
 ) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -14,7 +15,9 @@ from batch_query_client.answers import (
     BatchPage,
     Cancelled,
     Chain,
+    Chains,
     Connection,
+    Connections,
     Estimate,
     Fact,
     FactPage,
@@ -23,10 +26,10 @@ from batch_query_client.answers import (
 )
 from batch_query_client.asking import Patience
 from batch_query_client.bundles import VerifiedBundle
-from batch_query_client.drivers import Blocking, NonBlocking, http_client, operation, run, run_async
+from batch_query_client.drivers import Blocking, NonBlocking, http_client, operation, run
 from batch_query_client.effects import Steps
 from batch_query_client.json_rpc import Node
-from batch_query_client.operations import Access
+from batch_query_client.operations import Access, fetch
 from batch_query_client.paying import Payer, Sending, Sent
 from batch_query_client.questions import Account, Header, Webhook, body
 from batch_query_client.signing_in import Sign
@@ -54,7 +57,7 @@ class _BatchOperations:
 
     @operation
     def status(self) -> Steps[Status]:
-        return (yield from operations.status(self._access, self.id))
+        return (yield from fetch(self._access, Status, "/batch-query-status", {"batchQueryId": self.id}))
 
     @operation
     def details(self) -> Steps[BatchDetails]:
@@ -76,7 +79,8 @@ class _BatchOperations:
     @operation
     def cancel(self) -> Steps[Cancelled]:
         """Reject it. What was sent for it stays. Raises `Conflict` where it has finished."""
-        return (yield from operations.cancel(self._access, self.id))
+        path = f"/batch-queries/{quote(self.id, safe='')}/cancel"
+        return (yield from operations.post(self._access, Cancelled, path, {}))
 
     @operation
     def facts_on_chain(self, node: AnyNode, *, registries: Mapping[int, str] | None = None) -> Steps[tuple[Fact, ...]]:
@@ -204,12 +208,13 @@ class _ServiceOperations(Generic[AnyBatch]):
         sender: Literal["self"] | None = None,
     ) -> Steps[Estimate]:
         """Return what the batch would cost, and whether it would be taken. Nothing is stored. Raises as `submit`."""
-        return (yield from operations.estimate(self._access, _body(destination, queries, fee, sender, None)))
+        document = _body(destination, queries, fee, sender, None)
+        return (yield from operations.post(self._access, Estimate, "/estimate-batch-query", document))
 
     @operation
     def estimate_body(self, document: Mapping[str, Any]) -> Steps[Estimate]:
         """Return what `estimate` does, with the request's body as the API specifies it."""
-        return (yield from operations.estimate(self._access, document))
+        return (yield from operations.post(self._access, Estimate, "/estimate-batch-query", document))
 
     # --- Reading
 
@@ -220,7 +225,8 @@ class _ServiceOperations(Generic[AnyBatch]):
         The filters are those of the API: `status`, `destination_chain_id`, `source_chain_id`, `account`, `block`,
         `created_after` and `created_before`.
         """
-        return (yield from operations.batches(self._access, {**filters, "limit": limit, "cursor": cursor}))
+        given = {**filters, "limit": limit, "cursor": cursor}
+        return (yield from fetch(self._access, BatchPage, "/batch-queries", given))
 
     @operation
     def facts(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[FactPage]:
@@ -229,17 +235,17 @@ class _ServiceOperations(Generic[AnyBatch]):
         The filters are those of the API: `destination_chain_id`, `source_chain_id`, `account`, `block`, `property` and
         `slot`.
         """
-        return (yield from operations.facts(self._access, {**filters, "limit": limit, "cursor": cursor}))
+        return (yield from fetch(self._access, FactPage, "/facts", {**filters, "limit": limit, "cursor": cursor}))
 
     @operation
     def connections(self) -> Steps[tuple[Connection, ...]]:
         """Return which source chains can be proven on which destination chains."""
-        return (yield from operations.connections(self._access))
+        return (yield from fetch(self._access, Connections, "/chain-connections")).connections
 
     @operation
     def chains(self) -> Steps[tuple[Chain, ...]]:
         """Return the chains that the service serves, with their names and currencies."""
-        return (yield from operations.chains(self._access))
+        return (yield from fetch(self._access, Chains, "/chains.json")).chains
 
 
 def _body(
@@ -305,15 +311,6 @@ def sign_in(
     return run(signing_in.new_key(access, address=address, sign=sign, chain_id=chain_id, name=name))
 
 
-async def sign_in_async(
-    url: str, *, address: str, sign: Sign, chain_id: int | None = None, name: str = "batch-query-client"
-) -> str:
-    access = Access(url.rstrip("/"))
-    async with http_client() as http:
-        steps = signing_in.new_key(access, address=address, sign=sign, chain_id=chain_id, name=name)
-        return await run_async(steps, http)
-
-
 def verify_bundle_by_nodes(
     document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
 ) -> VerifiedBundle:
@@ -322,11 +319,3 @@ def verify_bundle_by_nodes(
     Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
     """
     return run(bundles.verify_by_nodes(document, [Node(node, patience or Patience()) for node in nodes]))
-
-
-async def verify_bundle_by_nodes_async(
-    document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
-) -> VerifiedBundle:
-    async with http_client() as http:
-        by = [Node(node, patience or Patience()) for node in nodes]
-        return await run_async(bundles.verify_by_nodes(document, by), http)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from batch_query_client import operations
-from batch_query_client.answers import AnswerModel, Number
+from batch_query_client.answers import AnswerModel, Connections, Number
 from batch_query_client.asking import Model, ask, read, require
 from batch_query_client.effects import MEGABYTE, Answer, Request, Steps
 from batch_query_client.errors import Conflict, UnsafeSignIn
@@ -83,7 +83,7 @@ def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, n
     session = _Session(replace(access, api_key=""))
     yield from session.get("/sign-in")
     if chain_id is None:
-        known = yield from operations.connections(session.access)
+        known = (yield from operations.fetch(session.access, Connections, "/chain-connections")).connections
         chain_id = known[0].destination_chain_id if known else 1
     asked = {"address": address, "chainId": str(chain_id)}
     message = (yield from session.post(_Message, "/sign-in/message", asked)).message

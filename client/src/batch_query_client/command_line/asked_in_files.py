@@ -46,21 +46,30 @@ class Asked:
     fee: str | None
     is_paid_by_caller: bool
     webhook: str | None
-    webhook_events: Sequence[str]
+    webhook_events: Any
 
 
 def document(asked: Asked, chain_ids: ChainIds) -> Mapping[str, Any]:
     """Return the body. Raises `click.UsageError` and `ValueError`."""
     if asked.file is None:
-        return _body(asked, list(_from_arguments(asked)))
-    text = _text(asked.file)
-    is_json = text.lstrip().startswith("{")
-    others = (asked.chain, asked.block, asked.time, asked.props, asked.slots, asked.header)
-    if asked.accounts or (is_json and any(others)):
-        raise click.UsageError("Name what to prove either in a file or by options, and not by both.")
-    if is_json:
-        return _from_json(asked, text)
-    return _body(asked, list(_from_csv(asked, text, chain_ids)))
+        queries = list(_from_arguments(asked))
+    else:
+        text = _text(asked.file)
+        is_json = text.lstrip().startswith("{")
+        if asked.accounts or (is_json and any(value for name, value in vars(asked).items() if name != "file")):
+            raise click.UsageError("Name what to prove either in a file or by options, and not by both.")
+        if is_json:
+            return _from_json(text)
+        queries = _from_csv(asked, text, chain_ids)
+    if asked.destination is None:
+        raise click.UsageError("Name the chain on which the facts are to be readable: --destination.")
+    return body(
+        destination=asked.destination,
+        queries=queries,
+        fee=asked.fee or (None if asked.is_paid_by_caller else "auto"),
+        is_paid_by_caller=asked.is_paid_by_caller,
+        webhook=Webhook(asked.webhook, events=asked.webhook_events) if asked.webhook else None,
+    )
 
 
 def _text(file: str) -> str:
@@ -69,29 +78,6 @@ def _text(file: str) -> str:
         return content.decode("utf-8-sig")  # Spreadsheets write a mark in front.
     except UnicodeDecodeError:
         raise click.UsageError("The file is not UTF-8.") from None
-
-
-def _body(asked: Asked, queries: Sequence[Account | Header]) -> dict[str, Any]:
-    if asked.destination is None:
-        raise click.UsageError("Name the chain on which the facts are to be readable: --destination.")
-    return body(destination=asked.destination, queries=queries) | _envelope(asked, fee="auto")
-
-
-def _envelope(asked: Asked, *, fee: str | None) -> dict[str, Any]:
-    """Return the fields beside the data. `fee` is the default for a batch that the service pays."""
-    found: dict[str, Any] = {}
-    if asked.is_paid_by_caller:
-        found["sender"] = "self"
-    if asked.fee is not None:
-        found["fee"] = asked.fee
-    elif fee is not None and not asked.is_paid_by_caller:
-        found["fee"] = fee
-    if asked.webhook is not None:
-        hook = Webhook(asked.webhook)
-        found["webhook"] = {"url": hook.url, "headers": {}}
-        if asked.webhook_events:
-            found["webhook"]["events"] = list(asked.webhook_events)
-    return found
 
 
 # --- Arguments --------------------------------------------------------------------------------------------------------
@@ -138,21 +124,16 @@ def read_time(text: str) -> int:
 # --- Files ------------------------------------------------------------------------------------------------------------
 
 
-def _from_json(asked: Asked, text: str) -> dict[str, Any]:
+def _from_json(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"The file is not JSON: {error}.") from None
-    if not isinstance(value, dict):
-        raise click.UsageError("The file holds no object.")
-    if asked.destination is not None:
-        value["destinationChainId"] = str(asked.destination)
-    has_fee = "fee" in value or value.get("sender") == "self"
-    return value | _envelope(asked, fee=None if has_fee else "auto")
+    return value
 
 
-def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> Iterator[Account | Header]:
-    """Yield what each line asks for; what a line leaves out is as the options say.
+def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> list[Account | Header]:
+    """Return what each line asks for; what a line leaves out is as the options say.
 
     The service's form takes the same files. Raises `click.UsageError` with all lines that are wrong.
     """
@@ -167,25 +148,16 @@ def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> Iterator[Account 
     if not lines:
         raise click.UsageError("The file has no line that asks for anything.")
     queries: list[Account | Header] = []
-    faults: dict[str, list[int]] = {}
+    faults: list[str] = []
     for number, cells in lines:
         try:
             queries += _queries_of(asked, columns, cells, chain_ids)
         except (ValueError, TypeError, click.UsageError) as error:
-            faults.setdefault(str(error), []).append(number)
+            faults.append(f"line {number}: {error}")
     if faults:
-        # What an option lacks is wrong in each line, and is one fault.
-        said = [f"{_named(numbers)}: {fault}" for fault, numbers in faults.items()]
-        more = [f"and {len(said) - _MOST_FAULTS} more"] if len(said) > _MOST_FAULTS else []
-        raise click.UsageError("\n  ".join(["The file has faults:", *said[:_MOST_FAULTS], *more]))
-    yield from queries
-
-
-def _named(lines: Sequence[int]) -> str:
-    first, *others = lines
-    if not others:
-        return f"line {first}"
-    return f"line {first} and {len(others)} other{'s' if others[1:] else ''}"
+        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
+        raise click.UsageError("\n  ".join(["The file has faults:", *faults[:_MOST_FAULTS], *more]))
+    return queries
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:

@@ -25,13 +25,13 @@ from batch_query_client.command_line.options import (
     with_url,
 )
 from batch_query_client.command_line.output import (
-    Progress,
     cost,
     currencies,
     print_facts,
     print_fields,
     print_json,
     print_table,
+    progress,
     say,
 )
 
@@ -131,8 +131,8 @@ def watch(*, batch: str, timeout: float | None, url: str | None, is_json: bool) 
 
 
 def _follow(service: client.BatchQueryService, batch: client.Batch, timeout: float | None, *, is_json: bool) -> None:
-    with Progress() as progress:
-        done = batch.wait(timeout, progress=progress.show)
+    with progress() as show:
+        done = batch.wait(timeout, progress=show)
     if is_json:
         print_json(done)
     else:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 # A file or a program has no margin.
 _PIPE_COLUMNS = 10_000
-_BAR_COLUMNS = 20
-_BAR = "green"
+_SPINNER_COLUMNS = 3
 _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 
@@ -183,38 +181,16 @@ def _value(fact: client.Fact, currencies: Mapping[int, str]) -> str:
 # --- Progress ---------------------------------------------------------------------------------------------------------
 
 
-class Progress:
-    """Fed with a batch again and again: one line on a terminal that changes, and nothing elsewhere."""
+@contextmanager
+def progress() -> Iterator[Callable[[client.BatchDetails], None]]:
+    """Yield what to call with a batch each time it has changed: one line on a terminal, and nothing elsewhere."""
+    terminal = console(err=True)
+    with terminal.status("") as line:
 
-    def __init__(self) -> None:
-        from rich import progress  # noqa: PLC0415 (as above)
-        from rich.table import Column  # noqa: PLC0415 (as above)
+        def show(batch: client.BatchDetails) -> None:
+            wait = batch.waits[0].sentence if batch.waits else ""
+            said = _text(f"{batch.status}  {batch.queries_completed} of {batch.queries} queries  {wait}")
+            said.truncate(terminal.width - _SPINNER_COLUMNS, overflow="ellipsis")
+            line.update(said)
 
-        text = partial(progress.TextColumn, markup=False)
-        self._line = progress.Progress(
-            text("{task.fields[status]}"),
-            # On a terminal of 16 colours, rich's own are grey once it is full, as where it is empty.
-            progress.BarColumn(_BAR_COLUMNS, complete_style=_BAR, finished_style=_BAR, pulse_style=_BAR),
-            text("{task.fields[done]}"),
-            progress.TimeElapsedColumn(),
-            text("{task.fields[wait]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
-            console=console(err=True),
-            expand=True,
-            disable=not sys.stderr.isatty(),
-        )
-        self._batch = self._line.add_task("", total=None, status="", done="", wait="")
-
-    def __enter__(self) -> Self:
-        self._line.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._line.stop()
-
-    def show(self, batch: client.BatchDetails) -> None:
-        wait = batch.waits[0].sentence if batch.waits else ""
-        done, of = batch.queries_completed, batch.queries
-        said = f"{done} of {of} queries"
-        self._line.update(self._batch, completed=done, total=of, status=batch.status, done=said, wait=wait)
+        yield show
