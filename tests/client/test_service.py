@@ -33,11 +33,14 @@ from batch_query_client import (
     InvalidWebhook,
     NotDoneInTime,
     NotFound,
+    NotProven,
     Patience,
     Unauthorized,
     Webhook,
     WrongChain,
     WrongFact,
+    drivers,
+    registry,
     sign_in,
     verify_bundle,
     verify_bundle_by_nodes,
@@ -46,6 +49,7 @@ from batch_query_client import (
 from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.output import amount
 from batch_query_client.command_line.running import run
+from batch_query_client.json_rpc import Node
 from demo.client import take_webhook_secret
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
@@ -150,6 +154,14 @@ def test_of_a_registry_that_is_none_no_fact_is_taken(live, proven):
     assert {fact.registry for fact in known} == {live.registry}
     with pytest.raises(WrongFact, match="no facts registry"):
         proven.batch.facts_on_chain(live.chain.url, registries={CHAIN_ID: CONTRACT})
+
+
+def test_what_a_registry_holds_otherwise_or_not_at_all_is_noticed(live, proven):
+    fact, node = proven.details.facts[0], Node(live.chain.url, PATIENCE)
+    with pytest.raises(WrongFact, match="holds another value than the service says: BALANCE of 0x"):
+        drivers.run(registry.require_facts(node, [fact.model_copy(update={"word": bytes(32)})]))
+    with pytest.raises(NotProven, match="doesn't hold the CODE_HASH of 0x"):
+        drivers.run(registry.require_facts(node, [fact.model_copy(update={"property": "CODE_HASH", "word": None})]))
 
 
 def test_a_node_of_another_chain_is_noticed(proven):

@@ -11,9 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from batch_query_client.answers import Estimate
 from batch_query_client.bundles import verify_bundle
-from batch_query_client.command_line.batch_commands import _print_estimate
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, JumpLeaves, Transaction
 from queries.models import Batch, BatchStatus, Block
@@ -288,7 +286,7 @@ def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings
 # --- What it costs ----------------------------------------------------------------------------------------------------
 
 
-def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key, capsys):
+def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key):
     bodies = {
         "a balance by a jump": of_there(OLD),
         "5 balances by jumps": of_there(*range(OLD + 1, OLD + 6)),
@@ -315,8 +313,6 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
     }
     shown = client_of(ALICE).post("/new-batch/estimate", form, headers={"hx-request": "true"}).text
     assert f"by the beacon chain, from block {NEWEST}</span></dt><dd>1</dd>" in shown
-    _print_estimate(Estimate.model_validate(told), "ETH")
-    assert f"5 blocks are reached by the beacon chain of chain {THERE}, from block {NEWEST}." in capsys.readouterr().err
     for name, body in bodies.items():
         result = measured(client, key, name, body, chain=service.here)
         assert result.spent <= result.bound

@@ -86,18 +86,16 @@ def _take(access: Access, model: type[Model], request: Request) -> Steps[Model]:
 
 def submit(access: Access, body: Mapping[str, Any], idempotency_key: str) -> Steps[str]:
     """Submit a batch and return its identifier. With this key it is made once, however often the request is sent."""
-    request = access.post("/submit-batch-query", _encoded(body), ("idempotency-key", idempotency_key))
-    submitted = yield from _take(access, Submitted, request)
-    return submitted.internal_id
+    header = ("idempotency-key", idempotency_key)
+    return (yield from post(access, Submitted, "/submit-batch-query", body, header)).internal_id
 
 
-def post(access: Access, model: type[Model], path: str, body: Mapping[str, Any]) -> Steps[Model]:
+def post(
+    access: Access, model: type[Model], path: str, body: Mapping[str, Any], *headers: tuple[str, str]
+) -> Steps[Model]:
     """Send what may be sent again. Raises `ServiceRefused`, `Unavailable`."""
-    return (yield from _take(access, model, access.post(path, _encoded(body))))
-
-
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+    content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+    return (yield from _take(access, model, access.post(path, content, *headers)))
 
 
 # --- A batch ----------------------------------------------------------------------------------------------------------

@@ -108,11 +108,6 @@ def _print_estimate(found: client.Estimate, currency: str) -> None:
         for name, part in source.parts.items():
             rows.append((source.source_chain_id, name, part.count, part.in_registry, part.gas.expected, part.gas.bound))
     print_table(("source", "part", "count", "there already", "gas", "at most"), rows, empty="Nothing is to be proven.")
-    for source in found.sources:
-        if source.jumps:
-            blocks = "1 block is" if source.jumps.count == 1 else f"{source.jumps.count} blocks are"
-            begin = "" if source.jumps.from_block is None else f", from block {source.jumps.from_block}"
-            say(f"{blocks} reached by the beacon chain of chain {source.source_chain_id}{begin}.")
     for wait in found.waits:
         say(wait)
     for rejection in found.rejections:

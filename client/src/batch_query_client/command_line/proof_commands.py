@@ -90,30 +90,19 @@ def verify(
             said = "Name a node of each source chain (--rpc-url), or hashes that you trust (--block-hash). Needed are:"
             raise click.UsageError("\n".join([said, *claimed]))
     if is_json:
-        print_json(_as_json(proven))
+        from pydantic.alias_generators import to_camel  # noqa: PLC0415 (--help would wait for it)
+
+        queries = [
+            {to_camel(name): value for name, value in vars(query).items()}
+            | {"number": number, "sourceChainId": str(query.source_chain_id)}
+            for number, query in proven.queries.items()
+        ]
+        print_json({"batch": proven.batch, "destinationChainId": str(proven.destination_chain_id), "queries": queries})
     else:
         _print(proven)
 
 
 # --- What is shown ----------------------------------------------------------------------------------------------------
-
-
-def _as_json(proven: client.VerifiedBundle) -> dict[str, object]:
-    queries = [
-        {
-            "number": number,
-            "sourceChainId": str(query.source_chain_id),
-            "blockNumber": query.block_number,
-            "blockHash": query.block_hash,
-            "account": query.account,
-            "exists": query.exists,
-            "facts": query.facts,
-            "slots": query.slots,
-            "timestamp": query.timestamp,
-        }
-        for number, query in proven.queries.items()
-    ]
-    return {"batch": proven.batch, "destinationChainId": str(proven.destination_chain_id), "queries": queries}
 
 
 def _print(proven: client.VerifiedBundle) -> None:
