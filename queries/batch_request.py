@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from chains.address_checksum import checksummed
+from chains import address_checksum
 from chains.chains_file import Chains
 from queries import account_names, strict_json
 from queries.account_names import Account, Accounts
@@ -88,8 +88,11 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_ECHO else text[: _MAX_ECHO - 1] + "…"
 
 
+_KINDS = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
+
+
 def _shown(value: object) -> str:
-    return repr(_shortened(value if isinstance(value, str) else type(value).__name__))
+    return repr(_shortened(value)) if isinstance(value, str) else _KINDS.get(type(value), "a number")
 
 
 def _decimal(value: object, what: str, limit: int) -> int:
@@ -188,12 +191,9 @@ def _account(value: object, info: ValidationInfo) -> Account:
     text = value if isinstance(value, str) else ""
     if account_names.is_name(text):
         return _account_of(text, _context(info))
-    address = checksummed(text)
+    address = address_checksum.checksummed(text)
     if address is None:
-        raise _invalid(
-            f"{ADDRESS_FAULT}: {_shown(value)} is not 0x and 40 hexadecimal digits, with the right EIP-55 checksum if "
-            "they are in mixed case."
-        )
+        raise _invalid(f"{ADDRESS_FAULT}: {_shown(value)} {address_checksum.fault(text)}.")
     return Account(address)
 
 
@@ -488,6 +488,10 @@ def _fault(error: ErrorDetails) -> Fault:
         "missing": f"{where} is missing.",
         "extra_forbidden": f"{where} is not a field of the request.",
         "too_short": f"{where} is empty: nothing to prove.",
+        "too_long": f"{where} has more than {error.get('ctx', {}).get('max_length')} entries.",
         "literal_error": f"{_shown(error['input'])} must be {error.get('ctx', {}).get('expected')}.",
+        "model_type": f"{where} must be an object.",
+        "dict_type": f"{where} must be an object.",
+        "list_type": f"{where} must be a list.",
     }
-    return Fault(path, sentences.get(error["type"], f"{where}: {error['msg']}."))
+    return Fault(path, sentences.get(error["type"], f"{where} must be a string."))
