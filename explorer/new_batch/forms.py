@@ -1,175 +1,365 @@
-"""The fields of the form. They take what was typed as it is: what is wrong with it `queries.batch_request` says."""
+"""The form of a batch: the fields for all of it, and a formset of rows. What the API says is wrong stands at fields."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
-from typing import Any
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from datetime import datetime
+from decimal import Context, Decimal
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from django import forms
-from django.forms.widgets import ChoiceWidget
+from django.conf import settings
+from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import QueryDict
-from django.utils.datastructures import MultiValueDict
 
-from chains.chains_file import Chain, Chains
-from explorer.new_batch.drafts import MAX_ROWS, Draft, Row
+from chains.chains_file import Chain
+from config.configured_chains import get_chains
 from explorer.new_batch.storage_slots import KEYS
+from queries import batch_request
+from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, Fault, InvalidRequest, pointer, too_many
 from queries.properties import AccountField, HeaderField
 
-Choices = Sequence[tuple[str, str]]
+MAX_ROWS = 50
+"""A row holds any number of accounts."""
 
+_MOST_FAULTS = 20
+# A longer one is cut. A slot of a megabyte for each of a thousand accounts would be more than fits into memory.
+_WORD = re.compile(r"[^\s,;]{1,300}")
 _WHEN = (("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time"))
 _SLOT_OF = (*((kind, f"mapping by {kind}") for kind in KEYS), ("array", "array"))
-ARRAY = "array"
+# Of fields in which one thing alone can be wrong by then. The API's sentences are about its JSON.
+_SENTENCES = {
+    "destination": "No facts can be made readable on this chain here.",
+    "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",
+    "source": "This chain can't be proven on the destination that you chose.",
+    "time": "A time is after 1970.",
+}
+_OF_BATCH = {"destinationChainId": "destination", "fee": "fee", "sender": "sender", "webhook": "webhook"}
 
 
-class _Names(forms.MultipleChoiceField):
-    """Several of the names, or any other text."""
-
-    widget = forms.CheckboxSelectMultiple
-
-    def validate(self, value: Any) -> None:
-        pass
+def _text(**attributes: str) -> forms.TextInput:
+    return forms.TextInput({"autocomplete": "off", "spellcheck": "false", **attributes})
 
 
-# What is typed there is no part of the batch yet.
-_NOT_ASKED = "not-asked"
+def _area(rows: int, **attributes: str) -> forms.Textarea:
+    return forms.Textarea({"class": "mono", "rows": str(rows), "spellcheck": "false", **attributes})
 
 
-def _text(label: str, **attributes: str) -> forms.CharField:
-    attrs = {"autocomplete": "off", "spellcheck": "false", **attributes}
-    return forms.CharField(label=label, required=False, widget=forms.TextInput(attrs))
-
-
-def _lines(label: str, rows: int, help_text: str, **attributes: str) -> forms.CharField:
-    attrs = {"class": "mono", "rows": str(rows), "autocomplete": "off", "spellcheck": "false", **attributes}
-    return forms.CharField(label=label, required=False, strip=False, widget=forms.Textarea(attrs), help_text=help_text)
-
-
-def _one_of(label: str, choices: Iterable[tuple[str, str]], widget: type[ChoiceWidget]) -> forms.CharField:
-    return forms.CharField(label=label, required=False, widget=widget(choices=list(choices)))
-
-
-_OF_BATCH = ("destination", "sender", "fee", "webhook", "pasted")
+class _BlockNumber(forms.IntegerField):
+    re_decimal = re.compile(r"[\s,_]")  # what is left out: people group digits
 
 
 class BatchForm(forms.Form):
     """The fields for all rows, and the text that is pasted to become rows."""
 
-    destination = _one_of("Destination chain", (), forms.Select)
-    sender = _one_of("Who pays", (("service", "The service"), ("self", "I pay myself")), forms.RadioSelect)
-    fee = _text("Fee cap", inputmode="decimal")
-    webhook = _text("Webhook", inputmode="url", placeholder="https://…")
-    pasted = _lines("Addresses or CSV", 4, "", **{"class": f"mono {_NOT_ASKED}"})
-    token = forms.CharField(required=False, widget=forms.HiddenInput)
+    destination = forms.ChoiceField(label="Destination chain")
+    sender = forms.ChoiceField(
+        label="Who pays", choices=(("service", "The service"), ("self", "I pay myself")), widget=forms.RadioSelect
+    )
+    fee = forms.DecimalField(
+        label="Fee cap",
+        required=False,
+        min_value=0,
+        max_value=Decimal(f"{(1 << 256) - 1}e-18"),
+        decimal_places=18,
+        widget=_text(inputmode="decimal"),
+        error_messages={
+            "invalid": "The fee cap is an amount, such as 0.002 or 1500.25.",
+            "max_value": "The fee cap is too large.",
+        },
+    )
+    webhook = forms.CharField(required=False, widget=_text(inputmode="url", placeholder="https://…"))
+    pasted = forms.CharField(label="Addresses or CSV", required=False, widget=_area(4, **{"class": "mono not-asked"}))
+    token = forms.CharField(widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _offer(self, "destination", get_chains().destinations())
+
+    def clean(self) -> None:
+        if self.cleaned_data.get("sender") == "self":
+            self.errors.pop("fee", None)
 
 
 class RowForm(forms.Form):
-    """A row, as `drafts.Row`."""
+    """Accounts of one source chain at one block, and what is proven of each; or of the block's header."""
 
-    source = _one_of("Source chain", (), forms.Select)
-    at = _one_of("At", _WHEN, forms.RadioSelect)
-    block = _text("Block number", inputmode="numeric")
-    time = forms.CharField(
+    source = forms.ChoiceField(label="Source chain")
+    at = forms.ChoiceField(label="At", choices=_WHEN, widget=forms.RadioSelect, initial="latest")
+    block = _BlockNumber(
+        label="Block number",
+        required=False,
+        min_value=0,
+        max_value=(1 << 63) - 1,
+        widget=_text(inputmode="numeric"),
+        error_messages={"invalid": "A block number has decimal digits, such as 26,441,180."},
+    )
+    time = forms.DateTimeField(
         label="Time, in UTC",
         required=False,
         widget=forms.DateTimeInput({"type": "datetime-local", "step": "1"}),
         help_text="The latest block that is not after it.",
+        error_messages={"invalid": "A time is as 2026-11-20 12:00:00."},
     )
-    accounts = _lines("Accounts", 2, "")
-    props = _Names(label="Properties", required=False, choices=[(name, name) for name in AccountField.names])
-    slots = _lines("Slots", 2, "Of each of these accounts. Hexadecimal, one a line.")
-    header = _Names(label="Header fields of this block", required=False, choices=[(n, n) for n in HeaderField.names])
-    slot_of = _one_of("Where it is", _SLOT_OF, forms.Select)
-    slot_base = _text("Its own slot", placeholder="0", **{"class": _NOT_ASKED})
-    slot_key = _text("Key or index", **{"class": _NOT_ASKED})
+    accounts = forms.CharField(required=False, strip=False, widget=_area(2))
+    props = forms.MultipleChoiceField(
+        label="Properties",
+        required=False,
+        choices=[(name, name) for name in AccountField.names],
+        widget=forms.CheckboxSelectMultiple,
+        initial=["BALANCE"],
+    )
+    slots = forms.CharField(
+        required=False,
+        strip=False,
+        widget=_area(2),
+        help_text="Of each of these accounts. Hexadecimal. Separate several with spaces or line breaks.",
+    )
+    header = forms.MultipleChoiceField(
+        label="Header fields of this block",
+        required=False,
+        choices=[(name, name) for name in HeaderField.names],
+        widget=forms.CheckboxSelectMultiple,
+    )
+    # The helper that finds the slot of a value in a mapping or an array. It is no part of the batch.
+    slot_of = forms.ChoiceField(label="Where it is", required=False, choices=_SLOT_OF)
+    slot_base = forms.CharField(
+        label="Its own slot", required=False, widget=_text(placeholder="0", **{"class": "not-asked"})
+    )
+    slot_key = forms.CharField(label="Key or index", required=False, widget=_text(**{"class": "not-asked"}))
 
+    meant: tuple[int, int] | None = None
+    """The number of the block that the row means, and by how many it is before the newest, if they are known."""
+    has_focus = False
 
-def sent_rows(data: Iterable[str]) -> int:
-    """Return the number of rows that the names in `data` are of, up to the first that is missing."""
-    numbers = {parts[1] for name in data if len(parts := name.split("-", 2)) == 3 and parts[0] == "rows"}
-    return next(number for number in count() if str(number) not in numbers)
-
-
-class _SentRows(forms.BaseFormSet):  # type: ignore[type-arg]  # generic in the stubs alone
-    """Holds no more rows than were sent. Each takes 5 ms to show, and the number alone takes no bytes to send."""
-
-    def total_form_count(self) -> int:
-        return min(super().total_form_count(), sent_rows(self.data))
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        chains = get_chains()
+        sources = {connection.source_id for connection in chains.connections}
+        self.chain = _offer(self, "source", [chain for chain in chains.chains if chain.id in sources])
+        kinds = "Addresses or ENS names" if chains.ens else "Addresses"
+        self.fields[
+            "accounts"
+        ].help_text = f"{kinds}, as many as you like. Separate several with spaces or line breaks."
 
     def clean(self) -> None:
-        if self.total_form_count() < super().total_form_count():
-            raise forms.ValidationError("Rows are missing.")
+        at = self.cleaned_data.get("at")
+        for name in {"block", "time"} - {at}:
+            self.errors.pop(name, None)
+        if at in {"block", "time"} and at not in self.errors and self.cleaned_data[at] is None and not self.is_blank:
+            self.add_error(at, "It is empty.")
+        if self.asked["slots"] and not self.asked["accounts"]:
+            self.add_error("accounts", "It is empty.")
+        if self.asked["accounts"] and not (self.asked["props"] or self.asked["slots"]):
+            self.add_error("props", "Tick a property, or name a slot.")
 
+    def focus(self, control: str) -> None:
+        """Let the page begin at this control, if it is of this row."""
+        for field in self:
+            if field.auto_id == control:
+                field.field.widget.attrs["autofocus"] = self.has_focus = True
 
-_Rows = forms.formset_factory(RowForm, _SentRows, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
-
-
-class DraftForm:
-    """The form and its rows, always bound: to what was posted, or to a draft."""
-
-    def __init__(self, data: Mapping[str, Any], chains: Chains) -> None:
-        self.batch = BatchForm(data, label_suffix="")
-        self.rows = _Rows(data, prefix="rows", form_kwargs={"label_suffix": ""})
-        kinds = "Addresses or ENS names" if chains.ens else "Addresses"
-        for row in self.rows:
-            row.fields["accounts"].help_text = f"{kinds}, as many as you like: one a line."
-        # Both are cleaned, whatever the other is.
-        self.is_valid = all([self.batch.is_valid(), self.rows.is_valid()])
-        _offer(self.batch, "destination", chains.destinations())
-        sources = {one.source_id for one in chains.connections}
-        for row in self.rows:
-            _offer(row, "source", [chain for chain in chains.chains if chain.id in sources])
+    @cached_property
+    def asked(self) -> Mapping[str, Sequence[str]]:
+        """Return the accounts, properties, slots and header fields that the row names, each once, right or wrong."""
+        typed = {name: self[name].value() or [] for name in ("accounts", "props", "slots", "header")}
+        return {
+            name: list(dict.fromkeys(_WORD.findall(value) if isinstance(value, str) else value))
+            for name, value in typed.items()
+        }
 
     @property
-    def token(self) -> str:
-        return str(_typed(self.batch, "token"))
+    def is_blank(self) -> bool:
+        return not (self.asked["accounts"] or self.asked["slots"] or self.asked["header"])
 
-    def draft(self) -> Draft:
-        """Return what was typed, right or wrong."""
-        rows = tuple(_row(form) for form in self.rows) or (Row(),)
-        return Draft(**{name: _typed(self.batch, name) or "" for name in _OF_BATCH}, rows=rows)
+    @property
+    def facts(self) -> int:
+        of_each = len(self.asked["props"]) + len(self.asked["slots"])
+        return of_each * len(self.asked["accounts"]) + len(self.asked["header"])
+
+    @property
+    def size(self) -> int:
+        """Return how much the row counts in limits."""
+        return len(self.asked["accounts"]) * (1 + len(self.asked["slots"])) + bool(self.asked["header"])
+
+    @property
+    def selector(self) -> str:
+        """Return what selects the block in the API's request; any that does, if the row names none that is right."""
+        values = self.cleaned_data
+        match values.get("at"), values.get("block"), values.get("time"):
+            case "block", int(number), _:
+                return f"block:{number}"
+            case "time", _, datetime() as time:
+                return f"timestamp:{int(time.timestamp())}"
+            case "finalized", _, _:
+                return "finalized"
+        return "latest"
+
+    def field_of(self, fault: Fault) -> str:
+        """Return the field that a fault of the API's request is about; empty if that is not in this row."""
+        chain = pointer("data", self["source"].value() or "")
+        block = chain + pointer(self.selector)
+        if fault.path == chain:
+            return "source"
+        if fault.path == block:
+            return "time" if fault.is_of_name else "accounts"
+        if not fault.path.startswith(f"{block}/"):
+            return ""
+        kind, account, name, *_ = (*fault.path.removeprefix(f"{block}/").split("/"), "", "")
+        if kind == "accounts" and account and account not in self._pointers:
+            return ""
+        if kind == "accounts" and account and not name and not fault.is_of_name:
+            return "props"
+        field = name if name in {"props", "slots"} else kind
+        return field if self.asked.get(field) else ""
+
+    @cached_property
+    def _pointers(self) -> AbstractSet[str]:
+        """Return the accounts as the paths of faults have them."""
+        return {pointer(account)[1:] for account in self.asked["accounts"]}
 
 
-def _row(form: forms.Form) -> Row:
-    typed = {name: value for name in form.fields if (value := _typed(form, name)) is not None}
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in typed.items()}
-    return Row(**values)
+_Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
 
 
-def _typed(form: forms.Form, name: str) -> Any:
-    """Return the field's value, None if there is none.
-
-    What can't be cleaned has a NUL, which no text has: another sign replaces it.
-    """
-    if name in form.cleaned_data:
-        return form.cleaned_data[name]
-    value = form[name].value()
-    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+class FormFault(NamedTuple):
+    where: str  # such as "Row 2, accounts"; empty: the whole form
+    sentence: str
+    control: str  # the id of the control; empty for the whole form
 
 
-def destination(draft: Draft, chains: Chains) -> Chain | None:
-    return next((one for one in chains.destinations() if str(one.id) == draft.destination), None)
+class NewBatchForm:
+    """A batch with its rows: as they were posted, or as `batch` and `rows` say."""
+
+    def __init__(
+        self,
+        data: QueryDict | None = None,
+        *,
+        batch: Mapping[str, Any] | None = None,
+        rows: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self.batch = BatchForm(data, initial=batch, label_suffix="")
+        self.rows = _Rows(data, initial=rows, prefix="rows", form_kwargs={"label_suffix": ""})
+        # Both are cleaned, whatever the other is.
+        self._is_well_typed = all([self.batch.is_valid(), self.rows.is_valid()])
+
+    @property
+    def is_blank(self) -> bool:
+        return all(row.is_blank for row in self.rows)
+
+    @property
+    def facts(self) -> int:
+        return sum(row.facts for row in self.rows)
+
+    @cached_property
+    def is_valid(self) -> bool:
+        """Look for what is wrong. Where something is, the API says what it finds beside that."""
+        if self._is_well_typed and not self.is_blank:
+            return True
+        if self.is_blank:
+            first: forms.Form = self.rows[0] if self.rows.forms else self.batch
+            first.add_error("accounts" if self.rows.forms else None, "Name an account, or tick a header field.")
+        else:
+            with suppress(InvalidRequest):
+                self.parse()
+        return False
+
+    def parse(self) -> BatchRequest:
+        """Return the request as the API reads it. Raises `InvalidRequest`; its faults stand at their fields then."""
+        try:
+            return batch_request.parse(self.body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+        except InvalidRequest as invalid:
+            self.add_faults(invalid)
+            raise
+
+    def add_faults(self, invalid: InvalidRequest) -> None:
+        found = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
+        shown, more = list(found)[:_MOST_FAULTS], len(found) - _MOST_FAULTS
+        for form, name, sentence in shown:
+            form.add_error(name, sentence)
+        if more > 0:
+            self.batch.add_error(None, f"There are {more} more faults like these.")
+
+    def _places(self, fault: Fault) -> Iterator[tuple[forms.Form, str | None, str]]:
+        """Yield the fields that the fault is about and that have no other, and a sentence."""
+        sentence = fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
+        sentence = sentence[:1].upper() + sentence[1:]
+        of_batch = _OF_BATCH.get(fault.path[1:].partition("/")[0])
+        places: list[tuple[forms.Form, str | None]] = [
+            (row, name) for row in self.rows if not row.is_blank and (name := row.field_of(fault))
+        ]
+        for form, field in places or [(self.batch, of_batch)]:
+            if (field or NON_FIELD_ERRORS) not in form.errors:
+                yield form, field, _SENTENCES.get(field or "", sentence)
+
+    @property
+    def faults(self) -> Iterator[FormFault]:
+        for number, form in enumerate([self.batch, *self.rows]):
+            where = f"Row {number}, " if number else ""
+            for name, sentences in form.errors.items():
+                field = form[name] if name in form.fields else None
+                place = f"{where}{field.label.lower() if where else field.label}" if field else ""
+                control = (field.id_for_label or f"{field.auto_id}_0") if field else ""
+                yield from (FormFault(place, str(sentence), control) for sentence in sentences)
+        for sentence in self.rows.non_form_errors():
+            yield FormFault("", str(sentence), "")
+
+    # --- The API's request
+
+    @cached_property
+    def body(self) -> bytes:
+        """Return the API's request. Raises `InvalidRequest` if it is too large."""
+        return json.dumps(self.document).encode()
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """Return the API's request: what rows ask about one account at one block, it asks together.
+
+        Raises `InvalidRequest` if it is too large.
+        """
+        # A few thousand accounts and slots are little as text, and their product is more than fits into memory.
+        if (size := sum(row.size for row in self.rows)) > (most := settings.MAX_QUERIES_PER_BATCH):
+            raise InvalidRequest([too_many(size, most)])
+        data: dict[str, Any] = {}
+        for row in self.rows:
+            if row.is_blank:
+                continue
+            block = data.setdefault(row["source"].value() or "", {}).setdefault(row.selector, {})
+            for account in row.asked["accounts"]:
+                _join(block.setdefault("accounts", {}).setdefault(account, {}), row.asked, "props", "slots")
+            _join(block, row.asked, "header")
+        values = self.batch.cleaned_data
+        request = {"destinationChainId": self.batch["destination"].value() or ""}
+        if values.get("sender") == "self":
+            request["sender"] = "self"
+        else:
+            fee = values.get("fee")
+            request["fee"] = AUTO if fee is None else str(int(fee.scaleb(18, Context(prec=100))))
+        webhook = {"webhook": {"url": values["webhook"]}} if values.get("webhook") else {}
+        return {**request, "data": data, **webhook}
 
 
-def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> None:
-    """Offer the chains, and what was chosen before if it is none of them any more."""
+def _join(there: dict[str, Any], asked: Mapping[str, Sequence[str]], *names: str) -> None:
+    for name in names:
+        if values := list(dict.fromkeys([*there.get(name, ()), *asked[name]])):
+            there[name] = values
+
+
+def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:
+    """Offer the chains, and what was chosen before if it is none of them any more. Return the name of that."""
     choices = [(str(chain.id), f"{chain.name} ({chain.id})") for chain in chains]
     chosen = str(form[name].value() or "")
     if chosen and chosen not in dict(choices):
         choices.append((chosen, f"Chain {chosen}, not connected here"))
-    widget = form.fields[name].widget
-    assert isinstance(widget, forms.Select)
-    widget.choices = choices
+    field = form.fields[name]
+    assert isinstance(field, forms.ChoiceField)
+    field.choices = choices
+    return dict(choices).get(chosen, "")
 
 
-def posted(draft: Draft, token: str) -> MultiValueDict[str, str]:
-    """Return the draft as a browser posts it."""
-    data = QueryDict(mutable=True)
-    for name in _OF_BATCH:
-        data[name] = getattr(draft, name)
-    data["token"] = token
-    data["rows-TOTAL_FORMS"] = data["rows-INITIAL_FORMS"] = str(len(draft.rows))
-    for number, row in enumerate(draft.rows):
-        for name in RowForm.base_fields:
-            value = getattr(row, name)
-            data.setlist(f"rows-{number}-{name}", list(value) if isinstance(value, tuple) else [value])
-    return data
+def typed(form: forms.Form) -> dict[str, Any]:
+    """Return what the fields hold, as the fields of another form begin."""
+    return {field.name: field.value() for field in form}

@@ -1,226 +1,306 @@
 """The views of the form. Each button is a submit that says by `do` what it does, so all works without JavaScript."""
 
+import hashlib
 import json
-import re
-from collections.abc import Callable
-from dataclasses import replace
-from functools import wraps
-from typing import Concatenate, ParamSpec
+import secrets
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
-from accounts import sealing
+from accounts.allowed_addresses import may_sign_in
 from accounts.models import User
 from accounts.signed_in import signed_in
+from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from explorer.formatting import csv_lines
-from explorer.new_batch import asking, corrections, drafts, form_page, pasted_rows, shown_faults, storage_slots
-from explorer.new_batch.drafts import MAX_ROWS, Row
-from explorer.new_batch.form_page import FormPage
-from explorer.new_batch.forms import ARRAY, DraftForm
-from explorer.new_batch.pasted_rows import LineFault
-from explorer.new_batch.shown_faults import control
-from queries import webhooks
-from queries.api_errors import ApiError
+from explorer.formatting.amounts import whole_units
+from explorer.formatting.sentences import in_words
+from explorer.new_batch import csv_rows, estimate_panel, storage_slots
+from explorer.new_batch.forms import MAX_ROWS, NewBatchForm, typed
+from queries import submission, submission_rate
+from queries.api_errors import ApiError, status_of
 from queries.batch_request import InvalidRequest
-from queries.models import Batch, BatchStatus, Webhook
-from queries.webhook_request import WebhookRequest
+from queries.models import Batch, BatchStatus
+from queries.submission_rate import ESTIMATES
 
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)
-_BUTTON = re.compile(r"(remove|slot)-([0-9]{1,3})", re.ASCII)
-_P = ParamSpec("_P")
-
-
-class _SeeOther(HttpResponseRedirect):
-    """An answer to a form that is done: the browser opens the page that shows it."""
-
-    status_code = 303
-
-
-def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Keep what was typed where a user posts the form after being signed out, and say so."""
-
-    @wraps(view)
-    def checked(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
-        if request.method != "POST" or request.user.is_authenticated:
-            return view(request, *args, **kwargs)
-        sentence = "You are signed out. Sign in in another tab of your browser, then go on here."
-        refused = ApiError(401, "not_signed_in", sentence)
-        if not getattr(request, "htmx", False):
-            return form_page.answer(request, replace(_typed(request)[0], refused=refused, is_signed_out=True))
-        return form_page.answer_refusal(request, refused)
-
-    return checked
+# Longer JSON is only offered as a file.
+_MOST_SHOWN_CHARACTERS = 20_000
 
 
 @never_cache
-@_losing_nothing
-@signed_in
+@csrf_exempt  # `_check` does it. The page of Django's own check would lose what was typed.
 @require_http_methods(["GET", "HEAD", "POST"])
-def new_batch(request: HttpRequest, user: User) -> HttpResponse:
+def new_batch(request: HttpRequest) -> HttpResponse:
     """Show the form, and do what its buttons say. `from` is a batch of the user's that it is filled in from."""
     if request.method != "POST":
-        return form_page.answer(request, _first(request, user, request.GET.get("from", "")))
-    page, is_valid = _typed(request)
-    if not is_valid:
-        sentence = "The form arrived incomplete, or with characters that are not text."
-        return form_page.answer(request, replace(page, faults=shown_faults.of_fields({(None, ""): [sentence]})))
-    button = request.POST.get("do", "")
-    if button == "submit":
-        return _submit(request, user, page)
-    if button == "json":
-        return _file(request, page)
-    if button == "csv":
-        return csv_lines.file(pasted_rows.written(page.draft.rows), "batch.csv")
-    return form_page.answer(request, _changed(request, user, page, button))
-
-
-def _typed(request: HttpRequest) -> tuple[FormPage, bool]:
-    """Return what was posted, and whether all of it could be read."""
-    form = DraftForm(request.POST, get_chains())
-    return FormPage(form.draft(), form.token if _TOKEN.fullmatch(form.token) else asking.new_token()), form.is_valid
-
-
-def _changed(request: HttpRequest, user: User, page: FormPage, button: str) -> FormPage:
-    """Return what a button makes of the form; without one, such as by Enter in a field, it is estimated."""
-    if button == "add-row":
-        return _with_row(page)
-    if button == "paste":
-        return _with_pasted(request, user, page)
-    if (of_row := _BUTTON.fullmatch(button)) and (number := int(of_row[2])) < len(page.draft.rows):
-        return _without_row(page, number) if of_row[1] == "remove" else _with_slot(page, number)
-    return replace(page, estimated=asking.estimate(user, page.draft))
+        return _first(request)
+    form = NewBatchForm(request.POST)
+    name, _, number = request.POST.get("do", "").partition("-")
+    is_of_row = number in map(str, range(len(form.rows.forms)))
+    # Without a button, such as by Enter in a field, the batch is estimated.
+    action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
+    try:
+        return action(_Post(request, _check(request), form, int(number) if is_of_row else 0))
+    except Refused as refused:
+        return _answer(request, form, refused=refused)
 
 
 @never_cache
-@_losing_nothing
-@signed_in
+@csrf_exempt
 @require_http_methods(["GET", "HEAD", "POST"])
-def estimate(request: HttpRequest, user: User) -> HttpResponse:
+def estimate(request: HttpRequest) -> HttpResponse:
     """Tell htmx what the form as it stands would cost. A GET leads to the form."""
     if request.method != "POST":
-        return HttpResponseRedirect(reverse("explorer:new_batch"))
-    draft = DraftForm(request.POST, get_chains()).draft()
-    estimated = asking.Estimated() if draft.is_blank else asking.estimate(user, draft)
-    return form_page.answer_estimate(request, draft, estimated)
-
-
-def _submit(request: HttpRequest, user: User, page: FormPage) -> HttpResponse:
+        return redirect("explorer:new_batch")
+    form = NewBatchForm(request.POST)
     try:
-        batch = asking.submit(user, page.draft, page.token)
-    except InvalidRequest as invalid:
-        return form_page.answer(request, replace(page, faults=asking.faults_of(page.draft, invalid)))
+        context = {**estimate_panel.context(_check(request), form), **_beside(form)}
     except Refused as refused:
-        return form_page.answer(request, replace(page, refused=refused))
-    return _SeeOther(reverse("explorer:batch", args=[batch]))
+        context = {"not_estimated": refused.sentence, "is_refusal_alone": True}
+    return render(request, "explorer/new_batch/_estimate.html", {"form": form, "is_estimate_alone": True, **context})
 
 
-def _file(request: HttpRequest, page: FormPage) -> HttpResponse:
-    try:
-        return form_page.file_of(page.draft)
-    except InvalidRequest as invalid:
-        return form_page.answer(request, replace(page, faults=asking.faults_of(page.draft, invalid)))
+def _check(request: HttpRequest) -> User:
+    """Return the user, who may post this form. Raises `Refused`."""
+    user = request.user
+    if not isinstance(user, User):
+        raise ApiError(401, "not_signed_in", "You are signed out. Sign in in another tab, then go on here.")
+    if CsrfViewMiddleware(_no_answer).process_view(request, _no_answer, (), {}):
+        sentence = "This form is of an earlier session, or of another site. Look through it, then submit it again."
+        raise ApiError(403, "csrf_failed", sentence)
+    # As with each request that has a key: the operator may have taken the address off the list.
+    if not may_sign_in(user.address):
+        raise ApiError(403, "address_not_allowed", "Your address may not use this service any more.")
+    return user
+
+
+def _no_answer(_: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+# --- Answers ----------------------------------------------------------------------------------------------------------
+
+
+def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpResponse:
+    """Answer with the page; for htmx, with the form alone, which goes to where it was."""
+    refused: Refused | None = more.get("refused")
+    for row in form.rows:
+        row.focus(more.get("focus", ""))
+    context = {
+        "form": form,
+        "columns": csv_rows.COLUMNS,
+        "max_queries": settings.MAX_QUERIES_PER_BATCH,
+        "base_url": settings.BASE_URL,
+        **more,
+    }
+    if not refused:
+        context |= _beside(form)
+    context["faults"] = faults = list(form.faults)
+    if getattr(request, "htmx", False):
+        return render(request, "explorer/new_batch/_form.html", context)
+    status = status_of(refused) if refused else 400 if faults else 200
+    response = render(request, "explorer/new_batch/page.html", context, status=status)
+    if refused and refused.retry_after:
+        response.headers["Retry-After"] = str(refused.retry_after)
+    return response
+
+
+def _beside(form: NewBatchForm) -> dict[str, Any]:
+    """Return what the page says of the chosen destination, and the same by API."""
+    chains = get_chains()
+    chosen = form.batch["destination"].value()
+    chain = next((chain for chain in chains.destinations() if str(chain.id) == chosen), None)
+    found: dict[str, Any] = {
+        "chosen": chain,
+        "sources": [source.name for source in chains.sources(chain.id)] if chain else [],
+    }
+    if form.batch.is_bound and not form.is_blank and not form.rows.non_form_errors():
+        try:
+            text = _as_text(form)
+        except InvalidRequest:
+            return found
+        found |= {"json": text} if len(text) <= _MOST_SHOWN_CHARACTERS else {"json_is_long": True}
+    return found
+
+
+def _as_text(form: NewBatchForm) -> str:
+    return json.dumps(form.document, indent=2, ensure_ascii=False)
 
 
 # --- What a form begins with ------------------------------------------------------------------------------------------
 
 
-def _first(request: HttpRequest, user: User, internal_id: str) -> FormPage:
-    page = FormPage(asking.blank(user), asking.new_token())
-    if not internal_id:
-        return page
-    batch = Batch.objects.filter(pk=internal_id, user=user).first() if internal_id.isalnum() else None
-    if batch is None:
-        return replace(page, said=f"You have no batch {internal_id}.")
-    document = json.loads(batch.request)
-    draft = drafts.of_document(document)
-    if len(draft.rows) > MAX_ROWS:
-        return replace(page, said=f"Batch {batch.pk} asks for more than the form holds. Send it again by the API.")
-    url, lacking = _webhook(batch)
-    draft = replace(draft, webhook=url)
-    page = replace(page, draft=draft, said=lacking)
-    if batch.status != BatchStatus.REJECTED:
-        return replace(page, said=f"It is filled in as batch {batch.pk} was. {lacking}")
-    reason = corrections.reason(batch)
-    wrong = shown_faults.of_fields({field: [reason] for field in corrections.fields(draft, batch)})
-    return replace(page, draft=draft, corrects=batch, faults=wrong)
+@signed_in
+def _first(request: HttpRequest, user: User) -> HttpResponse:
+    connection = next(iter(get_chains().connections), None)
+    batch = {"token": secrets.token_urlsafe(16), "sender": "service"}
+    row = {}
+    if connection is not None:
+        pays = bool(get_chains().chain(connection.destination_id).all_signers)
+        batch |= {"destination": str(connection.destination_id), "sender": "service" if pays else "self"}
+        row = {"source": str(connection.source_id)}
+    blank = NewBatchForm(batch=batch, rows=[row])
+    if not (internal_id := request.GET.get("from", "")):
+        return _answer(request, blank)
+    earlier = Batch.objects.filter(pk=internal_id, user=user).first() if internal_id.isalnum() else None
+    if earlier is None:
+        return _answer(request, blank, said=f"You have no batch {internal_id}.")
+    document = json.loads(earlier.request)
+    rows = list(_rows_of(document["data"]))
+    if len(rows) > MAX_ROWS:
+        said = f"Batch {earlier.pk} asks for more than the form holds. Send it again by the API."
+        return _answer(request, blank, said=said)
+    fee = document.get("fee", "")
+    batch |= {
+        "destination": document["destinationChainId"],
+        "sender": document.get("sender", "service"),
+        "fee": whole_units(int(fee)) if fee.isdecimal() and "sender" not in document else "",
+    }
+    more: dict[str, Any] = {"said": f"The form is filled in as batch {earlier.pk} was."}
+    if document.get("webhook"):
+        more["said"] += " Its webhook is left out: it may hold secrets."
+    if earlier.status == BatchStatus.REJECTED:
+        reason = in_words(earlier.rejection_reason, chain_name(earlier.destination_chain_id).currency)
+        more |= {"rejected": earlier, "rejected_because": reason}
+    return _answer(request, NewBatchForm(batch=batch, rows=rows), **more)
 
 
-def _webhook(batch: Batch) -> tuple[str, str]:
-    """Return the URL of the batch's webhook, and a sentence about what of it the form can't hold."""
-    webhook = Webhook.objects.filter(pk=batch.pk).first()
-    if webhook is None:
-        return "", ""
-    try:
-        url, headers = webhooks.destination(webhook)
-    except sealing.CantOpen:
-        return "", "Its webhook is left out: it can't be read any more."
-    if headers or set(webhook.events) != set(WebhookRequest.model_fields["events"].default):
-        return url, "The headers and the events of its webhook are left out: they take the API."
-    return url, ""
+def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a request. Accounts with the same questions share one."""
+    for source, blocks in data.items():
+        for selector, block in blocks.items():
+            kind, _, number = selector.partition(":")
+            where = {"source": source, "at": {"timestamp": "time"}.get(kind, kind)}
+            if kind == "block":
+                where["block"] = number
+            elif kind == "timestamp":
+                with suppress(ValueError, OverflowError, OSError):  # further away than a year has digits
+                    where["time"] = csv_rows.typed_time(int(number))
+            header = block.get("header", [])
+            alike: dict[tuple[tuple[str, ...], ...], list[str]] = defaultdict(list)
+            for account, asked in (block.get("accounts") or {}).items():
+                alike[tuple(asked.get("props", ())), tuple(asked.get("slots", ()))].append(account)
+            if not alike:
+                yield {**where, "props": [], "header": header}
+            for (props, slots), accounts in alike.items():
+                fields = {"accounts": "\n".join(accounts), "props": list(props), "slots": "\n".join(slots)}
+                yield {**where, **fields, "header": header}
+                header = []
 
 
 # --- What buttons do --------------------------------------------------------------------------------------------------
 
 
-def _with_row(page: FormPage) -> FormPage:
-    rows = page.draft.rows
-    if len(rows) >= MAX_ROWS:
-        return replace(page, said=f"The form holds {MAX_ROWS} rows. A row holds any number of accounts.")
-    # Most ask for more at the same block.
-    new = Row(source=rows[-1].source, at=rows[-1].at, block=rows[-1].block, time=rows[-1].time)
-    return replace(page, draft=replace(page.draft, rows=(*rows, new)), focus=control(len(rows), "accounts"))
+@dataclass(frozen=True)
+class _Post:
+    """A form that a user has sent by a button, of the row `number` where it is of one."""
 
+    request: HttpRequest
+    user: User
+    form: NewBatchForm
+    number: int
 
-def _without_row(page: FormPage, number: int) -> FormPage:
-    rows = page.draft.rows
-    left = rows[:number] + rows[number + 1 :] or (Row(source=rows[number].source),)
-    return replace(page, draft=replace(page.draft, rows=left), focus="add-row", said=f"Row {number + 1} is removed.")
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        return [typed(row) for row in self.form.rows]
 
+    def _changed(self, rows: Sequence[Mapping[str, Any]], focus: str, said: str = "", **batch: str) -> HttpResponse:
+        """Answer with the form as the button has changed it. Nothing in it is checked yet."""
+        form = NewBatchForm(batch=typed(self.form.batch) | batch, rows=rows)
+        return _answer(self.request, form, focus=focus, said=said)
 
-def _with_slot(page: FormPage, number: int) -> FormPage:
-    """Add the slot that the row's helper finds."""
-    row = page.draft.rows[number]
-    try:
-        if row.slot_of == ARRAY:
-            slot = storage_slots.of_array(row.slot_key, row.slot_base)
+    def estimate(self) -> HttpResponse:
+        return _answer(self.request, self.form, **estimate_panel.context(self.user, self.form))
+
+    def submit(self) -> HttpResponse:
+        # The admin, and the list of what a key was used for, find the batch under it.
+        key = self.user.api_keys.live(timezone.now()).order_by("pk").first()
+        if key is None:
+            raise ApiError(403, "no_api_key", "You have no API key. Make one among your keys: batches belong to one.")
+        submission_rate.check(self.user)
+        if not self.form.is_valid:
+            submission_rate.count_request(self.user)
+            return _answer(self.request, self.form)
+        token = self.form.batch.cleaned_data["token"]
+        try:
+            # Sent twice, it is one batch. Changed and sent again, it is another.
+            name = hashlib.sha256(token.encode() + self.form.body).hexdigest()
+            batch = submission.submit(key, name, lambda: self.form.body).batch_id
+        except InvalidRequest as invalid:
+            self.form.add_faults(invalid)
+            return _answer(self.request, self.form)
+        response = redirect("explorer:batch", batch)
+        response.status_code = 303
+        return response
+
+    def json(self) -> HttpResponse:
+        try:
+            if self.form.is_valid:
+                headers = {"Content-Disposition": 'attachment; filename="batch.json"'}
+                return HttpResponse(_as_text(self.form) + "\n", content_type="application/json", headers=headers)
+        except InvalidRequest as invalid:
+            self.form.add_faults(invalid)
+        return _answer(self.request, self.form)
+
+    def add(self) -> HttpResponse:
+        rows = self._rows
+        if len(rows) >= MAX_ROWS:
+            said = f"The form holds {MAX_ROWS} rows. A row holds any number of accounts."
+            return self._changed(rows, "add-row", said)
+        # Most ask for more at the same block.
+        new = {name: rows[-1][name] for name in ("source", "at", "block", "time")} if rows else {}
+        return self._changed([*rows, new], f"id_rows-{len(rows)}-accounts")
+
+    def remove(self) -> HttpResponse:
+        rows = self._rows
+        gone = rows.pop(self.number)
+        return self._changed(rows or [{"source": gone["source"]}], "add-row", f"Row {self.number + 1} is removed.")
+
+    def slot(self) -> HttpResponse:
+        """Add the slot that the row's helper finds."""
+        form, row = self.form.rows[self.number], self._rows[self.number]
+        try:
+            slot = storage_slots.slot_of(row["slot_of"] or "", row["slot_key"] or "", row["slot_base"] or "")
+        except ValidationError as error:
+            form.add_error(None, error)
+            return _answer(self.request, self.form)
+        row |= {"slots": "\n".join([*form.asked["slots"], slot]), "slot_key": ""}
+        return self._changed(self._rows, f"id_rows-{self.number}-slot_key", f"Slot {slot} is added.")
+
+    def paste(self) -> HttpResponse:
+        submission_rate.count_request(self.user, ESTIMATES)
+        form, rows = self.form, self._rows
+        names = {chain.name.casefold(): str(chain.id) for chain in get_chains().chains}
+        file = self.request.FILES.get("file")
+        try:
+            text = file.read().decode() if file else form.batch["pasted"].value() or ""
+            like = rows[-1] if rows else typed(form.rows.empty_form)
+            pasted, count = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH)
+        except UnicodeDecodeError:
+            form.batch.add_error("pasted", "The file is no text in UTF-8.")
+        except ValidationError as error:
+            form.batch.add_error("pasted", error)
         else:
-            slot = storage_slots.of_mapping(row.slot_of, row.slot_key, row.slot_base)
-    except storage_slots.NotAKey as error:
-        name = "slot_base" if error.of_base else "slot_key"
-        return replace(
-            page, faults=shown_faults.of_fields({(number, name): [error.sentence]}), focus=control(number, name)
-        )
-    slots = "\n".join(dict.fromkeys([*row.slots.split(), slot]))
-    draft = page.draft.with_row(number, replace(row, slots=slots, slot_key=""))
-    return replace(page, draft=draft, focus=control(number, "slot_key"), said=f"Slot {slot} is added.")
+            rows = [*([] if form.is_blank else rows), *pasted]
+            if len(rows) <= MAX_ROWS:
+                said = f"{count:,} {'line is' if count == 1 else 'lines are'} in the form."
+                return self._changed(rows, "submit", said, pasted="")
+            form.batch.add_error("pasted", f"The form holds {MAX_ROWS} rows, and would have {len(rows)}.")
+        return _answer(self.request, form)
 
 
-def _with_pasted(request: HttpRequest, user: User, page: FormPage) -> FormPage:
-    draft = page.draft
-    try:
-        text = _uploaded(request) or draft.pasted
-    except UnicodeDecodeError:
-        return replace(page, line_faults=[LineFault(0, "The file is no text in UTF-8.")])
-    page = replace(page, draft=replace(draft, pasted=text), focus="id_pasted")
-    try:
-        pasted = asking.read_pasted(user, draft, text)
-    except Refused as refused:
-        return replace(page, refused=refused)
-    if pasted.faults:
-        return replace(page, line_faults=pasted.faults)
-    kept = () if draft.is_blank else draft.rows
-    if len(kept) + len(pasted.rows) > MAX_ROWS:
-        return replace(page, line_faults=[LineFault(0, f"The form holds {MAX_ROWS} rows, and would have more.")])
-    said = f"{pasted.count:,} {'line is' if pasted.count == 1 else 'lines are'} in the form."
-    return replace(page, draft=replace(draft, rows=kept + pasted.rows, pasted=""), focus="submit", said=said)
-
-
-def _uploaded(request: HttpRequest) -> str:
-    """Return the file's text; empty where none was chosen. Raises `UnicodeDecodeError`."""
-    file = request.FILES.get("file")
-    return file.read().decode("utf-8-sig") if file else ""
+_OF_FORM = {"submit": _Post.submit, "json": _Post.json, "add": _Post.add, "paste": _Post.paste}
+_OF_ROW = {"remove": _Post.remove, "slot": _Post.slot}

@@ -1,5 +1,5 @@
-// What the form can't say by itself: that an answer is waited for, and that none came. And a file that was chosen is read
-// at once. All else is htmx and the server's.
+// What the form can't say by itself: that an answer is waited for, and that none came. A file that was chosen is read at
+// once, and who comes back finds what they typed. All else is htmx and the server's.
 
 const failed = /** @type {HTMLElement} */ (document.getElementById("failed"));
 const waiting = /** @type {HTMLElement} */ (document.getElementById("waiting"));
@@ -18,14 +18,12 @@ document.addEventListener("htmx:afterRequest", (event) => {
 
 /** What stands beside the form was of what was typed before. */
 function forgetEstimate() {
-  for (const id of ["estimate", "by-api-json", "by-api-curl"]) {
+  for (const id of ["estimate", "by-api-json"]) {
     const hint = Object.assign(document.createElement("p"), { className: "hint" });
     hint.textContent = "No answer came to what you typed last.";
     document.getElementById(id)?.replaceChildren(hint);
   }
-  for (const id of ["estimate-said", "row-count", "destination-hint", "fee-unit"]) {
-    document.getElementById(id)?.replaceChildren();
-  }
+  for (const id of ["estimate-said", "hints", "fee-unit"]) document.getElementById(id)?.replaceChildren();
   document.getElementById("fact-count")?.replaceChildren("this batch");
   document.querySelectorAll(".ask > summary [id]").forEach((head, number) => {
     head.replaceChildren(Object.assign(document.createElement("b"), { textContent: `Row ${number + 1}` }));
@@ -91,20 +89,6 @@ function formOf(event) {
   return elt instanceof HTMLButtonElement ? elt.form : null;
 }
 
-// Who has signed in anew, in another tab, has another token: that of the page is an earlier session's.
-document.addEventListener("htmx:configRequest", renewToken);
-document.addEventListener("submit", renewToken, true);
-
-/** @param {Event} event */
-function renewToken(event) {
-  const token = document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1];
-  const form = /** @type {HTMLFormElement} */ (document.getElementById("new-batch"));
-  const field = form.elements.namedItem("csrfmiddlewaretoken");
-  if (!token || !(field instanceof HTMLInputElement)) return;
-  field.value = token;
-  if (event instanceof CustomEvent) event.detail.parameters.csrfmiddlewaretoken = token;
-}
-
 document.addEventListener("change", (event) => {
   if (event.target instanceof HTMLInputElement && event.target.id === "id_file") readChosenFile();
 });
@@ -114,4 +98,23 @@ document.addEventListener("DOMContentLoaded", readChosenFile);
 function readChosenFile() {
   const field = document.getElementById("id_file");
   if (field instanceof HTMLInputElement && field.files?.length) document.getElementById("add-pasted")?.click();
+}
+
+// A browser that kept no copy of the page shows an empty form on the way back.
+const KEPT = "new-batch";
+addEventListener("pagehide", () => {
+  const fields = new FormData(/** @type {HTMLFormElement} */ (document.getElementById("new-batch")));
+  fields.delete("file");
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify([...fields]));
+  } catch {
+    sessionStorage.removeItem(KEPT); // It is too large.
+  }
+});
+const [opened] = /** @type {PerformanceNavigationTiming[]} */ (performance.getEntriesByType("navigation"));
+const kept = sessionStorage.getItem(KEPT);
+if (kept && opened?.type === "back_forward") {
+  const values = new FormData();
+  for (const [name, value] of JSON.parse(kept)) values.append(name, value);
+  htmx.ajax("POST", location.pathname, { source: waiting, values, target: "#new-batch", swap: "outerHTML settle:0ms" });
 }

@@ -25,6 +25,8 @@ SOME = {
     "Dashboard: new",
     "Dashboard: full",
     "Keys: three",
+    "New batch",
+    "New batch, with faults",
 }
 
 

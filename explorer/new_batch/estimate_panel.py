@@ -1,0 +1,65 @@
+"""The panel beside the form: what the batch would cost and take."""
+
+from typing import Any
+
+from django.utils import timezone
+
+from accounts.models import ApiKey, User
+from config.chain_names import chain_name
+from config.error_answers import Refused
+from explorer.formatting.amounts import rounded
+from explorer.formatting.sentences import in_words
+from explorer.new_batch.forms import NewBatchForm
+from proving import batch_estimate
+from proving.budget import allowance
+from proving.gas_model.proof_gas import Part
+from queries import submission_rate
+from queries.batch_request import InvalidRequest
+from queries.submission_rate import ESTIMATES
+
+_FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)
+
+
+def context(user: User, form: NewBatchForm) -> dict[str, Any]:
+    """Return the estimate for the template, or why there is none. The rows learn which blocks they mean."""
+    if form.is_blank:
+        return {}
+    try:
+        submission_rate.count_request(user, ESTIMATES)
+        return _estimated(user, form) if form.is_valid else {}
+    except InvalidRequest:
+        return {}
+    except Refused as refused:
+        return {"not_estimated": refused.sentence}
+
+
+def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
+    request = form.parse()
+    parts = list(request.parts())
+    submission_rate.count_queries(user, sum(part.size for part in parts), ESTIMATES)
+    found = batch_estimate.estimate(request, form.body, ApiKey(user=user))
+    blocks = {
+        (str(source.source), selector.text): (number, source.head - number)
+        for source in found.sources
+        for selector, number in source.blocks.items()
+    }
+    for row in form.rows:
+        row.meant = blocks.get((str(row["source"].value()), row.selector))
+    of_parts = [(part, one) for source in found.sources for part, one in source.parts.items()]
+    currency = found.destination.native_currency
+    return {
+        "estimate": found,
+        "is_self_funded": request.is_self_funded,
+        "destination": chain_name(found.destination.id),
+        "gas_price": rounded(found.gas_price, decimals=9),
+        "in_registry": sum(one.in_registry for part, one in of_parts if part in _FACTS),
+        "parts": sum(one.count for part, one in of_parts if part in _FACTS),
+        "paths": sum(one.count for part, one in of_parts if part == Part.PATHS),
+        "jumps": sum(one.jumps for one in found.sources),
+        "jump_origins": [one.jump_origin for one in found.sources if one.jump_origin is not None],
+        "reasons": [(one.code, in_words(one.sentence, currency)) for one in found.reasons],
+        "waits": dict.fromkeys(in_words(wait, currency) for one in found.sources for wait in one.waits),
+        "allowances": [] if request.is_self_funded else list(allowance.of_user_on(user, found.destination)),
+        "names": {part.name: part.address for part in parts if part.name},
+        "made_at": timezone.now(),
+    }
