@@ -252,7 +252,16 @@ class NewBatchForm:
 
     @property
     def facts(self) -> int:
-        return sum(row.facts for row in self.rows)
+        """Count what the rows name; what several name counts once in a form that was posted."""
+        if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:
+            return sum(row.facts for row in self.rows)
+        blocks = [block for chain in self.document["data"].values() for block in chain.values()]
+        asked = blocks + [one for block in blocks for one in block.get("accounts", {}).values()]
+        return sum(len(one.get(name, ())) for one in asked for name in ("props", "slots", "header"))
+
+    @property
+    def size(self) -> int:
+        return sum(row.size for row in self.rows)
 
     @cached_property
     def is_valid(self) -> bool:
@@ -321,8 +330,8 @@ class NewBatchForm:
         Raises `InvalidRequest` if it is too large.
         """
         # A few thousand accounts and slots are little as text, and their product is more than fits into memory.
-        if (size := sum(row.size for row in self.rows)) > (most := settings.MAX_QUERIES_PER_BATCH):
-            raise InvalidRequest([too_many(size, most)])
+        if self.size > (most := settings.MAX_QUERIES_PER_BATCH):
+            raise InvalidRequest([too_many(self.size, most)])
         data: dict[str, Any] = {}
         for row in self.rows:
             if row.is_blank:

@@ -23,11 +23,8 @@ function forgetEstimate() {
     hint.textContent = "No answer came to what you typed last.";
     document.getElementById(id)?.replaceChildren(hint);
   }
-  for (const id of ["estimate-said", "hints", "fee-unit"]) document.getElementById(id)?.replaceChildren();
+  document.getElementById("estimate-said")?.replaceChildren();
   document.getElementById("fact-count")?.replaceChildren("this batch");
-  document.querySelectorAll(".ask > summary [id]").forEach((head, number) => {
-    head.replaceChildren(Object.assign(document.createElement("b"), { textContent: `Row ${number + 1}` }));
-  });
 }
 
 /** @param {number} status of the answer; 0: there was none */
@@ -43,18 +40,11 @@ function whyNot(status) {
 }
 
 // The answer to a button is a whole form. What was typed before it comes would be lost in it, so nothing can be typed.
-/** Where the focus was before an answer. @type {Element | null} */
-let left = null;
 document.addEventListener("htmx:beforeRequest", (event) => {
   const form = formOf(event);
   if (!form) return;
-  left = document.activeElement;
   form.inert = true;
   waiting.textContent = "Waiting for the answer.";
-});
-// The answer to typing replaces links and buttons beside the form. The reader may be on one of them.
-document.addEventListener("htmx:beforeSwap", (event) => {
-  if (!formOf(event)) left = document.activeElement;
 });
 // Next htmx moves the focus to where a new form says. A reader who went to another part of the page stays there.
 document.addEventListener("htmx:afterSwap", ({ target }) => {
@@ -64,23 +54,11 @@ document.addEventListener("htmx:afterSwap", ({ target }) => {
 });
 document.addEventListener("htmx:afterRequest", (event) => {
   const form = formOf(event);
-  if (form) {
-    form.inert = false;
-    waiting.textContent = "";
-  }
-  const gone = left;
-  left = null;
-  if (!gone || document.activeElement !== document.body) return;
-  const again = gone.isConnected ? gone : likeOf(gone);
-  if (again instanceof HTMLElement) again.focus();
+  if (!form) return;
+  form.inert = false;
+  waiting.textContent = "";
+  if (document.activeElement === document.body) event.detail.requestConfig.elt.focus();
 });
-
-/** Find the link to the same field, or the button that does the same. Estimates come last. @param {Element} gone */
-function likeOf(gone) {
-  const attributes = gone.cloneNode();
-  const all = document.querySelectorAll(`#new-batch ${gone.localName}`);
-  return [...all].findLast((one) => one.cloneNode().isEqualNode(attributes));
-}
 
 /** That of the button that has asked; null where typing has. @param {Event} event @returns {HTMLFormElement | null} */
 function formOf(event) {
@@ -101,7 +79,7 @@ function readChosenFile() {
 }
 
 // A browser that kept no copy of the page shows an empty form on the way back.
-const KEPT = "new-batch";
+const KEPT = `new-batch of ${waiting.dataset.user}`;
 addEventListener("pagehide", () => {
   const fields = new FormData(/** @type {HTMLFormElement} */ (document.getElementById("new-batch")));
   fields.delete("file");

@@ -125,7 +125,7 @@ def test_a_node_that_is_down_is_503_for_a_signature_that_is_not_the_address_s_ow
 def test_a_person_with_an_old_form_hears_what_to_do(settings):
     response = Client(enforce_csrf_checks=True).post("/sign-in/message", {"address": ALICE.address})
     assert response.status_code == 403
-    assert "Go back, reload the page, and send the form again." in response.text
+    assert "Go back, copy what you typed, reload the page, and send the form again." in response.text
 
 
 def test_the_host_header_does_not_get_into_the_message(settings):
