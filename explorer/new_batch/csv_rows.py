@@ -10,6 +10,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from explorer.new_batch.forms import MAX_ROWS
+from queries.properties import AccountField, HeaderField
 
 COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
 """In this order, unless the first line names them."""
@@ -77,6 +78,10 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     props, slots, header = (_split(given.get(name, "")) for name in COLUMNS[2:5])
+    # A box for what is unknown isn't there to be ticked, so the row would lose it.
+    for named, known in ((props, AccountField.names), (header, HeaderField.names)):
+        if unknown := [name for name in named if name.upper() not in known]:
+            raise ValidationError(f"Line {number}: {unknown[0]!r} is none of {', '.join(known)}.")
     chain = given.get("chain", "")
     row = {**like, "accounts": [], "header": []}
     if chain:

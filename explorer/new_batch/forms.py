@@ -35,7 +35,7 @@ _SENTENCES = {
     "destination": "No facts can be made readable on this chain here.",
     "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",
     "source": "This chain can't be proven on the destination that you chose.",
-    "time": "A time is after 1970.",
+    "time": "Name a time after 1970.",
 }
 _OF_BATCH = {"destinationChainId": "destination", "fee": "fee", "sender": "sender", "webhook": "webhook"}
 
@@ -67,7 +67,10 @@ class BatchForm(forms.Form):
         decimal_places=18,
         widget=_text(inputmode="decimal"),
         error_messages={
-            "invalid": "The fee cap is an amount, such as 0.002 or 1500.25.",
+            **dict.fromkeys(
+                ("invalid", "min_value", "max_decimal_places"),
+                "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
+            ),
             "max_value": "The fee cap is too large.",
         },
     )
@@ -95,14 +98,16 @@ class RowForm(forms.Form):
         min_value=0,
         max_value=(1 << 63) - 1,
         widget=_text(inputmode="numeric"),
-        error_messages={"invalid": "A block number has decimal digits, such as 26,441,180."},
+        error_messages=dict.fromkeys(
+            ("invalid", "min_value", "max_value"), "A block number has decimal digits, such as 26,441,180."
+        ),
     )
     time = forms.DateTimeField(
         label="Time, in UTC",
         required=False,
         widget=forms.DateTimeInput({"type": "datetime-local", "step": "1"}),
         help_text="The latest block that is not after it.",
-        error_messages={"invalid": "A time is as 2026-11-20 12:00:00."},
+        error_messages={"invalid": "Write the time as 2026-11-20 12:00:00, in UTC."},
     )
     accounts = forms.CharField(required=False, strip=False, widget=_area(2))
     props = forms.MultipleChoiceField(

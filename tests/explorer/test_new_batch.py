@@ -207,14 +207,17 @@ def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
     assert "fee" not in asked(alice, form({"accounts": ALICE}, fee="much", sender="self"))
 
 
+NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places."
+
+
 @pytest.mark.parametrize(
     ("row", "control", "sentence"),
     [
         ({"source": "7"}, "source", "This chain can't be proven on the destination that you chose."),
-        ({"at": "block", "block": "-1"}, "block", "Ensure this value is greater than or equal to 0."),
+        ({"at": "block", "block": "-1"}, "block", "A block number has decimal digits, such as 26,441,180."),
         ({"at": "block"}, "block", "It is empty."),
-        ({"at": "time", "time": "noon"}, "time", "A time is as 2026-11-20 12:00:00."),
-        ({"at": "time", "time": "1960-01-01"}, "time", "A time is after 1970."),
+        ({"at": "time", "time": "noon"}, "time", "Write the time as 2026-11-20 12:00:00, in UTC."),
+        ({"at": "time", "time": "1960-01-01"}, "time", "Name a time after 1970."),
         ({"at": "sometime"}, "at_0", "Select a valid choice. sometime is not one of the available choices."),
         ({"accounts": ""}, "accounts", "Name an account, or tick a header field."),
         ({"accounts": "", "slots": "1", "header": ["TIMESTAMP"]}, "accounts", "It is empty."),
@@ -227,7 +230,7 @@ def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
         ),
         ({"accounts": "vitalik.eth"}, "accounts", "This service resolves no names, send the address of 'vitalik.eth'."),
         ({"accounts": f"{ALICE}\0"}, "accounts", "Null characters are not allowed."),
-        ({"fee": "0,015"}, "id_fee", "The fee cap is an amount, such as 0.002 or 1500.25."),
+        *(({"fee": fee}, "id_fee", NO_AMOUNT) for fee in ("0,015", "-1", "0.0000000000000000001", "much")),
         ({"fee": "1e99999999"}, "id_fee", "The fee cap is too large."),
         (
             {"webhook": "http://x"},
@@ -346,6 +349,8 @@ def of_all(request: Any) -> set[tuple[object, ...]]:
         (f"{ALICE}\n\n{ALICE},{BOB},NONCE", f"Line 3: '{BOB}' is no block."),
         (f"{ALICE}\n{ALICE},1,BALANCE,0x1,GAS_USED,5,more", "Line 2 has 7 cells, and there are 6 columns."),
         (f"{ALICE}\n,15,BALANCE", "Line 2 has no address."),
+        (f"{ALICE},15,BALANCE NONCEE", "Line 1: 'NONCEE' is none of NONCE, BALANCE, STORAGE_ROOT, CODE_HASH."),
+        (f"{ALICE},15,,,GAS", "Line 1: 'GAS' is none of PARENT_HASH, "),
         (f'{ALICE}\n"{ALICE}', "Line 2 can't be read as CSV: "),
         ("\n".join(f"{ALICE},{block}" for block in range(51)), "It asks for 51 different things"),
         ("\n".join(f"{ALICE},{block}" for block in range(50)), "The form holds 50 rows, and would have 51."),
