@@ -169,6 +169,9 @@ class AskedQuery(Schema):
     facts: list[Fact]
 
 
+FROM_NUMBER = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}$", description=CURSOR)
+
+
 class BatchDetail(BatchState):
     batchQuery: BatchQuery = Field(description="The same once more, for clients of older versions of this path.")
     transactions: list[SentTransaction] = Field(description="The newest comes first, of at most 1,000.")
@@ -188,13 +191,17 @@ def get_batch_query(
     request: HttpRequest,
     internalId: str,
     limit: int = LIMIT,
-    cursor: str = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}$", description=CURSOR),
+    cursor: str = FROM_NUMBER,
 ) -> HttpResponse:
     """Tell all about one of your batch queries: steps, costs, waits, transactions, and the facts.
 
     A query's facts have their words as soon as the query is completed, whatever the others still wait for.
     """
-    batch = own_batch(request, internalId)
+    return detail(request, own_batch(request, internalId), limit, cursor)
+
+
+def detail(request: HttpRequest, batch: Batch, limit: int, cursor: str) -> HttpResponse:
+    """Return the answer about a batch, a `BatchDetail`."""
     # Written as it is: to validate thousands of facts of our own would take longer than to read them.
     body = json.dumps(_detail(batch, int(cursor), limit)).encode()
     etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
@@ -225,7 +232,7 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
         known = words.get(query.pk, {})
         told.append(
             {
-                "number": query.position + 1,
+                "number": query.number,
                 "sourceChainId": str(query.source_chain_id),
                 "selector": query.selector,
                 "blockNumber": str(block.number) if block else None,

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 
@@ -14,13 +14,6 @@ class JsonObject:
         alias_generator=to_camel, serialize_by_alias=True, json_schema_serialization_defaults_required=True
     )
 
-
-Wei = Annotated[
-    int,
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "description": "Wei, decimal."}, mode="serialization"),
-]
-"""A decimal string, since JSON numbers lose digits."""
 
 Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
 """ISO 8601."""

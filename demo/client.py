@@ -91,7 +91,7 @@ def status(base_url: str, api_key: str, internal_id: str) -> str:
 def transactions(base_url: str, internal_id: str) -> set[str]:
     """Return the hashes of the transactions by which the batch was proven."""
     batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
-    return {step["transactionHash"] for query in batch["queries"] for step in query["steps"]} - {"", None}
+    return {step["transactionHash"] for query in batch["queryList"] for step in query["steps"]} - {None}
 
 
 def account_field(rpc_url: str, registry: str, address: str, block: int, field: int) -> bytes:

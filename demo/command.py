@@ -207,11 +207,10 @@ def _steps_printer() -> Callable[[dict[str, Any]], None]:
     began, printed = time.monotonic(), set[str]()
 
     def show(batch: dict[str, Any]) -> None:
-        for query in batch["queries"]:
+        for query in batch["queryList"]:
             for step in query["steps"]:
-                line = (
-                    f"chain {query['source']['id']}  {step['kind']:<20} COMPLETED  {step['transactionHash']}".rstrip()
-                )
+                sent = step["transactionHash"] or ""
+                line = f"chain {query['sourceChainId']}  {step['kind']:<20} COMPLETED  {sent}".rstrip()
                 if step["status"] == "COMPLETED" and line not in printed:
                     printed.add(line)
                     print(f"  {time.monotonic() - began:5.1f} s  {line}", flush=True)

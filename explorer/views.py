@@ -18,6 +18,7 @@ from django.http import (
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
+from django.utils.html import format_html
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
@@ -32,16 +33,16 @@ from config.error_answers import Refused, error_answer, wants_json
 from explorer import missing, read_rate
 from explorer.batch import (
     batch_page,
-    changes,
     delivery_display,
     facts_csv,
+    fragment,
     read_from_chain,
     submitted_request,
     unsigned_transactions,
 )
 from explorer.batch.batch_page import BatchPage
 from explorer.batch.code_snippets import submitting
-from explorer.batch.query_paging import Filters, Wanted, first_of_page
+from explorer.batch.query_paging import Filters, Wanted
 from explorer.batch.read_from_chain import Reading
 from explorer.batch.unsigned_transactions import UnsignedTransactions
 from explorer.formatting import csv_lines
@@ -176,14 +177,14 @@ def _searched_account(
 @never_cache
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
-    """Show one batch. `from` is the number of the first query to show; others are hidden by `Filters`."""
-    return _batch_page(request, internal_id, Wanted(request.GET.get("from", ""), Filters.of(request.GET)))
+    """Show one batch. `page` is the number of a page of its queries; `Filters` hide others."""
+    return _batch_page(request, internal_id, Wanted(request.GET.get("page", ""), Filters.of(request.GET)))
 
 
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """Show one query of a batch, with one page of its slots, beginning with the number `slots`."""
+    """Show one query of a batch, with the page `slots` of its slots."""
     return _batch_page(request, internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
 
 
@@ -192,24 +193,24 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
 
     Not 304, because htmx 2 would swap the empty body into the page.
     """
-    known = request.GET.get("version") if request.htmx else None
-    version = changes.version(internal_id, wanted)
-    if known is not None and known == version:
-        return _unchanged()
-    page = batch_page.read(internal_id, wanted)
-    if page is None:
-        return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
-    version = version or page.version
-    if known == version:
-        return _unchanged()
     if request.htmx:
-        context = {"batch": page, "version": version, "is_own": _is_own(request, page)}
-        response = render(request, "explorer/_batch.html", context)
+        part = fragment.read(internal_id, wanted)
+        if part is None:
+            return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
+        if request.GET.get("version") == part.version:
+            response = HttpResponse(status=204)
+        else:
+            response = HttpResponse(format_html("<title>{}</title>{}", part.title, part.of(request)))
     else:
+        page = batch_page.read(internal_id, wanted)
+        if page is None:
+            return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
+        part = fragment.render(page, reading=read)
         context = {
-            "batch": page,
-            "version": version,
-            "reading": read,
+            "page": page,
+            "batch": page.batch,
+            "title": part.title,
+            "fragment": part.of(request),
             "is_own": _is_own(request, page),
             **_request(page),
             **_webhook(request, page),
@@ -223,26 +224,20 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
 def _is_own(request: HttpRequest, page: BatchPage) -> bool:
     """Return whether the reader has submitted it, and so may fill a form in from it."""
     user = _user(request)
-    return user is not None and Batch.objects.filter(pk=page.header.id, user=user).exists()
+    return user is not None and Batch.objects.filter(pk=page.batch.pk, user=user).exists()
 
 
 def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:
     """Return what the page shows of the webhook, for the batch's owner alone."""
-    webhook = delivery_display.read(page.header.id, _user(request))
-    return {"webhook": webhook, "internal_id": page.header.id, "is_live": page.poll_seconds is not None}
-
-
-def _unchanged() -> HttpResponse:
-    response = HttpResponse(status=204)
-    patch_vary_headers(response, ["HX-Request"])
-    return response
+    webhook = delivery_display.read(page.batch.pk, _user(request))
+    return {"webhook": webhook, "internal_id": page.batch.pk, "is_live": page.poll_seconds is not None}
 
 
 def _request(page: BatchPage) -> dict[str, str]:
     """Return the submitted JSON and a command that submits it again, unless they are too long to read."""
-    if page.queries.total > _MOST_SHOWN_QUERIES:
+    if page.counts.queries > _MOST_SHOWN_QUERIES:
         return {}
-    found = Batch.objects.only("request").filter(pk=page.header.id).first()
+    found = Batch.objects.only("request").filter(pk=page.batch.pk).first()
     if found is None:  # deleted meanwhile
         return {}
     # A query may name thousands of slots.
@@ -308,7 +303,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     slots = request.GET.get("slots", "")
     retry_after = read_rate.count(client_address(request))
     if not retry_after:
-        read, status = read_from_chain.read_now(found, row, first_of_page(slots, len(row.slots))), 200
+        read, status = read_from_chain.read_now(found, row, slots), 200
     else:
         read, status = Reading(number, _TOO_OFTEN), 429
     if request.htmx:

@@ -3,16 +3,17 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
-from config.json_objects import PAGE_ONLY, Time
-from proving.models import LIVE_STATES, ChainHead, Transaction, TransactionState
+from config.json_objects import PAGE_ONLY
+from proving.models import LIVE_STATES, Transaction, TransactionState
 from queries import batch_json, models
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind
+from queries.models import Batch, BatchStatus, StepKind
 
 AtStep = Mapping[str | None, int]
 """The number of queries at each open step. None: all their steps are completed."""
@@ -27,14 +28,19 @@ class Counts(batch_json.Counts):
     """The same for queries that are about a header."""
 
 
+class Actor(StrEnum):
+    """Who must act, so that a batch goes on."""
+
+    NOBODY = ""
+    PAYER = "payer"  # of a self-funded batch
+    OPERATOR = "operator"
+
+
 @dataclass(frozen=True)
 class ShownWait(batch_json.Wait):
-    """A wait, and when a worker last found it so."""
+    """A wait, and who must act."""
 
-    # The API leaves it out: an ETag would change with each time that a worker looks.
-    said_at: Time | None
-    is_usual: Annotated[bool, PAGE_ONLY]
-    """True where no worker has said it: it is what takes time while all goes well."""
+    actor: Annotated[Actor, PAGE_ONLY] = Actor.NOBODY
 
 
 def count(batch: Batch) -> Counts:
@@ -50,9 +56,14 @@ def count(batch: Batch) -> Counts:
 
 def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
     """Return what a batch waits for while it is open."""
-    if batch.status not in OPEN_STATUSES:
+    if not batch.is_open:
         return ()
-    said = batch.waits()
+    live = transactions(batch, LIVE_STATES)
+    # What is known of its transactions is newer than what a worker said of them when it last looked at the block.
+    links = Transaction.queries.through.objects.filter(query__batch=batch, transaction__state__in=LIVE_STATES)
+    said = batch.waits(besides=links.exclude(query__block=None).values("query__block") if live else None)
+    if live or not said:
+        said.append(models.Wait(_next(batch, chain_name(batch.destination_chain_id), counts.at_step, live)))
     several = len(counts.source_chains) > 1
     return tuple(
         ShownWait(
@@ -60,28 +71,24 @@ def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
             wait.failing_since,
             wait.next_try_at,
             tuple(map(chain_name, wait.source_chain_ids)) if several else (),
-            wait.said_at,
-            is_usual=not said,
+            Actor.PAYER if wait.for_payer else Actor.OPERATOR if wait.failing_since else Actor.NOBODY,
         )
-        for wait in said or [models.Wait(_next(batch, chain_name(batch.destination_chain_id), counts.at_step))]
+        for wait in said
     )
 
 
-def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
+def _next(batch: Batch, destination: ChainName, at_step: AtStep, live: Mapping[str, int]) -> str:
     """Say what takes time while all goes well."""
     if batch.status == BatchStatus.RECEIVED:
         return "Waiting for a worker to check it against the chains."
     where = f"{destination.name} ({destination.id})"
-    if at_step.get(StepKind.INITIAL_STATE):
-        return "Block headers and proofs are being fetched."
-    counts = transactions(batch, LIVE_STATES)
-    if pending := counts.get(TransactionState.PENDING):
+    if pending := live.get(TransactionState.PENDING):
         return f"The next block of {where} should include {_counted(pending)}.{_pace(destination)}"
-    if mined := counts.get(TransactionState.MINED):
-        head = ChainHead.objects.filter(pk=destination.id).first()
-        at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
+    if mined := live.get(TransactionState.MINED):
         sent = f"{_counted(mined).capitalize()} {'is' if mined == 1 else 'are'}"
-        return f"{sent} being confirmed on {where}.{at}{_pace(destination)}"
+        return f"{sent} being confirmed on {where}.{_pace(destination)}"
+    if at_step.get(StepKind.INITIAL_STATE):
+        return "The service fetches block headers and proofs, and verifies them."
     return f"A worker compares with what {where} already knows, and sends transactions for the rest."
 
 

@@ -6,7 +6,7 @@ something happened in this service.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -60,6 +60,9 @@ class StepKind(models.TextChoices):
     ACCOUNT_ACCUMULATED = "ACCOUNT_ACCUMULATED"
 
 
+HEADER_STEPS = (StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED)
+"""Steps of a query about a header, which is proven with its accumulation."""
+
 PROVABLE_STEPS = (StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
 """Steps of queries whose header and proofs are stored: the rest is up to transactions."""
 
@@ -91,8 +94,7 @@ class Wait:
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
     source_chain_ids: tuple[int, ...] = ()  # of the blocks that wait; empty if no source chain is concerned
-    said_at: datetime | None = None
-    """The time when a worker last found it so, of the row that has said it for longest. None: it is found so now."""
+    for_payer: bool = False  # a self-funded batch waits for who pays for it
 
     def __str__(self) -> str:
         if self.failing_since is None:
@@ -175,6 +177,14 @@ class Batch(Leased):
         return self.id
 
     @property
+    def is_open(self) -> bool:
+        return self.status in OPEN_STATUSES
+
+    @property
+    def took(self) -> timedelta | None:
+        return self.finished_at - self.created_at if self.finished_at else None
+
+    @property
     def is_self_funded(self) -> bool:
         return self.sender == Sender.SELF
 
@@ -196,21 +206,26 @@ class Batch(Leased):
         queries = self.queries.filter(source_chain_id=source, is_admitted=False)
         return queries if up_to is None else queries.filter(block__number__lte=up_to)
 
-    def waits(self, limit: int = 10) -> list[Wait]:
-        """Return what the batch and the blocks of its open queries wait for, each sentence once."""
+    def waits(self, *, besides: "models.QuerySet[Any, Any] | None" = None, limit: int = 10) -> list[Wait]:
+        """Return what the batch and the blocks of its open queries wait for, each sentence once.
+
+        It leaves out what blocks in `besides` wait for while all goes well.
+        """
         # From the batch to its blocks: others may have any number of due ones.
         blocks = Block.objects.filter(
             pk__in=self.queries.filter(step__isnull=False).values("block"), due_at__isnull=False
         )
+        if besides is not None:
+            blocks = blocks.exclude(failing_since=None, pk__in=besides)
         alike = blocks.exclude(waiting_for="").values_list("waiting_for", "source_chain_id")
-        at = Min("failing_since"), Min("due_at"), Min("looked_at")
+        at = Min("failing_since"), Min("due_at")
         rows = alike.annotate(*at).order_by("waiting_for", "source_chain_id")[:limit]
         found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows, itemgetter(0))]
         if self.is_self_funded and self._is_left_to_others():
-            found.insert(0, Wait(LEFT_TO_OTHERS.format(self.pk)))
+            found.insert(0, Wait(LEFT_TO_OTHERS.format(self.pk), for_payer=True))
         if self.waiting_for:
             next_try_at = self.due_at if self.failing_since else None
-            found.insert(0, Wait(self.waiting_for, self.failing_since, next_try_at, said_at=self.looked_at))
+            found.insert(0, Wait(self.waiting_for, self.failing_since, next_try_at))
         return list({wait.sentence: wait for wait in found}.values())
 
     def _is_left_to_others(self) -> bool:
@@ -236,7 +251,6 @@ def _wait(sentence: str, rows: Sequence[tuple[Any, ...]]) -> Wait:
         failing_since=min((row[2] for row in failing), default=None),
         next_try_at=min((row[3] for row in failing), default=None),
         source_chain_ids=tuple(row[1] for row in rows),
-        said_at=min((row[4] for row in rows if row[4]), default=None),
     )
 
 
@@ -316,6 +330,17 @@ class Block(Leased):
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
 
+    @property
+    def path_done(self) -> int:
+        return self.path_length - self.path_left
+
+    @property
+    def how_far(self) -> str:
+        """Return how far the path to the block is, a phrase; empty where it needs none, or nothing is left of it."""
+        if self.path_left and self.path_unit == PathUnit.JUMPS:
+            return "by the beacon chain" + ("" if self.path_origin is None else f", from block {self.path_origin}")
+        return f"{self.path_unit} {self.path_done:,} of {self.path_length:,} done" if self.path_left else ""
+
     def take(self, header: "Header") -> None:
         """Set `HEADER_COLUMNS`, not saved."""
         self.hash = hex_data(header.hash)
@@ -370,6 +395,25 @@ class Query(models.Model):
 
     def __str__(self) -> str:
         return f"{self.address or 'header'} at {self.block_id} for {self.batch_id}"
+
+    @property
+    def number(self) -> int:
+        """Return its number in the request, from 1."""
+        return self.position + 1
+
+    @property
+    def kinds(self) -> tuple[StepKind, ...]:
+        """Return the steps that it goes through."""
+        return tuple(StepKind) if self.address else HEADER_STEPS
+
+    @property
+    def completed(self) -> int:
+        """Return how many of its steps are completed."""
+        return len(self.kinds) if self.step is None else self.kinds.index(StepKind(self.step))
+
+    @property
+    def property_names(self) -> list[str]:
+        return [field.name for field in (*self.account_fields, *self.header_fields)]
 
     @property
     def selector(self) -> str:

@@ -6,24 +6,24 @@ from functools import wraps
 from typing import Annotated, Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
 from ninja import Router
 from ninja.decorators import decorate_view
-from ninja.params import functions
 from pydantic import BaseModel, WithJsonSchema
 
+from api import batches
+from api.batches import FROM_NUMBER, BatchDetail
 from explorer import missing, read_rate
-from explorer.batch import batch_page, batch_page_json, submitted_request
-from explorer.batch.query_paging import Wanted
+from explorer.batch import submitted_request
 from explorer.bundles import writing
 from explorer.bundles.bundle_schemas import ProofBundle
-from proving import batch_waits
-from queries.api_endpoint import READ, errors
+from queries.api_endpoint import CONDITIONAL, READ, errors
 from queries.api_errors import ApiError
 from queries.batch_request import BatchRequest
 from queries.models import Batch, Query
+from queries.query_parameters import LIMIT
 
 router = Router(tags=["Explorer"])
 
@@ -33,13 +33,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 # What is no number is told like a number that no query has.
 NumberFrom1 = Annotated[str, WithJsonSchema({"type": "integer", "minimum": 1})]
 
-_FROM = functions.Query(
-    None, alias="from", ge=1, description="The number of the first query to show: `following` of the answer before."
-)
-
 
 def _file(
-    path: str, url_name: str, answer: type[BaseModel], *statuses: int, summary: str
+    path: str, url_name: str, answer: type[BaseModel], *statuses: int, summary: str, extra: dict[str, Any] | None = None
 ) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
     """Register the endpoint of a file. It answers what isn't there with a page to people, and with JSON to programs."""
 
@@ -59,22 +55,18 @@ def _file(
             response={200: answer, **errors(404, *statuses)},
             by_alias=True,
             url_name=url_name,
+            openapi_extra=extra,
         )(decorate_view(never_cache)(negotiated))
 
     return register
 
 
-@_file(".json", "batch_json", batch_page_json.BatchPage, 400, summary="Batch page")
+@_file(".json", "batch_json", BatchDetail, 400, summary="Batch page", extra=CONDITIONAL)
 def get_batch_page(
-    request: HttpRequest,
-    internalId: str,
-    first: int | None = _FROM,
+    request: HttpRequest, internalId: str, limit: int = LIMIT, cursor: str = FROM_NUMBER
 ) -> HttpResponse:
-    """Tell all of a batch that its page shows, and all details of 50 of its queries."""
-    found = missing.batch(internalId)
-    counts = batch_waits.count(found)
-    page = batch_page.of(found, counts, Wanted(first=str(first or ""), always_whole=True))
-    return JsonResponse(batch_page_json.told(found, counts, page))
+    """Tell all about a batch query, as `/batch-queries/{internalId}` does for its owner."""
+    return batches.detail(request, missing.batch(internalId), limit, cursor)
 
 
 @_file("/request.json", "request_json", BatchRequest, 429, summary="Submitted request")

@@ -1,208 +1,195 @@
 """What the page of a batch shows. The number of statements that read it does not grow with the batch.
 
-The page is one frozen value: it has changed if its value has. What changes by itself is no part of the value. The
-templates and the browser count how long something has lasted from the times that are.
+Its templates and the browser count how long something has lasted from the times that are.
 """
 
-import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import cached_property
+from itertools import accumulate
+
+from django.core.paginator import Page
+from django.utils import timezone
 
 from config.chain_names import ChainName, chain_name
-from explorer.batch import (
-    batch_progress,
-    query_paging,
-    timelines,
-    transaction_display,
-    trusted_sources,
-)
-from explorer.batch.batch_progress import Progress
-from explorer.batch.polling import poll_seconds
-from explorer.batch.query_paging import MAX_CARDS, QueryPage, Wanted
-from explorer.batch.timelines import Timeline
+from config.configured_chains import get_chains
+from explorer.batch import query_cards, query_paging, timeline, transaction_display, trusted_sources
+from explorer.batch.query_cards import ShownQuery
+from explorer.batch.query_paging import MAX_CARDS, Wanted
+from explorer.batch.timeline import Bar
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.sentences import first_and_rest, in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving import batch_waits
-from proving.batch_waits import Counts
+from proving.batch_waits import Actor, Counts, ShownWait
+from proving.health.attester_checks import SIGNED
+from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState
 from proving.registry import deployments
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Sender
+from proving.worker import heartbeats
+from queries import query_rows
+from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
 from queries.rejection_codes import RejectionCode
 
+# Seconds between polls, by the age of an open batch; and of a closed one, while a reorg or a pending transaction can
+# still change it.
+_YOUNG, _YOUNG_SECONDS, _OLD_SECONDS, _NOT_FINAL_SECONDS = timedelta(minutes=10), 1, 5, 10
+# Older answers of attesters say little of now.
+_STALE_ANSWERS = timedelta(minutes=10)
 # A screen reader hears of each completed step up to this number, else of each tenth of them.
 _MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
 
 
 @dataclass(frozen=True)
-class Header:
-    """The batch's request and status."""
+class StepCount:
+    """The number of the batch's queries that have completed a step."""
 
-    id: str
-    status: str
-    created_at: datetime
-    finished_at: datetime | None
-    deadline_at: datetime | None  # while open
-    destination: ChainName
-    sender: str  # as `queries.models.Sender`
-    why_no_proofs: str  # a sentence, where its proof bundles were removed
-    why_no_steps: str  # the same of the details of its steps
-
-    @property
-    def took(self) -> timedelta | None:
-        return self.finished_at - self.created_at if self.finished_at else None
-
-    @property
-    def is_open(self) -> bool:
-        return self.status in OPEN_STATUSES
-
-
-@dataclass(frozen=True)
-class Costs:
-    fee: int  # wei
-    fee_is_estimate: bool  # it is as much as is estimated, and not known before
-    estimated_gas: int | None
-    estimated_wei: int | None
-    gas_used: int
-    spent: int  # wei
-
-
-@dataclass(frozen=True)
-class Rejection:
-    code: str
-    reason: str  # one sentence, the title of the page
-    rest: str  # what else was said, sentences
-    retryable: bool
-
-    @property
-    def was_cancelled(self) -> bool:
-        return self.code in {RejectionCode.CANCELLED_BY_OPERATOR, RejectionCode.CANCELLED_BY_USER}
+    kind: StepKind
+    completed: int
+    total: int  # queries that have this step
 
 
 @dataclass(frozen=True)
 class BatchPage:
-    headline: Headline
-    header: Header
-    costs: Costs
-    progress: Progress
-    rejection: Rejection | None
-    sources: tuple[TrustedSource, ...]
+    batch: Batch
+    wanted: Wanted
+    counts: Counts
+    destination: ChainName
     source_chains: tuple[ChainName, ...]
-    queries: QueryPage
+    sources: tuple[TrustedSource, ...]
+    shown: "Page[Query]"
+    queries: tuple[ShownQuery, ...]
     transactions: tuple[ShownTransaction, ...]
     transaction_count: int  # of which these are the newest
-    was_rejected_at_once: bool  # before anything was begun: nothing took time, and nothing was spent
-    timeline: Timeline | None  # None: the page is about one query of several, or the batch was rejected at once
+    waits: tuple[ShownWait, ...]
     poll_seconds: int | None  # None: nothing can change any more
+    no_worker: bool = False
+    notices: tuple[str, ...] = ()
+    """Sentences about what somebody must do at the destination or a connection. A page that can't change has none."""
+
+    @property
+    def is_about_one(self) -> bool:
+        return self.wanted.only is not None or self.counts.queries == 1
+
+    @property
+    def cards(self) -> tuple[ShownQuery, ...]:
+        """Return the queries that are shown whole."""
+        return self.queries if self.is_about_one or self.counts.queries <= MAX_CARDS else ()
+
+    @property
+    def can_be_searched(self) -> bool:
+        return self.counts.queries > MAX_CARDS or bool(self.wanted.filters.address)
+
+    @cached_property
+    def headline(self) -> Headline:
+        if self.is_about_one and self.queries:
+            return headlines.of_query(self.queries[0])
+        return headlines.of_batch(self.counts.queries, self.counts, self.source_chains, self.destination)
+
+    @property
+    def work(self) -> list[ShownWait]:
+        """Return what goes on, while all goes well."""
+        return [] if self.no_worker else [wait for wait in self.waits if wait.actor == Actor.NOBODY]
+
+    @property
+    def operators_turn(self) -> list[ShownWait]:
+        return [wait for wait in self.waits if wait.actor == Actor.OPERATOR]
+
+    @property
+    def is_payers_turn(self) -> bool:
+        return any(wait.actor == Actor.PAYER for wait in self.waits)
 
     @property
     def has_one_source(self) -> bool:
         return len(self.source_chains) == 1
 
     @property
+    def reads_itself(self) -> bool:
+        """Return whether the facts are read on the chain that they are about."""
+        return [chain.id for chain in self.source_chains] == [self.destination.id]
+
+    @property
+    def is_being_finalised(self) -> bool:
+        """Return whether a block that the chain can still drop holds the facts of a batch that is DONE."""
+        is_final = all(one.row and one.row.state == TransactionState.FINAL for one in self.transactions)
+        return self.batch.status == BatchStatus.DONE and self.poll_seconds is not None and not is_final
+
+    @property
     def offers_bundle(self) -> bool:
         """Return whether the proofs of all its queries are there, as one file."""
-        return self.header.status == BatchStatus.DONE and not self.header.why_no_proofs
+        return self.batch.status == BatchStatus.DONE and not self.batch.why_no_proofs
+
+    @property
+    def was_rejected_at_once(self) -> bool:
+        """Return whether it was rejected before anything was begun: nothing took time, and nothing was spent."""
+        is_untouched = self.batch.estimated_gas is None and not self.transaction_count
+        return self.batch.status == BatchStatus.REJECTED and is_untouched
+
+    @property
+    def was_cancelled(self) -> bool:
+        return self.batch.rejection_code in {RejectionCode.CANCELLED_BY_OPERATOR, RejectionCode.CANCELLED_BY_USER}
+
+    @cached_property
+    def rejection(self) -> tuple[str, str]:
+        """Return why it was rejected: one sentence, the title of the page, and what else was said."""
+        return first_and_rest(in_words(self.batch.rejection_reason, self.destination.currency))
 
     @property
     def shares_transactions(self) -> bool:
         """Return whether its transactions took more gas than is its own: they do something for other batches too."""
-        in_all = sum(tx.gas_used or 0 for tx in self.transactions if not tx.is_unconfirmed)
-        return self.header.sender == Sender.OPERATOR and in_all > self.costs.gas_used
+        in_all = sum(one.row.gas_used for one in self.transactions if one.row and not one.is_unconfirmed)
+        return not self.batch.is_self_funded and in_all > self.batch.gas_used
 
     @property
     def has_unconfirmed_cost(self) -> bool:
         """Return whether a transaction is mined whose cost doesn't count as spent yet."""
-        return self.header.sender == Sender.OPERATOR and any(tx.is_unconfirmed for tx in self.transactions)
+        return not self.batch.is_self_funded and any(one.is_unconfirmed for one in self.transactions)
+
+    @cached_property
+    def timeline(self) -> list[Bar]:
+        of_one_of_several = self.wanted.only is not None
+        is_left_out = of_one_of_several or self.was_rejected_at_once or self.counts.queries > timeline.MOST_QUERIES
+        kinds = tuple(count.kind for count in self.step_counts)
+        return [] if is_left_out or self.batch.steps_pruned_at else timeline.bars(self.batch, kinds)
+
+    @cached_property
+    def step_counts(self) -> list[StepCount]:
+        at_step, headers_at_step = self.counts.at_step, self.counts.headers_at_step
+        open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
+        total, headers = self.counts.queries, sum(headers_at_step.values())
+        found = []
+        for kind, not_past in zip(StepKind, open_or_before, strict=True):
+            # Headers, which have no last step, are past it too.
+            without = 0 if kind in HEADER_STEPS else headers
+            past = 0 if kind in HEADER_STEPS else headers_at_step.get(None, 0)
+            if total > without:
+                found.append(StepCount(kind, total - not_past - past, total - without))
+        return found
 
     @property
-    def reads_itself(self) -> bool:
-        """Return whether the facts are read on the chain that they are about."""
-        return [chain.id for chain in self.source_chains] == [self.header.destination.id]
+    def steps_completed(self) -> int:
+        return sum(count.completed for count in self.step_counts)
 
     @property
-    def version(self) -> str:
-        """Return a hash of everything that the page shows."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:32]
+    def steps_total(self) -> int:
+        return sum(count.total for count in self.step_counts)
 
     @property
     def announcement(self) -> str:
         """Say what a screen reader is told when it changes: how the batch stands, in a sentence."""
-        if self.rejection:
-            return f"The batch is REJECTED. {self.rejection.reason}"
-        completed, total = self.progress.steps_completed, self.progress.steps_total
+        if self.batch.status == BatchStatus.REJECTED:
+            return f"The batch is REJECTED. {self.rejection[0]}"
+        completed, total = self.steps_completed, self.steps_total
         if total <= _MOST_STEPS_ANNOUNCED:
             far = f"{completed} of {total} steps completed."
         else:
             # Otherwise each poll of a large batch would announce something.
             far = f"{10 * completed // total * 10} % of the steps completed."
-        if self.progress.went_back_at and self.header.is_open:
-            return f"The batch was rolled back. {self.progress.went_back_because} {far}"
-        return f"The batch is {self.header.status}: {far}"
-
-
-def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
-    """Return the page of a batch. None if there is no such batch, or no query with the number `wanted.only` in it."""
-    wanted = wanted or Wanted()
-    batch = find(internal_id)
-    if batch is None:
-        return None
-    counts = batch_waits.count(batch)
-    if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
-        return None
-    return of(batch, counts, wanted)
-
-
-def of(batch: Batch, counts: Counts, wanted: Wanted) -> BatchPage:
-    """Return the page of a batch."""
-    registries = deployments.all_of(batch.destination_chain_id, counts.source_chains)
-    held_by = deployments.of_batch(batch, registries)
-    destination = chain_name(batch.destination_chain_id)
-    seconds = poll_seconds(batch)
-    can_change = seconds is not None
-    has_facts = batch.status != BatchStatus.REJECTED and bool(counts.at_step.get(None))
-    progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
-    queries = query_paging.read(batch, wanted, counts.queries, destination, held_by)
-    sent, sent_count = _transactions(batch, destination, queries)
-    asked = queries.cards[0].asked if queries.total == 1 and queries.cards else ""
-    sent = tuple(transaction_display.with_parts(batch, sent, asked))
-    chains = tuple(chain_name(chain_id) for chain_id in counts.source_chains)
-    was_rejected_at_once = batch.status == BatchStatus.REJECTED and batch.estimated_gas is None and not sent_count
-    return BatchPage(
-        headline=_headline(queries, counts, chains, destination),
-        header=_header(batch, destination),
-        costs=Costs(
-            batch.fee,
-            batch.fee_is_estimate,
-            batch.estimated_gas,
-            batch.estimated_wei,
-            batch.gas_used,
-            batch.spent,
-        ),
-        progress=progress,
-        rejection=_rejection(batch, destination),
-        sources=tuple(
-            trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by, has_facts=has_facts)
-        ),
-        source_chains=chains,
-        queries=queries,
-        transactions=sent,
-        transaction_count=sent_count,
-        was_rejected_at_once=was_rejected_at_once,
-        timeline=None
-        if wanted.only or wanted.always_whole or was_rejected_at_once
-        else timelines.of_batch(
-            batch,
-            counts.queries,
-            queries.cards,
-            sent,
-            progress.waits,
-            transaction_count=sent_count,
-            has_worker=not progress.no_worker,
-        ),
-        poll_seconds=seconds,
-    )
+        if self.batch.went_back_at and self.batch.is_open:
+            return f"The batch was rolled back. {self.batch.went_back_because} {far}"
+        return f"The batch is {self.batch.status}: {far}"
 
 
 def find(internal_id: str) -> Batch | None:
@@ -213,40 +200,83 @@ def find(internal_id: str) -> Batch | None:
     return Batch.objects.defer("request").filter(pk=internal_id).first()
 
 
-def _header(batch: Batch, destination: ChainName) -> Header:
-    return Header(
-        id=batch.pk,
-        status=batch.status,
-        created_at=batch.created_at,
-        finished_at=batch.finished_at,
-        deadline_at=batch.deadline_at if batch.status in OPEN_STATUSES else None,
+def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
+    """Return the page of a batch. None if there is no such batch, or no query with the number `wanted.only` in it."""
+    batch = find(internal_id)
+    if batch is None:
+        return None
+    counts = batch_waits.count(batch)
+    if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
+        return None
+    if counts.queries == 1:  # There is nothing to choose from.
+        wanted = Wanted(only=wanted.only, slots=wanted.slots)
+    destination = chain_name(batch.destination_chain_id)
+    registries = deployments.all_of(destination.id, counts.source_chains)
+    held_by = deployments.of_batch(batch, registries)
+    shown = query_paging.read(batch, wanted)
+    rows = list(shown)
+    is_whole = wanted.only is not None or counts.queries <= MAX_CARDS
+    steps = query_rows.steps_of(rows) if is_whole else None
+    queries = tuple(query_cards.read(batch, rows, held_by, steps=steps, slots_page=wanted.slots or 1))
+    asked = queries[0].asked if counts.queries == 1 else ""
+    sent, count = transaction_display.read(batch, destination, queries if is_whole else (), asked)
+    seconds = _poll_seconds(batch)
+    return BatchPage(
+        batch=batch,
+        wanted=wanted,
+        counts=counts,
         destination=destination,
-        sender=batch.sender,
-        why_no_proofs=batch.why_no_proofs,
-        why_no_steps=batch.why_no_steps,
+        source_chains=tuple(map(chain_name, counts.source_chains)),
+        sources=tuple(trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by)),
+        shown=shown,
+        queries=queries,
+        transactions=tuple(sent),
+        transaction_count=count,
+        waits=batch_waits.waits(batch, counts),
+        poll_seconds=seconds,
+        no_worker=seconds is not None and not heartbeats.is_running(),
+        notices=tuple(_notices(batch, held_by)) if seconds is not None else (),
     )
 
 
-def _headline(queries: QueryPage, counts: Counts, sources: tuple[ChainName, ...], destination: ChainName) -> Headline:
-    if len(queries.cards) == 1 and (queries.only or queries.total == 1):
-        return headlines.of_query(queries.cards[0])
-    return headlines.of_batch(queries.total, counts, sources, destination)
+def _poll_seconds(batch: Batch) -> int | None:
+    """Return how often the page asks. None: nothing can change any more, so it stops asking."""
+    if batch.is_open:
+        return _YOUNG_SECONDS if timezone.now() - batch.created_at < _YOUNG else _OLD_SECONDS
+    # A reorg takes it back from DONE, and a pending transaction adds its cost.
+    can_be_rolled_back = batch.status == BatchStatus.DONE and batch.queries.filter(block__due_at__isnull=False).exists()
+    can_change = can_be_rolled_back or batch_waits.transactions(batch, WATCHED_STATES)
+    return _NOT_FINAL_SECONDS if can_change else None
 
 
-def _transactions(batch: Batch, destination: ChainName, queries: QueryPage) -> tuple[tuple[ShownTransaction, ...], int]:
-    """Return the transactions of the queries that are shown whole, else the batch's newest; and how many there are."""
-    if not queries.cards:
-        found, count = transaction_display.of_batch(batch, destination, transaction_display.head(destination.id))
-        return tuple(found), count
-    of_paths = [tx for card in queries.cards if card.path for tx in card.path.transactions]
-    of_steps = [step.transaction for card in queries.cards for step in card.steps if step.transaction]
-    once = {tx.hash: tx for tx in (*of_paths, *of_steps)}
-    found = sorted(once.values(), key=lambda tx: -1 if tx.nonce is None else tx.nonce, reverse=True)
-    return tuple(found), len(found)
+def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterable[str]:
+    chain_id = batch.destination_chain_id
+    stops = Stop.objects.filter(chain_id=chain_id, source_chain_id__in=[0, *held_by], signer="")
+    of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="").order_by("pk")
+    found = [stop.sentence for stop in stops] + list(of_signers.values_list("notice", flat=True))
+    found += [row.notice for row in held_by.values() if row.notice]
+    # Some are about all of them.
+    of_operator = (f"{sentence} The operator of this service must act." for sentence in dict.fromkeys(found))
+    return (*of_operator, *(_silent_attesters(batch, held_by) if batch.is_open else ()))
 
 
-def _rejection(batch: Batch, destination: ChainName) -> Rejection | None:
-    if batch.status != BatchStatus.REJECTED:
-        return None
-    first, rest = first_and_rest(in_words(batch.rejection_reason, destination.currency))
-    return Rejection(batch.rejection_code, first, rest, batch.rejection_retryable)
+def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterator[str]:
+    """Yield a sentence for each source chain of which too few attesters have signed when they were last asked."""
+    connections = (get_chains().connection(source, batch.destination_chain_id) for source in held_by)
+    attested = {one.source_id: one for one in connections if one and one.attesters}
+    if not attested:
+        return
+    asked = AttesterWatch.objects.filter(
+        destination_chain_id=batch.destination_chain_id,
+        source_chain_id__in=attested,
+        answered_at__gt=timezone.now() - _STALE_ANSWERS,
+    )
+    for row in asked:
+        connection = attested[row.source_chain_id]
+        signing = sum(one["answer"] == SIGNED for one in row.answers)
+        if signing < (connection.threshold or 0):
+            yield (
+                f"{signing} of {len(connection.attesters)} attesters of {chain_name(row.source_chain_id).name} "
+                f"answered when they were last asked, and {connection.threshold} must sign. "
+                "Whoever runs the others must act."
+            )

@@ -5,12 +5,10 @@ The number of statements does not grow with the number of queries.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 from chains.address_checksum import checksummed
 from chains.encoding import hex_data
 from chains.packed import HASHED_HEADER_FIELDS
-from config.json_objects import PAGE_ONLY, JsonObject
 from explorer.batch.code_snippets import Snippet
 from explorer.formatting.amounts import rounded, whole_units
 from explorer.formatting.utc_times import utc
@@ -43,17 +41,17 @@ class InShort:
 
 
 @dataclass(frozen=True)
-class Value(JsonObject):
+class Value:
     """A proven fact: its word, as the registry returns it. Pages add what the word means, and how to read it."""
 
     field: str  # name of the property; SLOT, BLOCK_AT_TIMESTAMP
     number: int | None  # of a property, as the registry numbers it
     slot: str  # of a slot, 0x and 64 hexadecimal digits
     word: str
-    note: Annotated[str, PAGE_ONLY]  # what the word is, if its name suggests something else
-    meanings: Annotated[tuple[Meaning, ...], PAGE_ONLY]
+    note: str  # what the word is, if its name suggests something else
+    meanings: tuple[Meaning, ...]
     registry: str
-    snippets: Annotated[tuple[Snippet, ...], PAGE_ONLY]  # only for the first of the slots or of a header's properties
+    snippets: tuple[Snippet, ...]  # only for the first of the slots or of a header's properties
 
     @property
     def label(self) -> str:

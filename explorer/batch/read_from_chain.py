@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 
+from django.core.paginator import Page, Paginator
+
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch import fact_display
-from explorer.batch.fact_display import Meaning
+from explorer.batch.fact_display import SLOTS_PAGE, Meaning
 from proving import facts
 from proving.facts import SlotFact
 from proving.registry import deployments
@@ -38,25 +40,19 @@ class Reading:
     chain: ChainName | None = None
     block: int = 0
     facts: tuple[ReadFact, ...] = ()
-    slot_count: int = 0  # of the query
-    first_slot: int = 1  # of those that were read
-    last_slot: int = 0
-
-    @property
-    def is_partial(self) -> bool:
-        return self.last_slot - self.first_slot + 1 < self.slot_count
+    slots: "Page[str] | None" = None  # that were read
 
     @property
     def as_proven(self) -> bool:
         return all(fact.as_proven for fact in self.facts)
 
 
-def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
-    """Ask the destination's registry, at the newest block, for one page of slots from `first_slot` on."""
-    number = query.position + 1
+def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
+    """Ask the destination's registry, at the newest block, for the facts with one page of slots."""
+    number, slots = query.number, Paginator(query.slots, SLOTS_PAGE).get_page(slots_page or 1)
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
     row = deployments.of_batch(batch, deployments.all_of(chain.id, [source.id])).get(source.id)
-    proven = fact_display.proven([query], first_slot)[query.pk]
+    proven = fact_display.proven([query], slots.start_index() or 1)[query.pk]
     if row is None or query.block is None or not proven:
         return Reading(number, "The facts registry that held this is no longer in use.")
     try:
@@ -81,7 +77,5 @@ def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
             )
             for fact, word in view.facts.items()
         ),
-        slot_count=len(query.slots),
-        first_slot=first_slot,
-        last_slot=first_slot - 1 + len(fact_display.shown_slots(query, first_slot)),
+        slots=slots,
     )

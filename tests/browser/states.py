@@ -1,6 +1,7 @@
 """Batches in every state that their page has, made of real rows."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 
@@ -9,9 +10,9 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import ChainHead, FactsRegistry, Share, Transaction
+from proving.models import AttesterWatch, ChainHead, FactsRegistry, Share, Transaction
 from queries import progress
-from queries.models import Batch, BatchStatus, Block, Step, StepKind, WebhookDelivery
+from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, WebhookDelivery
 from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
@@ -109,14 +110,19 @@ def waiting() -> Batch:
     return over(75, batch)
 
 
-def being_confirmed() -> Batch:
+def being_sent(block: int | None = None) -> Batch:
     batch = a_batch()
     accept(batch)
     fetch_proofs(batch)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    sent(batch, block=14)
-    Block.objects.update(hash=HASH)
+    sent(batch, block=block)
+    # As the worker said it that has sent it: the transaction itself tells more.
+    Block.objects.update(hash=HASH, waiting_for=Transaction.objects.get().waits_for)
     return over(40, batch)
+
+
+def being_confirmed() -> Batch:
+    return being_sent(block=14)
 
 
 def reorged() -> Batch:
@@ -133,8 +139,20 @@ def reorged_and_done_since() -> Batch:
     return over(120, batch, since=600)
 
 
+def rejected_at_once() -> Batch:
+    """By a sentence with numbers, chains and wei, of which a page makes words."""
+    batch = batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
+    reason = (
+        "Block 26441180 of chain 31337 may cost 342,000,000,000,000 wei, more than its fee of 100,000,000,000,000 wei. "
+        "The node 127.0.0.1:8545 of chain 77 said so at the time 1700000000."
+    )
+    progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason=reason, retryable=True)
+    return over(1, batch, since=60)
+
+
 def rejected() -> Batch:
     batch = a_batch()
+    accept(batch)
     progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="The fee is too low.", retryable=True)
     return over(3, batch, since=60)
 
@@ -286,9 +304,13 @@ def of_two_sources_waiting() -> Batch:
     here = batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True)
     progress.complete(here, StepKind.BLOCKHASH_AVAILABLE)
     now = timezone.now()
-    said_at = now - timedelta(seconds=14)
-    Block.objects.filter(source_chain_id=SOURCE).update(waiting_for=ATTESTERS_MISSING, looked_at=said_at)
+    Block.objects.filter(source_chain_id=SOURCE).update(waiting_for=ATTESTERS_MISSING)
     ChainHead.objects.create(chain_id=SOURCE, number=20, final=4, seen_at=now)
+    said = ((ALICE, "signed", "It signs."), (BOB, "unreachable", f"{BOB} can't be reached."))
+    answers = [{"address": of, "answer": what, "sentence": why, "since": now.isoformat()} for of, what, why in said]
+    AttesterWatch.objects.create(
+        source_chain_id=SOURCE, destination_chain_id=31337, answered_at=now, block=9, answers=answers
+    )
     return over(45, batch)
 
 
@@ -297,7 +319,8 @@ def one_of_two_sources() -> Batch:
     batch = of_two_sources()
     accept(batch)
     progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
-    Batch.objects.update(waiting_for="No node of chain 5 can be used: 127.0.0.1:1 can't be reached.")
+    why, now = "No node of chain 5 can be used: 127.0.0.1:1 can't be reached.", timezone.now()
+    Batch.objects.update(waiting_for=why, failing_since=now, due_at=now + timedelta(seconds=8))
     Block.objects.filter(source_chain_id=31337).update(waiting_for="Waiting for the signer.")
     deployed()
     registry = deployed(SOURCE)
@@ -341,7 +364,7 @@ def over_a_parent() -> Batch:
     batch = of_rollup()
     accept(batch, ROLLUP)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    Block.objects.update(hash=HASH, waiting_for=ATTESTERS_MISSING, looked_at=timezone.now())
+    Block.objects.update(hash=HASH, waiting_for=ATTESTERS_MISSING)
     deployed(SOURCE)
     deployed(ROLLUP)
     plan_path(batch, 2, left=2)
@@ -358,6 +381,14 @@ def over_a_parent_done() -> Batch:
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     settle(batch)
     return over(60, batch, since=30)
+
+
+def left_to_its_user() -> Batch:
+    batch = a_batch()
+    Batch.objects.filter(pk=batch.pk).update(sender=Sender.SELF, fee=0)
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    return over(20, batch)
 
 
 def paid_by_its_user(chain: DevChain) -> Batch:
@@ -386,6 +417,61 @@ def proven_on_a_chain(chain: DevChain) -> Batch:
         "data": {"31337": {f"block:{chain.head() - 1}": {"accounts": accounts}}},
     }
     return work_until_done(submit(key, body), chain, rounds=20)
+
+
+# --- The table --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """A state of a batch's page."""
+
+    name: str
+    make: Callable[[], Batch]
+    rest: str = ""  # of its address
+    who: str = ""  # the address that is signed in
+    has_worker: bool = True
+    most_screens: float | None = None  # the maximum height at a width of 400 px, in screens of 800 px
+
+
+STATES = (
+    State("RECEIVED", received),
+    State("RECEIVED, no worker runs", received, has_worker=False),
+    State("ACCEPTED", accepted),
+    State("IN_PROGRESS, two queries", running),
+    State("its transaction is sent", being_sent),
+    State("its transaction is being confirmed", being_confirmed),
+    State("waits, a node is down", waiting),
+    State("waits for attesters", of_two_sources_waiting),
+    State("waits, no worker runs", of_two_sources_waiting, has_worker=False),
+    State("DONE, not final", just_done),
+    State("DONE, one answer", done_with_one_answer),
+    State("DONE, three facts", done),
+    State("DONE, with a webhook", with_webhook, who=ALICE),
+    State("DONE, pruned", pruned),
+    State("REJECTED", rejected),
+    State("REJECTED at once", rejected_at_once),
+    State("REJECTED on the way", rejected_on_the_way),
+    State("rolled back", reorged),
+    State("rolled back, and is DONE since", reorged_and_done_since),
+    State("two source chains, one held up", one_of_two_sources),
+    State("two source chains, DONE", of_two_sources_done),
+    State("old block, on the path", on_the_path),
+    State("old block, arrived", arrived),
+    State("over a parent chain, waits", over_a_parent),
+    State("over a parent chain, DONE", over_a_parent_done),
+    State("a time, slots and a header", everything_open),
+    State("a time, slots and a header, DONE", everything_done),
+    State("later slots", everything_done, "/1?slots=2"),
+    State("five queries, one fails", several),
+    State("60 queries", sixty, most_screens=5.5),
+    State("60 queries, DONE", sixty_done, most_screens=5.5),
+    State("60 queries, those that are open", sixty, "?state=open&sort=account&page=2"),
+    State("60 queries, none is as chosen", sixty, "?account=0x" + "9" * 40),
+    State("60 queries, one of them", sixty_done, "/17"),
+    State("10,000 queries", ten_thousand, most_screens=5),
+    State("self-funded, your turn", left_to_its_user),
+)
 
 
 # --- Lists ------------------------------------------------------------------------------------------------------------

@@ -306,6 +306,8 @@ def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
 def settle(batch: Batch) -> None:
     """Take the batch's blocks off the schedule, as when the destination block that holds the facts is final."""
     Block.objects.filter(queries__batch=batch).update(due_at=None)
+    mined = Transaction.objects.filter(queries__batch=batch, state=TransactionState.MINED)
+    Transaction.objects.filter(pk__in=mined.values("pk")).update(state=TransactionState.FINAL)
 
 
 def beat() -> None:

@@ -2,6 +2,7 @@ import pytest
 from django.test import Client
 
 from explorer import health
+from explorer.batch import fragment
 from tests.explorer.batches import DEAD_NODE
 from tests.factories import client_of
 from tests.service import ALICE, chains_toml
@@ -17,6 +18,11 @@ def one_chain_whose_node_is_down(settings, tmp_path) -> None:
 def a_process_that_has_just_started(monkeypatch) -> None:
     """It keeps that the tables were right."""
     monkeypatch.setattr(health, "_migrated", False)
+
+
+@pytest.fixture(autouse=True)
+def pages_are_kept_for_nobody(monkeypatch) -> None:
+    monkeypatch.setattr(fragment, "_KEPT_SECONDS", 0)
 
 
 @pytest.fixture

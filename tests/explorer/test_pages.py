@@ -188,7 +188,7 @@ def test_a_link_to_a_batch_has_a_preview_and_a_button_that_copies_it(settings):
     finish(batch)
     html = Client().get(path(batch)).text
     assert f'<meta property="og:title" content="{title}: 123,456,789.0123 ETH">' in html
-    assert "DONE: read back from the facts registry of Development chain, as proven." in html
+    assert "Confirmed: the facts registry of Development chain holds exactly the proven values." in html
     assert '<meta property="og:title" content="Batch Query Service">' in Client().get("/").text
 
 

@@ -115,7 +115,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     row = Block.objects.get(number=OLD)
     assert (row.path_unit, row.path_length, row.path_left, row.path_origin) == ("jumps", 1, 0, NEWEST)
     path = f"/explorer/query/{batch.pk}"
-    assert f"reached by the beacon chain, from block {NEWEST}" in Client().get(path).text
+    assert f"Reached by the beacon chain, from block {NEWEST}" in Client().get(path).text
     hashes = {(THERE, OLD): service.relaid.hash(OLD)}
     assert verify_bundle(json.dumps(bundle_of(batch, 1)), block_hashes=hashes).queries[1].facts.keys() == {"BALANCE"}
 

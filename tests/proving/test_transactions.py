@@ -216,7 +216,7 @@ def test_what_is_mined_is_not_waited_for_and_its_page_says_that_it_is_being_conf
     now = timezone.now()
     WorkerHeartbeat.objects.create(worker="one", started_at=now, beat_at=now)
     page = Client().get(f"/explorer/query/{batch.pk}").text
-    assert "It is being proven. The transaction is being confirmed on Development chain (31337)." in page
+    assert "The transaction is being confirmed on Development chain (31337)." in page
     assert "note wait" not in page
     work_until_done(batch, mempool)
 

@@ -1,0 +1,55 @@
+"""The part of a batch's page that refreshes itself, rendered: the same for everybody who watches.
+
+A poll renders it and compares. What only time changes is left out of the comparison: the browser counts on.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from django.core.cache import cache
+from django.http import HttpRequest
+from django.middleware.csrf import get_token
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from explorer.batch import batch_page
+from explorer.batch.batch_page import BatchPage
+from explorer.batch.query_paging import Wanted
+from explorer.templatetags.explorer_values import html
+
+# For all who watch. A page asks each second, so that DONE is on each screen within 1.5 s.
+_KEPT_SECONDS = 0.5
+# They stand for what is known only after rendering.
+_VERSION, _TOKEN = "VersionOfTheFragment", "TokenOfTheReader"
+_PASSING = re.compile(r' data-now="[^"]*"|(?<=data-)((?:since|until)="[^"]*">)[^<]*')
+
+
+@dataclass(frozen=True)
+class Fragment:
+    title: SafeString
+    content: str
+    version: str
+
+    def of(self, request: HttpRequest) -> SafeString:
+        """Return the fragment for this reader, whose forms need a token."""
+        return SafeString(self.content.replace(_TOKEN, get_token(request)))
+
+
+def render(page: BatchPage, **context: object) -> Fragment:
+    """Render a page's fragment."""
+    values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": _TOKEN, **context}
+    content = render_to_string("explorer/_batch.html", values)
+    version = hashlib.sha256(_PASSING.sub(r"\1", content).encode()).hexdigest()[:32]
+    title = html("{} · {} · Batch Query Service", page.batch.status, page.headline.text)
+    return Fragment(title, content.replace(_VERSION, version), version)
+
+
+def read(internal_id: str, wanted: Wanted) -> Fragment | None:
+    """Return the fragment as it was within the last half second. None: there is no such page."""
+    key = hashlib.sha256(f"{internal_id} {wanted}".encode()).hexdigest()
+    found: Fragment | None = cache.get(key)
+    if found is None and (page := batch_page.read(internal_id, wanted)) is not None:
+        found = render(page)
+        cache.set(key, found, _KEPT_SECONDS)
+    return found
