@@ -29,19 +29,6 @@ def tables(sql: str) -> dict[str, set[str]]:
     return found
 
 
-def columns(sql: str, *, with_objects: bool = True) -> set[tuple[str, str]]:
-    """The columns that a statement names, as (table, column); without those of whole objects, if not `with_objects`."""
-    by_alias = tables(sql)
-    objects = re.match(r'SELECT ((?:"?\w+"?\."\w+"(?:, )?){8,}) FROM', sql)
-    if objects and not with_objects:
-        sql = sql.removeprefix(objects[0])
-    return {
-        (table, column)
-        for alias, column in re.findall(r'"?(\w+)"?\."(\w+)"', sql)
-        for table in by_alias.get(alias, {alias})
-    }
-
-
 def _by_name(line: str, by_alias: Mapping[str, set[str]]) -> list[str]:
     """The line with a table's name instead of its alias, for each that it may be."""
     alias = next((alias for alias in by_alias if re.search(rf"\b{alias}\b", line)), None)

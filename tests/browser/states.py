@@ -1,5 +1,6 @@
 """Batches in every state that their page has, made of real rows."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -432,6 +433,10 @@ class State:
     who: str = ""  # the address that is signed in
     has_worker: bool = True
     most_screens: float | None = None  # the maximum height at a width of 400 px, in screens of 800 px
+
+    @property
+    def file(self) -> str:
+        return re.sub(r"\W+", "_", self.name).lower()
 
 
 STATES = (

@@ -1,6 +1,5 @@
 """A batch's page in a real browser: it follows a real worker on a real chain, and nothing of the reader's is lost."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,27 +10,22 @@ from typing import Any
 import pytest
 import requests
 from django.utils import timezone
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
-from queries.rejection_codes import RejectionCode
 from tests.browser.conftest import NARROW, overflows
-from tests.browser.states import on_the_path
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
     a_batch,
     accept,
-    batch_at,
     beat,
-    complete,
     finish,
     many_accounts,
     path,
-    plan_path,
     queries_of,
     settle,
 )
@@ -96,48 +90,16 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
     expect(status).to_have_text("RECEIVED")
     with a_worker():
         expect(status).to_have_text("DONE", timeout=30_000)
-    expect(page.locator("li.COMPLETED")).to_have_count(4)
-    page.get_by_role("button", name="Read it from the chain now").click()
-    expect(page.locator(".reading")).to_contain_text("the registry answers as proven.")
-    assert page.evaluate("window.neverReloaded")
-    assert key not in page.content()
-
-
-def test_the_page_of_a_submitted_batch_reaches_done_without_reloading(service: DevChain, page: Page):
-    batch = submit(a_key(), request(BOB, block=service.head()))
-    page.goto(path(batch))
-    page.evaluate("window.neverReloaded = true")
-    status = page.locator(".headline .chip")
-    expect(status).to_have_text("RECEIVED")
-    with a_worker():
-        expect(status).to_have_text("DONE", timeout=30_000)
         expect(page.locator("li.COMPLETED")).to_have_count(4)
         expect(page).to_have_title(re.compile("^DONE"))
         expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
         page.get_by_role("button", name="Read it from the chain now").click()
-        expect(page.locator(".reading")).to_contain_text("the registry answers as proven.")
+        expect(page.locator(".reading")).to_contain_text("the registry holds exactly the proven values.")
         # The answer stays when the page goes on to what is final, and then nothing is asked any more.
         expect(page.locator("#live")).to_be_hidden(timeout=30_000)
-        expect(page.locator(".reading")).to_contain_text("the registry answers as proven.")
+        expect(page.locator(".reading")).to_contain_text("the registry holds exactly the proven values.")
     assert page.evaluate("window.neverReloaded")
-
-
-def test_slots_headers_and_times_reach_done_and_are_read_from_the_chain(service: DevChain, page: Page):
-    block = service.head()
-    time = int(service.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
-    parts = {"accounts": {BOB: {"slots": ["0x5"]}}, "header": ["TIMESTAMP", "GAS_LIMIT"]}
-    batch = batch_at(**{f"timestamp_{time}": parts})
-    page.goto(path(batch))
-    header = page.locator("#query-2")
-    expect(header).to_contain_text("being looked up")
-    with a_worker():
-        expect(page.locator(".headline .chip")).to_have_text("DONE", timeout=30_000)
-    expect(header).to_contain_text("the latest at that time")
-    expect(header.locator("li.COMPLETED")).to_have_count(3)
-    for number in (1, 2):
-        page.locator(f"#whole-{number} > summary").click()
-        page.locator(f"#read-{number}").click()
-        expect(page.locator(f"#reading-{number}")).to_contain_text("the registry answers as proven.")
+    assert key not in page.content()
 
 
 def test_a_reorg_is_seen_as_what_it_is(service_with_late_finality: DevChain, page: Page):
@@ -163,18 +125,8 @@ def test_a_reorg_is_seen_as_what_it_is(service_with_late_finality: DevChain, pag
 
 
 def poll_fast(page: Page) -> None:
-    """The page asks at once, as it would in two seconds."""
+    """The page asks at once, as it would in a second."""
     page.evaluate("htmx.trigger('#batch', 'refresh')")
-
-
-def test_a_rejected_batch_is_read_and_asks_no_more(page: Page):
-    batch = a_batch()
-    accept(batch)
-    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="Block 12 is too old.", retryable=False)
-    page.goto(path(batch))
-    expect(page.locator(".summary")).to_contain_text("Ask for a newer block.")
-    expect(page.locator(".summary")).to_contain_text("Sending the same batch again will not help.")
-    expect(page.locator("#live")).to_have_count(0)
 
 
 def test_pausing_stops_the_page_and_resuming_asks_at_once(page: Page):
@@ -187,7 +139,7 @@ def test_pausing_stops_the_page_and_resuming_asks_at_once(page: Page):
     accept(batch)
     with page.expect_request(re.compile("version=")) as resumed:
         # Longer than a poll takes to come: nothing may be asked meanwhile.
-        page.wait_for_timeout(2500)
+        page.wait_for_timeout(1500)
         assert polls == []
         expect(page.locator(".headline .chip")).to_have_text("RECEIVED")
         page.get_by_role("button", name="Resume updates").click()
@@ -208,13 +160,6 @@ def test_a_lost_connection_is_said_and_so_is_that_it_is_back(page: Page, context
     expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
 
 
-def test_a_server_that_fails_is_said(page: Page):
-    batch = a_batch()
-    page.goto(path(batch))
-    page.route(re.compile("version="), lambda route: route.fulfill(status=503, body="no"))
-    expect(page.locator("#lost")).to_contain_text("This service answers with an error (503).")
-
-
 def test_a_server_that_hangs_is_said(page: Page):
     batch = a_batch()
     page.goto(path(batch))
@@ -231,10 +176,8 @@ def test_a_server_that_hangs_is_said(page: Page):
     ("state", "fault", "sentence"),
     [
         ("DONE", "offline", "This service can't be reached. Check your connection, then try again."),
-        ("final", "offline", "This service can't be reached. Check your connection, then try again."),
         ("final", "hangs", "This service can't be reached. Check your connection, then try again."),
         ("final", "403", "This page has been open for too long. Reload it, then try again."),
-        ("final", "404", "The batch is no longer DONE. Reload the page."),
         ("final", "502", "This service answered with error 502. Try again in a moment."),
     ],
 )
@@ -285,33 +228,6 @@ def test_focus_scroll_open_details_and_what_was_typed_survive_a_refresh(page: Pa
     assert page.evaluate("scrollY") == before > 0
 
 
-def test_the_timeline_goes_on_while_nothing_is_new(page: Page):
-    beat()
-    batch = a_batch()
-    accept(batch)
-    complete(batch, StepKind.INITIAL_STATE)
-    began = timezone.now() - timedelta(seconds=10)
-    Batch.objects.update(created_at=began)
-    Step.objects.filter(kind=StepKind.INITIAL_STATE).update(started_at=began, completed_at=began + timedelta(seconds=5))
-    Step.objects.filter(kind=StepKind.BLOCKHASH_AVAILABLE).update(started_at=began + timedelta(seconds=5))
-    page.goto(path(batch))
-    first, second = page.locator("svg[data-start] rect.ok"), page.locator("svg[data-start] rect.run")
-
-    def width(bar: Locator) -> float:
-        return float(str(bar.get_attribute("width")).removesuffix("%"))
-
-    assert width(first) < 51
-    page.get_by_role("button", name="Pause updates").click()
-    seen = width(second)
-    expect(page.locator("svg[data-start] .axis")).to_contain_text("5 s")
-    expect(page.locator("svg[data-start]")).to_contain_text("now")
-    page.wait_for_timeout(3000)
-    assert width(second) > seen + 5
-    assert abs(width(first) + width(second) - 100) < 0.1, "One begins where the other ends."
-    so_far = page.locator(".head", has_text="Timeline").locator("[data-since]")
-    assert int(str(so_far.text_content()).removesuffix(" s")) >= 13
-
-
 def test_a_time_tells_on_hover_what_it_is_here(open_context: Callable[..., BrowserContext]):
     page = open_context(timezone_id="America/New_York", locale="en-US").new_page()
     batch = a_batch()
@@ -357,12 +273,11 @@ def test_whoever_wants_it_is_notified_once_when_the_batch_is_done(page: Page):
     page.get_by_role("button", name="Notify me when it is done").click()
     expect(page.get_by_role("button", name="You will be notified")).to_have_attribute("aria-pressed", "true")
     accept(batch)
-    poll_fast(page)
     expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
     assert page.evaluate("told") == []
     finish(batch)
-    poll_fast(page)
-    expect(page.locator(".headline .chip")).to_have_text("DONE")
+    # Within 1.5 s, and what this machine takes for it.
+    expect(page.locator(".headline .chip")).to_have_text("DONE", timeout=2500)
     expect(page.locator("#notify")).to_be_hidden()
     (told,) = page.evaluate("told")
     assert told.startswith("DONE · Balance of ")
@@ -406,36 +321,6 @@ def test_what_was_typed_to_find_an_account_survives_a_refresh(page: Page):
     expect(page.locator("#account")).to_have_value("0xabc")
 
 
-def test_the_slots_of_a_later_page_are_read_and_stay_through_a_refresh(page: Page):
-    beat()
-    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
-    finish(batch)
-    page.goto(path(batch))
-    page.get_by_role("link", name="Next slots").click()
-    expect(page.get_by_text("Storage slots 51 to 60 of 60")).to_be_visible()
-    Batch.objects.update(gas_used=12_345)
-    poll_fast(page)
-    expect(page.get_by_role("cell", name="12,345", exact=True)).to_be_visible()
-    expect(page.get_by_text("Storage slots 51 to 60 of 60")).to_be_visible()
-    with page.expect_request(re.compile(r"/1/read\?slots=51$")):
-        page.get_by_role("button", name="Read it from the chain now").click()
-    expect(page.locator(".reading")).to_contain_text("The chain could not be read.")
-
-
-def test_a_path_goes_on_by_itself_and_its_transactions_stay_open(page: Page):
-    beat()
-    batch = on_the_path()
-    page.goto(path(batch))
-    way = page.locator(".path-there")
-    expect(way).to_contain_text("hops 20 of 60 done")
-    way.locator("summary").click()
-    plan_path(batch, 60, left=0)
-    poll_fast(page)
-    expect(way).to_contain_text("reached by 60 hops, 175,840 gas")
-    expect(way.locator("li")).to_have_count(2)
-    expect(way.locator("li").last).to_be_visible()
-
-
 def test_one_change_is_announced_once_and_an_unchanged_poll_not_at_all(page: Page):
     beat()
     batch = a_batch()
@@ -467,23 +352,9 @@ def test_times_go_on_by_themselves(page: Page):
         waiting_for="The node is down.", failing_since=now - timedelta(seconds=57), due_at=now + timedelta(hours=1)
     )
     page.goto(path(batch))
-    expect(page.locator(".note.wait")).to_contain_text(
+    expect(page.locator(".note.wait").first).to_contain_text(
         re.compile(r"This has lasted for 1 min \d s; the next attempt is in 59 min")
     )
-    expect(page.locator("#updated")).to_have_text(re.compile("[1-9] s"))
-
-
-def test_long_values_are_copied_whole(open_context: Callable[..., BrowserContext]):
-    context = open_context(viewport=NARROW, permissions=["clipboard-read", "clipboard-write"])
-    page = context.new_page()
-    page.goto(path(a_batch()))
-    page.get_by_role("button", name="Copy the account's address").click()
-    expect(page.get_by_text("Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == ALICE
-    page.locator("#submitted summary").click()
-    page.get_by_role("button", name="Copy the request").click()
-    expect(page.get_by_text("Copied")).to_have_count(2)
-    assert json.loads(page.evaluate("navigator.clipboard.readText()")) == request(ALICE, block=12)
 
 
 def test_an_account_is_copied_from_its_row(open_context: Callable[..., BrowserContext]):

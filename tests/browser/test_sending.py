@@ -383,6 +383,7 @@ def test_without_a_wallet_and_without_javascript_it_says_what_to_do(
 
 
 def test_a_batch_that_is_over_says_so(page: Page, wallet: Wallet, batch: Batch):
+    page.get_by_role("button", name="Pause updates").click()
     Batch.objects.update(status=BatchStatus.REJECTED, rejection_reason="It took too long.")
     begin(page)
     said(page, "The batch was rejected: It took too long.")

@@ -19,13 +19,6 @@ def sent(html: str) -> list[str]:
     return [text_of(f"<main>{row}</main>") for row in rows]
 
 
-def shown_steps(html: str) -> list[str]:
-    """Return what is said of each step of the queries, in the page's order."""
-    articles = re.findall(r"<article.*?</article>", html, re.DOTALL)
-    items = [item for article in articles for item in re.findall(r"<li.*?</li>", article, re.DOTALL)]
-    return [text_of(f"<main>{item}</main>") for item in items]
-
-
 def ids(html: str) -> list[str]:
     return re.findall(
         r'<th scope="row" role="rowheader" class="full"><a class="title" href="/explorer/query/(\w{26})">', html

@@ -1,8 +1,9 @@
-"""What the page of a batch says in each of its states: the table of tests/browser/states.py, with a text for each.
+"""What the page of a batch and its JSON say in each of its states: tests/browser/states.py has the table.
 
 With UPDATE=1 in the environment, the texts are written anew. Below are rules that hold in every state.
 """
 
+import json
 import os
 import re
 from hashlib import sha256
@@ -58,6 +59,7 @@ pytestmark = pytest.mark.django_db
 TEXTS = Path(__file__).parent / "batch_pages"
 # Of what passes, and what each run makes anew.
 PASSING = (
+    (r"\d{4}-\d\d-\d\dT[\d:.+]+", "INSTANT"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE"),
     (r"(?<!\d)\d\d:\d\d:\d\d", "TIME"),
     (r"on \d{4}-\d\d-\d\d", "on DATE"),
@@ -67,7 +69,7 @@ PASSING = (
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
-def test_the_page_of_each_state_says_what_it_is_to_say(state: State, tmp_path):
+def test_each_state_is_told_as_it_is_to_be(state: State, tmp_path):
     connect_source(tmp_path)
     connect_rollup(tmp_path)
     batch = state.make()
@@ -75,19 +77,26 @@ def test_the_page_of_each_state_says_what_it_is_to_say(state: State, tmp_path):
         beat()
     client = client_of(state.who) if state.who else Client()
     html = client.get(path(batch) + state.rest).text
-    said = lines_of(html).replace(batch.pk, "BATCH")
-    for number in range(1, 4):
-        said = said.replace("0x" + sha256(f"{batch.pk} {number}".encode()).hexdigest(), f"TRANSACTION_{number}")
+    compare(lines_of(html), TEXTS / f"{state.file}.txt", batch.pk)
+    if not state.rest:
+        as_json = json.dumps(client.get(f"{path(batch)}.json?limit=3").json(), indent=1)
+        compare(as_json, TEXTS / f"{state.file}.json", batch.pk)
+    # What htmx is told is the same, and nothing is new in it.
+    polled = re.search(r'hx-get="([^"]+)"', html)
+    assert not polled or client.get(polled[1].replace("&amp;", "&"), headers={"hx-request": "true"}).status_code == 204
+
+
+def compare(said: str, file: Path, batch: str) -> None:
+    hashes = {"0x" + sha256(f"{batch} {number}".encode()).hexdigest(): number for number in range(1, 4)}
+    for tx_hash, number in hashes.items():
+        said = said.replace(tx_hash, f"TRANSACTION_{number}")
+    said = said.replace(batch, "BATCH")
     for pattern, name in PASSING:
         said = re.sub(pattern, name, said)
-    file = TEXTS / (re.sub(r"\W+", "_", state.name).lower() + ".txt")
     if os.environ.get("UPDATE"):
         TEXTS.mkdir(exist_ok=True)
         file.write_text(said)
     assert said == file.read_text()
-    # What htmx is told is the same, and nothing is new in it.
-    polled = re.search(r'hx-get="([^"]+)"', html)
-    assert not polled or client.get(polled[1].replace("&amp;", "&"), headers={"hx-request": "true"}).status_code == 204
 
 
 # --- The batch --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""`GET /batch-queries/{internalId}`."""
+"""`GET /batch-queries/{internalId}`. Its answers in each state are in tests/explorer/batch_pages."""
 
 import json
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,14 +11,12 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from proving.models import AccountProof, Share
+from proving.models import AccountProof
 from queries.models import Batch, Block, StepKind
 from tests.explorer.batches import (
     BALANCE,
     CONTRACT,
-    REGISTRY,
     SOURCE,
-    TRANSACTION,
     a_batch,
     accept,
     batch_at,
@@ -29,13 +27,11 @@ from tests.explorer.batches import (
     find_block,
     finish,
     many_accounts,
-    mine,
     of_two_sources,
     path,
     queries_of,
     reject,
     reopen,
-    send,
     word,
 )
 from tests.service import ACCOUNT_FIELDS, ALICE, BOB, HEADER_FIELDS, a_key, header
@@ -55,58 +51,6 @@ def detail(batch: Batch, **parameters):
     return got.json()
 
 
-def test_it_tells_how_the_batch_and_each_query_stands():
-    batch = a_batch(ALICE, fee=2**200)
-    told = detail(batch)
-    for_older_clients = told["batchQuery"]
-    assert for_older_clients == {name: told[name] for name in for_older_clients}
-    assert {"internalId", "queryStatus"} <= set(for_older_clients)
-    assert (
-        told
-        | {
-            "status": "RECEIVED",
-            "queryStatus": "IN_PROGRESS",
-            "fee": str(2**200),
-            "queries": 1,
-            "acceptedAt": None,
-            "estimatedGas": None,
-            "estimatedWei": None,
-            "transactions": [],
-            "next": None,
-        }
-        == told
-    )
-    assert [wait["sentence"] for wait in told["waits"]] == ["Waiting for a worker to check it against the chains."]
-    accept(batch)
-    Block.objects.update(
-        waiting_for="The node is down.", failing_since=timezone.now(), timestamp=7, hash=word(5), due_at=timezone.now()
-    )
-    told = detail(batch)
-    (wait,) = told["waits"]
-    assert wait["sentence"] == "The node is down."
-    assert datetime.fromisoformat(wait["failingSince"]) <= datetime.fromisoformat(wait["nextTryAt"])
-    assert (told["estimatedGas"], told["estimatedWei"]) == (511_000, "511000")
-    assert datetime.fromisoformat(told["deadlineAt"]) > datetime.fromisoformat(told["acceptedAt"])
-    (query,) = told["queryList"]
-    (step,) = query.pop("steps")
-    assert (step["kind"], step["status"], step["completedAt"]) == ("INITIAL_STATE", "IN_PROGRESS", None)
-    assert query == {
-        "number": 1,
-        "sourceChainId": "31337",
-        "selector": "block:12",
-        "blockNumber": "12",
-        "blockHash": word(5),
-        "blockTimestamp": "7",
-        "account": ALICE,
-        "name": "",
-        "isCompleted": False,
-        "step": "INITIAL_STATE",
-        "facts": [
-            {"property": "BALANCE", "slot": None, "word": None, "value": None, "registry": None, "call": None},
-        ],
-    }
-
-
 def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
     connect_source(tmp_path)
     batch = of_two_sources()
@@ -114,6 +58,8 @@ def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
     def in_common() -> Any:
         told = detail(batch)
         page = Client().get(f"{path(batch)}.json")
+        for_older_clients = told["batchQuery"]
+        assert for_older_clients == {name: told[name] for name in for_older_clients}
         assert (page.json(), page.headers["ETag"]) == (told, answer(batch).headers["ETag"])
         assert Client().get(f"{path(batch)}.json", {"cursor": "2"}).json() == detail(batch, cursor="2")
         return told
@@ -128,30 +74,6 @@ def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
     assert [chain["id"] for chain in waits[0]["sources"]] == [SOURCE, 31337]
     reject(batch)
     assert in_common()["rejection"]["code"] == "deadline_exceeded"
-
-
-def test_transactions_are_told_with_the_version_that_counts():
-    batch = a_batch()
-    accept(batch)
-    complete(batch, StepKind.INITIAL_STATE)
-    tx = send(batch)
-    Share.objects.create(transaction=tx, batch=batch, gas=1, wei=1, weight=1)
-    (sent,) = detail(batch)["transactions"]
-    assert sent == {
-        "hash": TRANSACTION,
-        "chainId": "31337",
-        "nonce": 0,
-        "status": "PENDING",
-        "gasUsed": None,
-        "blockNumber": None,
-    }
-    mine(tx, block=20)
-    complete(batch, StepKind.BLOCKHASH_AVAILABLE, transaction_hash=TRANSACTION)
-    told = detail(batch)
-    assert (told["transactions"][0]["status"], told["transactions"][0]["blockNumber"]) == ("MINED", "20")
-    assert told["transactions"][0]["gasUsed"] == 175_840
-    steps = told["queryList"][0]["steps"]
-    assert [step["transactionHash"] for step in steps] == [None, TRANSACTION, None]
 
 
 def test_each_query_has_its_words_as_soon_as_it_is_completed(tmp_path):
@@ -199,17 +121,6 @@ def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
     assert [fact["property"] for fact in at_time["facts"]] == ["NONCE", "BLOCK_AT_TIMESTAMP"]
     assert at_time["selector"].startswith("timestamp:")
     assert at_time["blockNumber"] == at_time["facts"][1]["value"] == block["blockNumber"]
-
-
-def test_a_time_without_its_block_is_told_too():
-    batch = batch_at(timestamp_1700000005={"accounts": {ALICE: {"props": ["NONCE"]}}})
-    (query,) = detail(batch)["queryList"]
-    assert (query["selector"], query["blockNumber"], query["blockHash"]) == ("timestamp:1700000005", None, None)
-    find_block(batch)
-    finish(batch)
-    (query,) = detail(batch)["queryList"]
-    assert [fact["word"] for fact in query["facts"]] == [word(7), word(12)]
-    assert {fact["registry"] for fact in query["facts"]} == {REGISTRY}
 
 
 def test_what_a_tag_and_a_name_stood_for_is_told_beside_them():
