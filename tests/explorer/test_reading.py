@@ -134,8 +134,6 @@ def test_the_page_that_shows_a_reading_refreshes_itself_from_the_query_s_own_add
     polled = Client().get(found[1].replace("&amp;", "&"), headers={"hx-request": "true"})
     assert found[1].startswith(f"{path(batch)}/1?slots=2&")
     assert polled.status_code == 200, "What was read is no part of it."
-    assert f'name="next" value="{path(batch)}/1?slots=2"' in html
-    assert f'name="next" value="{path(batch)}/1"' in read(batch).text
 
 
 @pytest.mark.parametrize("parameters", ["", "?slots=2"])
