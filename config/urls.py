@@ -7,12 +7,12 @@ from accounts import sign_in_views
 from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
 from explorer import health
 from explorer.batch import batch_files
-from explorer.lists import chains_json, fact_views
+from explorer.lists import chains, fact_views
 from queries.api import api
 
 for endpoints in (
     *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
-    *(batch_files, chains_json, health),
+    *(batch_files, chains, health),
 ):
     api.add_router("", endpoints.router)
 

@@ -2,7 +2,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from explorer import health, operator_page, views
-from explorer.lists import chain_views
+from explorer.lists import chains
 from explorer.new_batch import views as new_batch_views
 
 app_name = "explorer"
@@ -20,7 +20,7 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("new-batch", new_batch_views.new_batch, name="new_batch"),
     path("new-batch/estimate", new_batch_views.estimate, name="new_batch_estimate"),
-    path("chains", chain_views.chains, name="chains"),
+    path("chains", chains.page, name="chains"),
     path("operator", operator_page.operator, name="operator"),
     path("dashboard", views.dashboard, name="dashboard"),
     path("explorer", views.batches, name="batches"),

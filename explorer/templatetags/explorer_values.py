@@ -8,9 +8,10 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
+from config.chain_names import chain_name
 from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
 from explorer.batch.query_cards import ShownStep
-from explorer.formatting.amounts import cost, in_millions, whole_units
+from explorer.formatting.amounts import cost, in_millions, rounded, whole_units
 from explorer.formatting.sentences import in_words
 from explorer.formatting.utc_times import iso
 from explorer.lists.daily_charts import Chart
@@ -20,6 +21,7 @@ register = template.Library()
 register.filter("whole_units", whole_units)
 register.filter("cost", cost)
 register.filter("in_millions", in_millions)
+register.filter("chain", chain_name)
 
 _MINUTE = timedelta(minutes=1)
 
@@ -133,6 +135,11 @@ def when(step: ShownStep) -> SafeString:
         return SafeString("")
     until = html(" to {}", clock(step.ended_at)) if step.ended_at else ""
     return html("{}{}", moment(step.started_at), until)
+
+
+@register.filter
+def gwei(wei: int) -> str:
+    return rounded(wei, decimals=9)
 
 
 @register.filter
