@@ -3,6 +3,7 @@ from django.urls.converters import StringConverter
 
 from explorer import health, operator_page, views
 from explorer.lists import chains
+from explorer.lists.dashboard import dashboard
 from explorer.new_batch import views as new_batch_views
 
 app_name = "explorer"
@@ -22,7 +23,7 @@ urlpatterns = [
     path("new-batch/estimate", new_batch_views.estimate, name="new_batch_estimate"),
     path("chains", chains.page, name="chains"),
     path("operator", operator_page.operator, name="operator"),
-    path("dashboard", views.dashboard, name="dashboard"),
+    path("dashboard", dashboard, name="dashboard"),
     path("explorer", views.batches, name="batches"),
     path("explorer.csv", views.batches_csv, name="batches_csv"),
     path("explorer/query/<batch:internal_id>", views.batch, name="batch"),

@@ -20,11 +20,10 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.html import format_html
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
 from accounts.client_address import client_address
-from accounts.key_views import keys_as_json
 from accounts.models import User
 from accounts.signed_in import signed_in
 from config.chain_names import chain_name
@@ -47,7 +46,6 @@ from explorer.batch.read_from_chain import Reading
 from explorer.batch.unsigned_transactions import UnsignedTransactions
 from explorer.formatting import csv_lines
 from explorer.lists import batch_list, facts_page, finished_example, first_query, searched_account
-from explorer.lists import dashboard as dashboards
 from explorer.lists.searched_account import SearchedAccount
 from proving import sources
 from queries import webhooks
@@ -93,15 +91,6 @@ def home(request: HttpRequest) -> HttpResponse:
         "example": finished_example.of(user),
     }
     return render(request, "explorer/home.html", context)
-
-
-@require_GET
-@signed_in
-def dashboard(request: HttpRequest, user: User) -> HttpResponse:
-    """Show the user's newest batches, budget and days. Programs get the user's keys, as from `/keys`."""
-    if wants_json(request):
-        return keys_as_json(user)
-    return render(request, "explorer/dashboard.html", {"dashboard": dashboards.read(user)})
 
 
 # --- Lists ------------------------------------------------------------------------------------------------------------

@@ -1,39 +1,106 @@
 """What a user sees first: the results of the newest batches, the rest of the day's budget, and the last 30 days."""
 
+from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, date, timedelta
 
-from accounts.key_views import ShownKey, newest_keys
+from django.conf import settings
+from django.db.models import Count, Sum, TextField
+from django.db.models.functions import Cast, Substr
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from accounts.key_views import keys_as_json, newest_keys
 from accounts.models import User
-from explorer.lists import batch_list, daily_charts, daily_history
-from explorer.lists.batch_rows import BatchRow
-from explorer.lists.daily_charts import Chart
+from accounts.signed_in import signed_in
+from config.error_answers import wants_json
+from explorer.lists import batch_list
 from proving.budget import allowance
-from proving.budget.allowance import DailyAllowance
+from queries.models import Batch, BatchStatus
+from queries.rejection_codes import RejectionCode
 
-_BATCHES, _KEYS = 6, 3
+_DAYS = 30
+# Only this number of a user's newest batches is added up.
+MOST_BATCHES = 10_000
+_LATEST, _KEYS = 6, 3
 
 
 @dataclass(frozen=True)
-class Dashboard:
-    latest: tuple[BatchRow, ...]
-    allowances: tuple[DailyAllowance, ...]
-    charts: tuple[Chart, ...]  # empty: nothing has ended in these days
-    counts_all: bool  # whether the charts are about all batches of these days
-    counted: int  # the maximum that is counted
-    keys: tuple[ShownKey, ...]  # the newest
-    key_count: int
+class Day:
+    date: date
+    done: int  # batches
+    rejected: int
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.rejected
 
 
-def read(user: User) -> Dashboard:
-    latest = batch_list.newest(user, _BATCHES)
-    history = daily_history.read(user) if latest else None
-    keys, key_count = newest_keys(user, _KEYS)
-    return Dashboard(
-        latest=tuple(latest),
-        allowances=tuple(allowance.of_user(user)),
-        charts=daily_charts.of(history) if history and history.any else (),
-        counts_all=history is None or history.is_whole,
-        counted=daily_history.MOST_BATCHES,
-        keys=tuple(keys),
-        key_count=key_count,
-    )
+@dataclass(frozen=True)
+class Month:
+    """How a user's batches ended on each of the last days, in UTC. One that was cancelled is no failure."""
+
+    days: tuple[Day, ...]  # the last one is today
+    proven: int  # accounts, slots and headers of those that were done
+    is_whole: bool  # whether all batches of these days are counted
+
+    @property
+    def done(self) -> int:
+        return sum(day.done for day in self.days)
+
+    @property
+    def ended(self) -> int:
+        return sum(day.ended for day in self.days)
+
+    @property
+    def top(self) -> int:
+        return max(day.ended for day in self.days)
+
+    @property
+    def success(self) -> str:
+        """Return the share that was done, in percent. It is only whole, or nothing, if it really is."""
+        if self.done in {0, self.ended}:
+            return "100 %" if self.done else "0 %"
+        return f"{min(max(100 * self.done / self.ended, 0.1), 99.9):.1f} %"
+
+
+def month(user: User) -> Month:
+    """Read the user's days by one statement. The database adds up the rows that an index finds by user and time."""
+    # A batch ends by its deadline. One that a reorganised chain took back may end later, within a new one.
+    first = timezone.now() - timedelta(days=_DAYS, seconds=2 * settings.BATCH_DEADLINE_SECONDS)
+    batches = Batch.objects.filter(user=user, created_at__gte=first)
+    newest = batches.order_by("-created_at").values("pk")[:MOST_BATCHES]
+    cancelled = (RejectionCode.CANCELLED_BY_USER, RejectionCode.CANCELLED_BY_OPERATOR)
+    # A day as text: SQLite would call Python for each row to make a date.
+    day = Substr(Cast("finished_at", TextField()), 1, len("2026-01-31"))
+    rows = batches.filter(pk__in=newest).exclude(rejection_code__in=cancelled).annotate(day=day)
+    counts, count, proven = Counter[tuple[str, str]](), 0, 0
+    today = timezone.now().astimezone(UTC).date()
+    dates = [today - timedelta(days=ago) for ago in reversed(range(_DAYS))]
+    shown = {str(one) for one in dates}
+    for ended, status, number, size in rows.values_list("day", "status").annotate(Count("pk"), Sum("size")):
+        count += number
+        counts[ended, status] += number
+        proven += size if status == BatchStatus.DONE and ended in shown else 0
+    days = (Day(at, counts[str(at), BatchStatus.DONE], counts[str(at), BatchStatus.REJECTED]) for at in dates)
+    return Month(tuple(days), proven, is_whole=count < MOST_BATCHES)
+
+
+@require_GET
+@signed_in
+def dashboard(request: HttpRequest, user: User) -> HttpResponse:
+    """Show the user's newest batches, budget and days. Programs get the user's keys, as from `/keys`."""
+    if wants_json(request):
+        return keys_as_json(user)
+    shown, count = newest_keys(user, _KEYS)
+    context = {
+        "latest": batch_list.newest(user, _LATEST),
+        "allowances": list(allowance.of_user(user)),
+        "month": month(user),
+        "most_counted": MOST_BATCHES,
+        "keys": shown,
+        "key_count": count,
+    }
+    return render(request, "explorer/dashboard.html", context)

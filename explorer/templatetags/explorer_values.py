@@ -14,7 +14,6 @@ from explorer.batch.query_cards import ShownStep
 from explorer.formatting.amounts import cost, in_millions, rounded, whole_units
 from explorer.formatting.sentences import in_words
 from explorer.formatting.utc_times import iso
-from explorer.lists.daily_charts import Chart
 
 register = template.Library()
 
@@ -291,34 +290,4 @@ def copy_from(element_id: str, what: str) -> SafeString:
         element_id,
         what,
         _COPY_ICON,
-    )
-
-
-# --- Charts of days ---------------------------------------------------------------------------------------------------
-
-# As text in one piece: a template takes longer for hundreds of values than the rest of a page.
-
-
-@register.simple_tag
-def bars(chart: Chart) -> SafeString:
-    """Return the bars of a chart, for its `svg`."""
-    return mark_safe(  # noqa: S308 (numbers, dates and constants)
-        "".join(
-            f'<rect class="{bar.kind}" x="{bar.x}%" y="{bar.y}%" width="{bar.width}%" height="{bar.height}%">'
-            f"<title>{bar.title}</title></rect>"
-            for bar in chart.bars
-        )
-    )
-
-
-@register.simple_tag
-def day_rows(chart: Chart) -> SafeString:
-    """Return the rows of a chart's table."""
-    return mark_safe(  # noqa: S308 (as `bars`)
-        "".join(
-            f'<tr><th scope="row">{day}</th><td class="r">'
-            + '</td><td class="r">'.join(f"{count:,}" for count in counts)
-            + "</td></tr>"
-            for day, counts in chart.rows
-        )
     )
