@@ -7,7 +7,7 @@ from accounts import sign_in_views
 from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
 from explorer import health
 from explorer.batch import batch_files
-from explorer.lists import chains, fact_views
+from explorer.lists import chains, fact_list
 from queries.api import api
 
 for endpoints in (
@@ -25,8 +25,8 @@ urlpatterns = [
     path("admin/logout/", sign_in_views.sign_out),
     path("admin/", admin.site.urls),
     # People and programs ask for facts at the same address.
-    path("facts", fact_views.facts, {"api": list_facts}, name="facts"),
-    path("facts.csv", fact_views.facts_csv, name="account_facts_csv"),
+    path("facts", fact_list.facts_or_api, {"api": list_facts}, name="facts"),
+    path("facts.csv", fact_list.file, name="account_facts_csv"),
     # Before the API, which answers / with a 404 of its own.
     path("", include("explorer.urls")),
     path("", api.urls),

@@ -2,8 +2,9 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from explorer import health, operator_page, views
-from explorer.lists import chains
+from explorer.lists import batch_list, chains
 from explorer.lists.dashboard import dashboard
+from explorer.lists.home import home
 from explorer.new_batch import views as new_batch_views
 
 app_name = "explorer"
@@ -18,14 +19,14 @@ class _OfPage(StringConverter):
 register_converter(_OfPage, "batch")
 
 urlpatterns = [
-    path("", views.home, name="home"),
+    path("", home, name="home"),
     path("new-batch", new_batch_views.new_batch, name="new_batch"),
     path("new-batch/estimate", new_batch_views.estimate, name="new_batch_estimate"),
     path("chains", chains.page, name="chains"),
     path("operator", operator_page.operator, name="operator"),
     path("dashboard", dashboard, name="dashboard"),
-    path("explorer", views.batches, name="batches"),
-    path("explorer.csv", views.batches_csv, name="batches_csv"),
+    path("explorer", batch_list.page, name="batches"),
+    path("explorer.csv", batch_list.file, name="batches_csv"),
     path("explorer/query/<batch:internal_id>", views.batch, name="batch"),
     path("explorer/query/<internal_id>/facts.csv", views.facts_csv_file, name="facts_csv"),
     path("explorer/query/<internal_id>/deliveries", views.deliveries, name="deliveries"),

@@ -3,11 +3,8 @@
 They write only throttle counts, and that a webhook's delivery is to be sent again.
 """
 
-from dataclasses import dataclass
-
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.views import redirect_to_login
 from django.http import (
     Http404,
     HttpRequest,
@@ -26,8 +23,6 @@ from django_htmx.middleware import HtmxDetails
 from accounts.client_address import client_address
 from accounts.models import User
 from accounts.signed_in import signed_in
-from config.chain_names import chain_name
-from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
 from explorer import missing, read_rate
 from explorer.batch import (
@@ -45,9 +40,6 @@ from explorer.batch.query_paging import Filters, Wanted
 from explorer.batch.read_from_chain import Reading
 from explorer.batch.unsigned_transactions import UnsignedTransactions
 from explorer.formatting import csv_lines
-from explorer.lists import batch_list, facts_page, finished_example, first_query, searched_account
-from explorer.lists.searched_account import SearchedAccount
-from proving import sources
 from queries import webhooks
 from queries.api_errors import ApiError
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
@@ -55,10 +47,6 @@ from queries.models import OPEN_STATUSES, Batch, BatchStatus
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
-# On the home page.
-_MOST_CONNECTIONS = 12
-# Beside the batches that a search finds.
-_MOST_FACTS = 5
 _TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
 
 
@@ -70,94 +58,6 @@ class HtmxRequest(HttpRequest):
 
 def _user(request: HttpRequest) -> User | None:
     return request.user if isinstance(request.user, User) else None
-
-
-@never_cache
-@require_safe
-def home(request: HttpRequest) -> HttpResponse:
-    user = _user(request)
-    connections = [
-        {
-            "source": chain_name(connection.source_id),
-            "destination": chain_name(connection.destination_id),
-            "trust": sources.of(connection).trust(connection),
-        }
-        for connection in get_chains().connections
-    ]
-    context = {
-        "command": first_query.command(user),
-        "connections": connections[:_MOST_CONNECTIONS],
-        "more_connections": len(connections) - _MOST_CONNECTIONS,
-        "example": finished_example.of(user),
-    }
-    return render(request, "explorer/home.html", context)
-
-
-# --- Lists ------------------------------------------------------------------------------------------------------------
-
-
-@never_cache
-@require_safe
-def batches(request: HttpRequest) -> HttpResponse:
-    """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
-    filters = batch_list.Filters.of(request.GET)
-    wanted = batch_list.batch_id(filters.search)
-    if wanted and Batch.objects.filter(pk=wanted).exists():
-        return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
-    listed = _listed(request, filters)
-    account = _searched_account(request, filters, listed)
-    by = facts_page.searched(filters.search, account) if listed else None
-    found = batch_list.read(filters, user=listed.user, account=account) if listed else None
-    context = {
-        "filters": filters,
-        "is_identifier": bool(wanted),
-        "everybody": listed is not None and listed.user is None,
-        "public": settings.PUBLIC_BATCH_LIST,
-        "may_list": listed is not None,
-        "list": found,
-        "has_none": bool(found and not found.days and filters == batch_list.Filters(everybody=filters.everybody)),
-        "account": account,
-        "facts": facts_page.read(by, _MOST_FACTS) if by else None,
-        "account_in_words": searched_account.in_words(),
-        "statuses": BatchStatus.values,
-        "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
-        "command": None if found and found.days else first_query.command(_user(request)),
-        "most_in_file": batch_list.MOST_IN_FILE,
-    }
-    return render(request, "explorer/batches.html", context)
-
-
-@never_cache
-@require_safe
-@read_rate.counted
-def batches_csv(request: HttpRequest) -> HttpResponse:
-    """Return the list as CSV. Where there are more than a file holds, the header `Link` names the next file."""
-    filters = batch_list.Filters.of(request.GET)
-    listed = _listed(request, filters)
-    if listed is None:
-        return redirect_to_login(request.get_full_path())
-    account = _searched_account(request, filters, listed)
-    lines, following = batch_list.csv(filters, user=listed.user, account=account)
-    return csv_lines.file(lines, "batches.csv", following)
-
-
-@dataclass(frozen=True)
-class _Listed:
-    user: User | None  # whose batches; None: everybody's
-
-
-def _listed(request: HttpRequest, filters: batch_list.Filters) -> _Listed | None:
-    """Return whose batches the reader may list. None: nobody's."""
-    user = _user(request)
-    if settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None):
-        return _Listed(None)
-    return _Listed(user) if user else None
-
-
-def _searched_account(
-    request: HttpRequest, filters: batch_list.Filters, listed: _Listed | None
-) -> SearchedAccount | None:
-    return searched_account.read(filters.search, client_address(request)) if listed else None
 
 
 # --- One batch --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from proving import facts
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.models import FactsRegistry
-from queries.models import BatchStatus, Block, Query, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.query_parameters import Address, Number, Slot
 
@@ -83,6 +83,18 @@ def search(filters: FactFilters, start: Place, limit: int) -> tuple[list[FoundFa
     rows = _rows(filters, held, start, limit + 1)
     found, following = _page(filters, rows, start, limit)
     return list(_held_facts(found, held)), following
+
+
+def latest(limit: int) -> list[FoundFact]:
+    """Return facts of the batches that were done last, newest first, each once."""
+    held = _Held.by(_registries(FactFilters()))
+    done = Batch.objects.filter(status=BatchStatus.DONE, finished_at__isnull=False).order_by("-finished_at")
+    queries = Query.objects.filter(held.condition, batch__in=done.values("pk")[:limit]).select_related("block")
+    found: dict[tuple[int | None, str, Fact], _Found] = {}
+    for query in queries.order_by("-batch__finished_at", "position")[:limit]:
+        for fact in facts.of(query)[:limit]:
+            found.setdefault((query.block_id, query.address, fact), _Found(query, fact))
+    return list(_held_facts(list(found.values())[:limit], held))
 
 
 # --- Which registries -------------------------------------------------------------------------------------------------

@@ -5,35 +5,55 @@ because Django's paginator counts all rows and numbers the pages.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, timedelta
+from itertools import groupby
+from typing import Self
+from urllib.parse import urlencode
 
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.db.models import Q, QuerySet
-from django.http import QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
 
+from accounts.client_address import client_address
 from accounts.models import User
+from config.chain_names import chain_name
+from config.configured_chains import get_chains
 from config.json_objects import iso
+from explorer import read_rate
 from explorer.formatting import csv_lines
-from explorer.lists import batch_rows
-from explorer.lists.batch_rows import BatchRow, Day
+from explorer.lists import batch_rows, fact_list, first_query, searched_account
+from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import SearchedAccount
+from proving.fact_search import START, Place, search
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query
 
 PAGE_SIZE = 25
-
+# The number of lines of a file.
+MOST_IN_FILE = 1000
+# Beside the batches that a search finds.
+_MOST_FACTS = 5
+_COLUMNS = (
+    *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
+    "rejection_code",
+)
 _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE | re.ASCII)
 _HASH = re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
-_CHAIN = _NUMBER
+_STATUS = re.compile("|".join(BatchStatus.values))
 
 
 @dataclass(frozen=True)
 class Filters:
-    """The filters in the page's address. A malformed one has no effect, and is named in `ignored`.
-
-    A search is kept as it is; `BatchList` tells whether it was understood.
-    """
+    """The filters in a page's address."""
 
     everybody: bool = False
     status: str = ""
@@ -41,143 +61,149 @@ class Filters:
     search: str = ""
     before: str = ""  # show the batches older than this one
     after: str = ""  # or those newer
-    ignored: tuple[str, ...] = ()  # parts, in words
 
     @classmethod
-    def of(cls, query: QueryDict) -> "Filters":
-        ignored: list[str] = []
-
-        def known(name: str, is_known: Callable[[str], object], what: str) -> str:
-            text = query.get(name, "")
-            if text and not is_known(text):
-                ignored.append(what)
-                return ""
-            return text
-
-        return cls(
-            everybody=query.get("of") == "everybody",
-            status=known("status", BatchStatus.values.__contains__, "the status"),
-            chain=known("chain", _CHAIN.fullmatch, "the destination"),
-            search=query.get("q", "").strip().replace("\0", "")[:100],
-            before=known("before", _ID.fullmatch, "the place to continue from").upper(),
-            after=known("after", _ID.fullmatch, "the place to go back from").upper(),
-            ignored=tuple(ignored),  # the last argument, because the others fill it
-        )
-
-    @property
-    def any(self) -> bool:
-        return bool(self.status or self.chain or self.search)
-
-    def query(self, **changes: str) -> str:
-        """Return these filters with some parts changed, as a query string.
-
-        It is the first page, unless the parts name another.
-        """
-        parts = QueryDict(mutable=True)
-        values = {"of": "everybody" if self.everybody else "", "status": self.status, "chain": self.chain}
-        values |= {"q": self.search} | changes
-        for name, value in values.items():
-            if value:
-                parts[name] = value
-        return "?" + parts.urlencode()
+    def of(cls, query: QueryDict) -> Self:
+        """Read the filters. A malformed one is none."""
+        forms = {"status": _STATUS, "chain": _NUMBER, "before": _ID, "after": _ID}
+        given = {name: query.get(name, "") for name, form in forms.items() if form.fullmatch(query.get(name, ""))}
+        search = query.get("q", "").strip().replace("\0", "")[:100]
+        return cls(everybody=query.get("of") == "everybody", search=search, **given)
 
 
 @dataclass(frozen=True)
 class BatchList:
-    days: tuple[Day, ...]
-    newer: str  # query strings of the next and previous pages; empty if there is none
-    older: str
-    searched_for: str  # what kind of thing was searched for, in words; empty: no search
-    not_understood: bool  # the search can't match anything
+    rows: tuple[BatchRow, ...] = ()
+    newer: str = ""  # the identifiers after and before which the next pages begin; empty if there is none
+    older: str = ""
+    searched_for: str = ""  # what kind of thing was searched for, in words; empty: no search
+    not_understood: bool = False  # the search can't match anything
 
-
-# How many lines a file has at most, and how many batches are read at once for it.
-MOST_IN_FILE, _CHUNK = 1000, 100
-COLUMNS = (
-    *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
-    "rejection_code",
-)
-
-
-def batch_id(text: str) -> str:
-    """Return `text` as a batch's identifier; empty if it does not have the form of one."""
-    return text.upper() if _ID.fullmatch(text) else ""
+    @property
+    def days(self) -> list[tuple[date, str, list[BatchRow]]]:
+        """Return the rows by the day of their submission, in UTC, each with the name that it has now."""
+        today = timezone.now().astimezone(UTC).date()
+        names = {today: "Today", today - timedelta(days=1): "Yesterday"}
+        by_day = groupby(self.rows, key=lambda row: row.batch.created_at.astimezone(UTC).date())
+        return [(day, names.get(day, ""), list(rows)) for day, rows in by_day]
 
 
 def newest(user: User | None, most: int) -> list[BatchRow]:
     """Return the newest batches of the user, or everybody's with None."""
-    return batch_rows.read(list(batch_rows.counted(_whose(user)).order_by("-pk")[:most]))
+    batches = Batch.objects.all() if user is None else Batch.objects.filter(user=user)
+    return batch_rows.read(list(batches.defer("request").order_by("-pk")[:most]))
 
 
-def read(filters: Filters, *, user: User | None, account: SearchedAccount | None) -> BatchList:
-    """Return the batches of `user`, or everybody's with None. `account` is what the search names, if that is one."""
-    found = _found(filters, user, account)
-    batches, searched_for = found or (Batch.objects.none(), "")
-    rows, has_newer, has_older = _page(batches, filters)
-    return BatchList(
-        days=tuple(batch_rows.by_day(batch_rows.read(rows))),
-        newer=filters.query(after=rows[0].pk) if rows and has_newer else "",
-        older=filters.query(before=rows[-1].pk) if rows and has_older else "",
-        searched_for=searched_for,
-        not_understood=found is None,
+# --- Views ------------------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@require_safe
+def page(request: HttpRequest) -> HttpResponse:
+    """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
+    filters = Filters.of(request.GET)
+    wanted = filters.search.upper() if _ID.fullmatch(filters.search) else ""
+    if wanted and Batch.objects.filter(pk=wanted).exists():
+        return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
+    user = request.user if isinstance(request.user, User) else None
+    context = {"filters": filters, "is_identifier": bool(wanted), "account_in_words": searched_account.in_words()}
+    found, is_everybodys = BatchList(), _is_everybodys(user, filters)
+    if user or is_everybodys:
+        account = searched_account.read(filters.search, client_address(request))
+        found, by = read(filters, user, account), fact_list.searched(filters.search, account)
+        facts, more_facts = search(by, Place.of(START), _MOST_FACTS) if by else ([], None)
+        context |= {
+            "everybody": is_everybodys,
+            "public": settings.PUBLIC_BATCH_LIST,
+            "may_list": True,
+            "list": found,
+            "has_none": not found.rows and filters == Filters(everybody=filters.everybody),
+            "account": account,
+            "facts_address": f"{reverse('facts')}?{urlencode(by.model_dump(exclude_none=True))}" if by else "",
+            "facts": list(fact_list.rows(facts)),
+            "has_more_facts": more_facts is not None,
+            "statuses": BatchStatus.values,
+            "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
+        }
+    return render(
+        request, "explorer/batches.html", context | {"command": None if found.rows else first_query.command(user)}
     )
 
 
-def csv(filters: Filters, *, user: User | None, account: SearchedAccount | None) -> tuple[list[str], str]:
-    """Return the lines of a file, and the query string of the next file; empty: all of the list is in this one."""
-    lines, before = [csv_lines.line(COLUMNS)], filters.before
-    batches, _ = _found(filters, user, account) or (Batch.objects.none(), "")
-    for _ in range(MOST_IN_FILE // _CHUNK):
-        older = batches.filter(pk__lt=before) if before else batches
-        rows = batch_rows.read(list(batch_rows.counted(older).order_by("-pk")[:_CHUNK]))
-        lines += [csv_lines.line(_cells(row)) for row in rows]
-        if len(rows) < _CHUNK:
-            return lines, ""
-        before = rows[-1].id
-    return lines, filters.query(before=before)
+@never_cache
+@require_safe
+@read_rate.counted
+def file(request: HttpRequest) -> HttpResponse:
+    """Return the list as CSV. Where there are more than a file holds, the header `Link` names the next file."""
+    filters = Filters.of(request.GET)
+    user = request.user if isinstance(request.user, User) else None
+    if not user and not _is_everybodys(user, filters):
+        return redirect_to_login(request.get_full_path())
+    batches, _ = _found(filters, user, searched_account.read(filters.search, client_address(request)))
+    if filters.before:
+        batches = batches.filter(pk__lt=filters.before)
+    rows = batch_rows.read(list(batches.order_by("-pk")[: MOST_IN_FILE + 1]))
+    following = ""
+    if len(rows) > MOST_IN_FILE:
+        rows = rows[:MOST_IN_FILE]
+        parts = request.GET.copy()
+        parts["before"] = rows[-1].batch.pk
+        following = f"?{parts.urlencode()}"
+    return csv_lines.file(map(csv_lines.line, [_COLUMNS, *map(_cells, rows)]), "batches.csv", following)
 
 
 def _cells(row: BatchRow) -> Iterator[str]:
-    yield from (row.id, row.status, row.headline.text)
+    batch = row.batch
+    yield from (batch.pk, batch.status, row.headline.text)
     yield " ".join(str(chain.id) for chain in row.sources)
     yield str(row.destination.id)
-    yield "" if row.is_self_funded else str(row.spent)
-    yield from (iso(row.created_at) or "", iso(row.finished_at) or "", row.rejection_code)
+    yield "" if batch.is_self_funded else str(batch.spent)
+    yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", batch.rejection_code)
 
 
-def _found(
-    filters: Filters, user: User | None, account: SearchedAccount | None
-) -> tuple["QuerySet[Batch]", str] | None:
-    """Return the batches, and what was searched for, in words. None: the search can't match anything."""
-    batches = _whose(user)
-    if filters.status:
-        batches = batches.filter(status=filters.status)
-    if filters.chain:
-        batches = batches.filter(destination_chain_id=int(filters.chain))
-    return _search(batches, filters.search, account) if filters.search else (batches, "")
+def _is_everybodys(user: User | None, filters: Filters) -> bool:
+    return settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
 
 
-def _whose(user: User | None) -> "QuerySet[Batch]":
-    return Batch.objects.all() if user is None else Batch.objects.filter(user=user)
+# --- Which batches ----------------------------------------------------------------------------------------------------
+
+
+def read(filters: Filters, user: User | None, account: SearchedAccount | None) -> BatchList:
+    """Return a page of the batches. `account` is what the search names, if that is one."""
+    batches, searched_for = _found(filters, user, account)
+    found, has_newer, has_older = _page(batches, filters)
+    return BatchList(
+        rows=tuple(batch_rows.read(found)),
+        newer=found[0].pk if found and has_newer else "",
+        older=found[-1].pk if found and has_older else "",
+        searched_for=searched_for,
+        not_understood=bool(filters.search) and not searched_for,
+    )
 
 
 def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
     """Return the rows to show, newest first, and whether there are newer and older ones."""
-    rows = batch_rows.counted(batches)
     if filters.after:
-        found = list(rows.filter(pk__gt=filters.after).order_by("pk")[: PAGE_SIZE + 1])
-        more = len(found) > PAGE_SIZE
-        return found[:PAGE_SIZE][::-1], more, True
+        found = list(batches.filter(pk__gt=filters.after).order_by("pk")[: PAGE_SIZE + 1])
+        return found[:PAGE_SIZE][::-1], len(found) > PAGE_SIZE, True
     if filters.before:
-        rows = rows.filter(pk__lt=filters.before)
-    found = list(rows.order_by("-pk")[: PAGE_SIZE + 1])
+        batches = batches.filter(pk__lt=filters.before)
+    found = list(batches.order_by("-pk")[: PAGE_SIZE + 1])
     return found[:PAGE_SIZE], bool(filters.before), len(found) > PAGE_SIZE
 
 
-def _search(
-    batches: "QuerySet[Batch]", text: str, account: SearchedAccount | None
-) -> tuple["QuerySet[Batch]", str] | None:
-    """Return the batches that the text names, and what it was taken for. None if it can't name any."""
+def _found(filters: Filters, user: User | None, account: SearchedAccount | None) -> tuple["QuerySet[Batch]", str]:
+    """Return the batches, and what was searched for, in words; none and an empty text if nothing can match it."""
+    batches = Batch.objects.defer("request")
+    if user and not _is_everybodys(user, filters):
+        batches = batches.filter(user=user)
+    if filters.status:
+        batches = batches.filter(status=filters.status)
+    if filters.chain:
+        batches = batches.filter(destination_chain_id=int(filters.chain))
+    text = filters.search
+    if not text:
+        return batches, ""
     if _ID.fullmatch(text):
         return batches.filter(pk=text.upper()), "the identifier"
     if _NUMBER.fullmatch(text):
@@ -189,8 +215,7 @@ def _search(
         blocks = Block.objects.filter(hash=text.lower()).values("pk")
         by_block = Query.objects.filter(block__in=blocks).values("batch")
         return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "the hash of a transaction or block"
-    if account:
-        # An unknown name is nobody's. Queries about headers have an empty address.
-        batches = batches if account.address else batches.none()
+    if account and account.address:
         return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "the account"
-    return None
+    # An unknown name is nobody's. Queries about headers have an empty address.
+    return batches.none(), "the account" if account else ""

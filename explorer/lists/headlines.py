@@ -81,8 +81,12 @@ def of_batch(total: int, counts: Counts, sources: Sequence[ChainName], destinati
     chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
     for_whom = destination.in_words
     where = f"about {chains}" + ("" if names == [for_whom] else f", for {for_whom}")
-    done = counts.at_step.get(None, 0)
-    return Headline(f"{total:,} queries", "", where, state="all proven" if done == total else f"{done:,} proven")
+    return of_several(total, counts.at_step.get(None, 0), where)
+
+
+def of_several(total: int, done: int, where: str, address: str = "") -> Headline:
+    """Return the headline of several queries, all of one account if `address` isn't empty."""
+    return Headline(f"{total:,} queries", address, where, state="all proven" if done == total else f"{done:,} proven")
 
 
 def _one(query: ShownQuery | AskedQuery) -> str:

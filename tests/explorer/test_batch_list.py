@@ -231,7 +231,6 @@ def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
 def test_a_long_list_is_several_files(alice, monkeypatch):
     expected = many(60)
     monkeypatch.setattr(batch_list, "MOST_IN_FILE", 25)
-    monkeypatch.setattr(batch_list, "_CHUNK", 5)
     found, address = [], "/explorer.csv"
     while address:
         answer = alice.get(address)
@@ -327,29 +326,6 @@ def follow_to_newest(client: Client, html: str) -> str:
     return client.get("/explorer" + found[1].replace("&amp;", "&")).text
 
 
-@pytest.mark.parametrize(
-    ("parameters", "part"),
-    [
-        ({"status": "LOST"}, "The status"),
-        ({"status": "done"}, "The status"),
-        ({"chain": "mainnet"}, "The destination"),
-        ({"chain": "-1"}, "The destination"),
-        ({"before": "x"}, "The place to continue from"),
-        ({"after": "x"}, "The place to go back from"),
-    ],
-)
-def test_a_malformed_part_is_ignored_and_named(alice, parameters, part):
-    batch = a_batch()
-    html = alice.get("/explorer", parameters).text
-    assert ids(html) == [batch.pk]
-    assert re.findall(r"([\w ]+) in this page's address is not valid", html) == [part]
-
-
-@pytest.mark.parametrize("parameters", [{}, {"status": "", "chain": "", "q": ""}, {"status": "DONE", "chain": "31337"}])
-def test_nothing_is_named_where_nothing_is_ignored(alice, parameters):
-    assert "is not valid" not in alice.get("/explorer", parameters).text
-
-
 def test_the_number_of_statements_does_not_grow_with_the_list(alice):
     counts = []
     for block in range(1, 30, 14):
@@ -358,4 +334,4 @@ def test_the_number_of_statements_does_not_grow_with_the_list(alice):
             alice.get("/explorer")
         counts.append(len(captured))
     assert len(set(counts)) == 1
-    assert counts[0] <= 8
+    assert counts[0] <= 9

@@ -400,14 +400,14 @@ def test_filters_and_pages_go_through_the_facts_in_their_order():
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"account": "0x12"}, "The account is 0x and 40 hexadecimal digits."),
-        ({"account": "bob.eth"}, "The account is 0x and 40 hexadecimal digits."),
-        ({"account": ALICE, "block": "x"}, "The block is a number"),
-        ({"block": "12", "slot": "zz"}, "The slot is 0x"),
+        ({"account": "0x12"}, "The account must be 0x and 40 hexadecimal digits."),
+        ({"account": "bob.eth"}, "The account must be 0x and 40 hexadecimal digits."),
+        ({"account": ALICE, "block": "x"}, "The block must be a number"),
+        ({"block": "12", "slot": "zz"}, "The slot must be 0x"),
         ({"block": "12", "property": "\x00?"}, "There is no such property."),
-        ({"block": "9" * 40}, "The block is a number"),
+        ({"block": "9" * 40}, "The block must be a number"),
         ({"property": "NONCE"}, "Name an account or a block."),
-        ({"account": ALICE, "sourceChainId": "-1"}, "The source chain is none."),
+        ({"account": ALICE, "sourceChainId": "-1"}, "The source chain must be a chain id"),
     ],
 )
 def test_a_wrong_filter_is_said_at_the_form(parameters, said):

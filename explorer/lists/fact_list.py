@@ -1,0 +1,201 @@
+"""Facts that registries hold, as a page and as CSV. They never tell who asked for one.
+
+`proving.fact_search` finds them, for the API too.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
+from pydantic import ValidationError
+
+from accounts.client_address import client_address
+from chains.encoding import hex_data
+from config.chain_names import ChainName, chain_name
+from config.configured_chains import get_chains
+from config.error_answers import is_page
+from explorer import read_rate
+from explorer.batch import code_snippets, fact_display
+from explorer.batch.fact_display import Value
+from explorer.formatting import csv_lines
+from explorer.lists import searched_account
+from explorer.lists.searched_account import SearchedAccount
+from proving import fact_search, facts
+from proving.fact_search import FactFilters, FoundFact, Place
+from proving.facts import SlotFact
+from proving.models import SignedTransaction, Transaction
+from queries.models import Block, Query
+
+PAGE_SIZE = 25
+# The number of lines of a file.
+MOST_IN_FILE = 1000
+_NUMBER, _HASH = re.compile(r"[0-9]{1,18}", re.ASCII), re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
+_COLUMNS = (
+    *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
+    *("registry", "calldata", "transaction"),
+)
+# What each filter is, in words.
+_FIELDS = {
+    "account": "The account must be {}.",
+    "block": "The block must be a number, in decimal digits.",
+    "property": "There is no such property.",
+    "slot": "The slot must be 0x and up to 64 hexadecimal digits.",
+    "sourceChainId": "The source chain must be a chain id, in decimal digits.",
+    "destinationChainId": "The destination chain must be a chain id, in decimal digits.",
+}
+
+
+@dataclass(frozen=True)
+class FactRow:
+    found: FoundFact
+    source: ChainName
+    destination: ChainName
+    value: Value
+
+    @property
+    def reads_itself(self) -> bool:
+        """Return whether the fact is read on the chain that it is about."""
+        return self.source.id == self.destination.id
+
+
+@dataclass(frozen=True)
+class FactSearch:
+    """The filters in the page's address, and what is wrong with them."""
+
+    typed: Mapping[str, str]  # by the field; empty ones are left out
+    account: SearchedAccount | None = None
+    filters: FactFilters | None = None  # None: they name neither an account nor a block, or are wrong
+    faults: Mapping[str, str] = field(default_factory=dict)  # sentences, by the field
+
+
+def rows(found: Sequence[FoundFact]) -> Iterator[FactRow]:
+    for one in found:
+        source, destination = chain_name(one.block.source_chain_id), chain_name(one.block.destination_chain_id)
+        snippets = code_snippets.reading(one.registry, one.block.number, one.fact)
+        value = fact_display.value(one.fact, one.word, source.currency, one.registry, snippets)
+        yield FactRow(one, source, destination, value)
+
+
+def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
+    """Return what a search finds facts by: an account, or a block, by its number, its hash or that of a transaction.
+
+    None: it can't find any.
+    """
+    if account:
+        return FactFilters(account=account.address) if account.address else None
+    if _NUMBER.fullmatch(text):
+        return FactFilters.model_validate({"block": str(int(text))})
+    block = _with_hash(text.lower()) if _HASH.fullmatch(text) else None
+    if block is None:
+        return None
+    return FactFilters.model_validate({"block": str(block.number), "sourceChainId": str(block.source_chain_id)})
+
+
+def _with_hash(text: str) -> Block | None:
+    """Return the block that has this hash; else the first of those that a transaction with this hash is about."""
+    sent = SignedTransaction.objects.filter(hash=text).values("transaction")
+    queries = Transaction.queries.through.objects.filter(transaction__in=sent).values("query")
+    about = Block.objects.filter(pk__in=Query.objects.filter(pk__in=queries).values("block")).order_by("pk")
+    return Block.objects.filter(hash=text).first() or about.first()
+
+
+# --- Views ------------------------------------------------------------------------------------------------------------
+
+
+@csrf_exempt  # It changes nothing, and the API takes no cookie.
+@never_cache
+def facts_or_api(request: HttpRequest, api: Callable[[HttpRequest], HttpResponse]) -> HttpResponse:
+    """Show the facts of an account or a block. Programs, and whoever sends a key, are answered by the API."""
+    if not is_page(request):
+        response = api(request)
+    elif not _may_search(request):
+        response = redirect_to_login(request.get_full_path())
+    else:
+        response = _page(request, _search(request))
+    patch_vary_headers(response, ["Accept"])
+    return response
+
+
+@never_cache
+@require_safe
+@read_rate.counted
+def file(request: HttpRequest) -> HttpResponse:
+    """Return the facts as CSV. Where there are more than a file holds, the header `Link` names the next file."""
+    if not _may_search(request):
+        return redirect_to_login(request.get_full_path())
+    search = _search(request)
+    if search.filters is None:
+        return _page(request, search)
+    found, following = fact_search.search(search.filters, Place.of(_cursor(request)), MOST_IN_FILE)
+    parts = request.GET.copy()
+    parts["cursor"] = str(following)
+    lines = map(csv_lines.line, [_COLUMNS, *map(_cells, found)])
+    return csv_lines.file(lines, "facts.csv", f"?{parts.urlencode()}" if following else "")
+
+
+def _may_search(request: HttpRequest) -> bool:
+    """Return whether the reader may search facts: as with a key, or everybody who may list everybody's batches."""
+    return settings.PUBLIC_BATCH_LIST or request.user.is_authenticated
+
+
+def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
+    cursor, chains = _cursor(request), get_chains()
+    found, following = [], None
+    if search.filters:
+        found, following = fact_search.search(search.filters, Place.of(cursor), PAGE_SIZE)
+    elif settings.PUBLIC_BATCH_LIST and not search.typed:
+        found = fact_search.latest(PAGE_SIZE)
+    context = {
+        "search": search,
+        "rows": list(rows(found)),
+        "is_first": cursor == fact_search.START,
+        "next": str(following or ""),
+        "most_in_file": MOST_IN_FILE,
+        "account_in_words": searched_account.in_words(),
+        "properties": fact_search.PROPERTIES,
+        "sources": [chain_name(pk) for pk in sorted({one.source_id for one in chains.connections})],
+        "destinations": [chain_name(chain.id) for chain in chains.destinations()],
+    }
+    return render(request, "explorer/facts.html", context)
+
+
+def _cursor(request: HttpRequest) -> str:
+    text = request.GET.get("cursor", "")
+    return text if re.fullmatch(fact_search.CURSOR, text) else fact_search.START
+
+
+def _search(request: HttpRequest) -> FactSearch:
+    typed = {name: text for name in _FIELDS if (text := request.GET.get(name, "").strip().replace("\0", "")[:100])}
+    account = searched_account.read(typed["account"], client_address(request)) if "account" in typed else None
+    faults, values = {}, dict(typed)
+    if account and account.address:
+        values["account"] = account.address
+    elif account:
+        faults["account"] = account.problem
+    try:
+        filters = FactFilters.model_validate(values)
+    except ValidationError as invalid:
+        for error in invalid.errors(include_url=False, include_context=False, include_input=False):
+            name = str(error["loc"][0])
+            faults.setdefault(name, _FIELDS[name].format(searched_account.in_words()))
+        return FactSearch(typed, account, faults=faults)
+    if "account" in typed or "block" in typed:
+        return FactSearch(typed, account, filters)
+    return FactSearch(typed, faults={"account": "Name an account or a block."} if typed else {})
+
+
+def _cells(one: FoundFact) -> Iterator[str]:
+    block = one.block
+    yield from map(str, (block.source_chain_id, block.destination_chain_id, block.number, block.hash, one.address))
+    yield facts.name(one.fact)
+    yield one.fact.slot if isinstance(one.fact, SlotFact) else ""
+    yield str(int.from_bytes(one.word)) if facts.is_number(one.fact) else ""
+    yield from (hex_data(one.word), one.registry, facts.calldata(block.number, one.fact), one.transaction_hash)

@@ -1,0 +1,55 @@
+"""The home page, with a finished batch that its reader may see in a list anyway."""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from accounts.models import User
+from config.chain_names import chain_name
+from config.configured_chains import get_chains
+from explorer.lists import batch_list, first_query
+from explorer.lists.batch_rows import BatchRow
+from proving import sources
+from queries.models import BatchStatus
+
+_MOST_CONNECTIONS = 12
+# Number of newest batches that are searched for an example.
+_BATCHES = 10
+
+
+@dataclass(frozen=True)
+class FinishedExample:
+    row: BatchRow
+    trust: str  # who must be trusted for what, a sentence
+
+
+@never_cache
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    user = request.user if isinstance(request.user, User) else None
+    connections = [
+        (chain_name(one.source_id), chain_name(one.destination_id), sources.of(one).trust(one))
+        for one in get_chains().connections
+    ]
+    context = {
+        "command": first_query.command(user),
+        "connections": connections[:_MOST_CONNECTIONS],
+        "more_connections": len(connections) - _MOST_CONNECTIONS,
+        "example": _example(user),
+    }
+    return render(request, "explorer/home.html", context)
+
+
+def _example(user: User | None) -> FinishedExample | None:
+    """Return the user's own, else anybody's where the operator lets everybody list everybody's batches."""
+    rows = batch_list.newest(user, _BATCHES) if user else []
+    rows += batch_list.newest(None, _BATCHES) if settings.PUBLIC_BATCH_LIST else []
+    for row in rows:
+        connection = get_chains().connection(row.sources[0].id, row.destination.id) if row.headline.answer else None
+        if connection and row.batch.status == BatchStatus.DONE:
+            return FinishedExample(row, sources.of(connection).trust(connection))
+    return None
