@@ -139,8 +139,8 @@ class Service(Installation):
     ) -> None:
         self.port = port
         self.base_url = f"http://127.0.0.1:{port}"
-        # Webhooks may be tried out on this machine.
-        own = {"BASE_URL": self.base_url, "WEBHOOK_ALLOW": "127.0.0.1"}
+        # Webhooks may be tried out on this machine, and who isn't signed in sees the batches.
+        own = {"BASE_URL": self.base_url, "WEBHOOK_ALLOW": "127.0.0.1", "PUBLIC_BATCH_LIST": "true"}
         super().__init__(running, folder, chains_toml, key, **own | variables)
         # The pages' files are for the web server alone. Until it starts, they are collected on another core.
         self._collecting = self._process_of("collectstatic", *MANAGE, "collectstatic", "--no-input", "-v", "0")

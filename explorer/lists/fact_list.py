@@ -148,7 +148,8 @@ def _may_search(request: HttpRequest) -> bool:
 
 def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
     cursor, chains = _cursor(request), get_chains()
-    found, following = [], None
+    found: list[FoundFact] = []
+    following: Place | None = None
     if search.filters:
         found, following = fact_search.search(search.filters, Place.of(cursor), PAGE_SIZE)
     elif settings.PUBLIC_BATCH_LIST and not search.typed:

@@ -35,6 +35,8 @@ from queries.rejection_codes import Rejection, RejectionCode
 # Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
 _KEPT_BY_ALL = 128
 _LONGEST_PAUSE_SECONDS = 60
+# Of the year 5138. A later time is one in milliseconds.
+_LATEST_IN_SECONDS = 10**11
 # Headers, blocks or facts that are read between two calls of `go_on`.
 _PER_READ = 200
 
@@ -120,6 +122,9 @@ def _too_far_ahead(highest: int, latest: int, source: Chain, head: Header) -> Re
         )
     seconds = latest - head.timestamp - (newest - head.number) * source.block_seconds
     if seconds > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
+        if latest > _LATEST_IN_SECONDS:
+            reason = f"The time {latest} is in the far future. It seems to be in milliseconds; name it in seconds."
+            return Rejection(RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=False)
         return Rejection(
             RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
             f"The time {latest} is {seconds:,.0f} s after the newest block of chain {source.id}. Send the batch again "

@@ -35,7 +35,7 @@ from proving.webhooks import delivery
 from proving.worker import routes
 from proving.worker.routes import Route
 from queries import clock, progress
-from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Webhook
+from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Step, StepStatus, Webhook
 from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
@@ -281,11 +281,16 @@ def reject_overdue() -> None:
     if newest := clock.newest_block():
         agreed |= Q(deadline_at__lt=newest)
     for batch in overdue.filter(agreed)[:_PER_POLL]:
-        waits = " ".join(wait.sentence for wait in batch.waits())
+        said = [wait.sentence for wait in batch.waits()]
+        errors = Step.objects.filter(query__batch=batch, status=StepStatus.IN_PROGRESS).exclude(last_error="")
+        last_error = errors.values_list("last_error", flat=True).order_by("-pk").first()
+        reason = "The batch could not be proven before its deadline."
+        reason += f" It waited: {' '.join(said)}" if said else ""
+        reason += f" Its last error: {last_error}" if last_error and last_error not in said else ""
         progress.reject(
             [batch.pk],
             code=RejectionCode.DEADLINE_EXCEEDED,
-            reason="The batch could not be proven before its deadline." + (f" It waited: {waits}" if waits else ""),
+            reason=reason,
             retryable=True,
         )
 

@@ -93,12 +93,6 @@ def test_a_body_that_is_no_json_gets_a_sentence_and_a_code(path, body):
     assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
 
 
-def test_a_body_over_the_limit_is_refused(settings):
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
-    response = post_json(Client(), "/sign-in/verify", {"message": "x" * 1000})
-    assert (response.status_code, response.json()["code"]) == (413, "too_large")
-
-
 def test_a_used_message_is_401_and_a_stranger_403_and_too_many_429(settings):
     settings.MAX_SIGN_INS_PER_MINUTE = 1
     client = Client()
@@ -114,12 +108,6 @@ def test_a_used_message_is_401_and_a_stranger_403_and_too_many_429(settings):
     settings.ALLOWED_ADDRESSES = [ALICE.address]
     response = post_json(Client(), "/sign-in/message", {"address": BOB.address, "chainId": "31337"})
     assert (response.status_code, response.json()["code"]) == (403, "address_not_allowed")
-
-
-def test_a_node_that_is_down_is_503_for_a_signature_that_is_not_the_address_s_own():
-    message = message_for(Client())
-    response = post_json(Client(), "/sign-in/verify", {"message": message, "signature": sign(message, BOB)})
-    assert (response.status_code, response.json()["code"]) == (503, "node_unavailable")
 
 
 def test_a_person_with_an_old_form_hears_what_to_do(settings):
@@ -326,12 +314,6 @@ def test_the_key_is_shown_only_on_request(alice_client):
     assert secret not in again.text
 
 
-def test_going_to_the_address_where_keys_are_made_leads_to_the_keys(alice_client):
-    response = alice_client.get("/dashboard/keys")
-    assert (response.status_code, response.headers["Location"]) == (302, "/keys")
-    assert ApiKey.objects.count() == 1
-
-
 @pytest.mark.parametrize("headers", [{}, JSON], ids=["page", "json"])
 @pytest.mark.parametrize("whose", ["revoked", "ended", "bob", "nobody"])
 @pytest.mark.parametrize("act", ["reveal", "rotate", "revoke"])
@@ -383,30 +365,6 @@ def test_a_program_makes_a_key(alice_client, body, name):
     assert ApiKey.objects.get(pk=response.json()["id"]).name == name
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        ({"name": "default"}, 409, "name_taken"),
-        ({"name": "x" * 61}, 400, "malformed_name"),
-        ([], 400, "malformed_request"),
-    ],
-)
-def test_a_program_that_makes_no_key_hears_why(alice_client, body, status, code):
-    response = post_json(alice_client, "/dashboard/keys", body)
-    assert (response.status_code, response.json()["code"]) == (status, code)
-    assert ApiKey.objects.count() == 1
-
-
-def test_the_cap_is_said_and_leaves_no_form(alice_client):
-    for number in range(19):
-        a_key(name=str(number))
-    assert "You have 20 keys, which is the limit." in alice_client.get("/keys").text
-    assert 'action="/dashboard/keys"' not in alice_client.get("/keys").text
-    response = post_json(alice_client, "/dashboard/keys", {})
-    assert (response.status_code, response.json()["code"]) == (409, "too_many_keys")
-    assert alice_client.post("/dashboard/keys", {"name": "more"}).status_code == 409
-
-
 @pytest.mark.parametrize("name", ["", "default", "<b>"])
 def test_a_person_s_name_for_a_key_comes_back_escaped(alice_client, name):
     response = alice_client.post("/dashboard/keys", {"name": name})
@@ -432,14 +390,6 @@ def test_a_program_rotates_and_revokes(alice_client):
     assert [key["name"] for key in alice_client.get("/keys", headers=JSON).json()["keys"]] == ["new"]
 
 
-def test_whoever_is_about_to_revoke_a_key_hears_that_it_is_in_use(alice_client):
-    key = ApiKey.objects.get()
-    path = f"/dashboard/keys/{key.pk}/revoke"
-    assert "It was never used." in alice_client.get(path).text
-    keys.authenticate(keys.reveal(key))
-    assert re.search(r"It was last used at .* UTC</time>\.", alice_client.get(path).text)
-
-
 def test_the_last_use_is_stored_once_a_minute_and_nobody_waits_for_it(alice_client, client):
     key = ApiKey.objects.get()
     headers = {"api-key": keys.reveal(key)}
@@ -453,11 +403,6 @@ def test_the_last_use_is_stored_once_a_minute_and_nobody_waits_for_it(alice_clie
     for ago in (61, -61):
         ApiKey.objects.update(last_used_at=first - timedelta(seconds=ago))
         assert last_used_at() > first
-
-
-def test_the_page_teaches_the_header_before_the_url(alice_client):
-    text = alice_client.get("/keys").text
-    assert text.index('--header "api-key: $API_KEY"') < text.index("?apiKey=$API_KEY") < text.index("leaks")
 
 
 # --- What happened ----------------------------------------------------------------------------------------------------
@@ -512,23 +457,6 @@ def test_the_log_is_one_s_own_paged_and_kept_for_90_days(alice_client):
     assert "bob" not in newest + older
 
 
-@pytest.mark.parametrize("before", ["x", "-1", "9" * 30, "٣"])
-def test_a_malformed_place_in_the_log_is_its_beginning(alice_client, before):
-    assert "Signed in" in alice_client.get("/dashboard/log", {"before": before}).text
-
-
-def test_the_statements_of_the_page_of_keys_do_not_grow(alice_client, django_assert_num_queries):
-    def statements() -> None:
-        # Session, user, keys, log, secret of webhooks.
-        with django_assert_num_queries(5):
-            alice_client.get("/keys")
-
-    statements()
-    for n in range(10):
-        keys.issue(User.objects.get(), f"{n}")
-    statements()
-
-
 # --- Sessions ---------------------------------------------------------------------------------------------------------
 
 
@@ -569,18 +497,3 @@ def test_signing_out_everywhere_ends_all_sessions_of_the_user_alone(alice_client
     assert [client.get("/dashboard").status_code for client in (alice_client, other, bob)] == [302, 302, 200]
     assert AccountEvent.objects.latest("pk").kind == EventKind.SIGNED_OUT_EVERYWHERE
 
-
-@pytest.mark.parametrize(
-    "path",
-    ["/sign-in", "/dashboard", "/keys", "/dashboard/log", "/dashboard/keys/{}/rotate", "/dashboard/keys/{}/revoke"],
-)
-def test_pages_hold_no_inline_code_and_name_no_other_host(alice_client, path):
-    client = Client() if path == "/sign-in" else alice_client
-    response = client.get(path.format(ApiKey.objects.get().pk))
-    assert response.status_code == 200
-    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|javascript:", response.text)
-    assert {
-        url
-        for url in re.findall(r"(?:href|src|action)=\"([^\"]*)\"", response.text)
-        if not re.match(r"/(?!/)|#|data:,", url)
-    } == set()

@@ -245,6 +245,7 @@ BATCHES = (
 OTHERS = (
     Picture("Home", at("/")),
     Picture("Home, signed in", at("/"), who=ALICE),
+    Picture("Home, with a finished batch", after(states.done_with_one_answer, "/"), settings=_PUBLIC),
     Picture("Home, no chains", _without_connections),
     Picture("Menu", at("/nowhere"), who=ALICE, status=404, then=_open_menu),
     Picture("Menu, signed out", at("/nowhere"), status=404, then=_open_menu),
@@ -255,7 +256,10 @@ OTHERS = (
     Picture("List: everybody's, full", after(states.a_page_of_batches, "/explorer"), settings=_PUBLIC),
     Picture("List: found", after(states.a_page_of_batches, f"/explorer?q={ALICE}&status=DONE"), who=ALICE),
     Picture("List: nothing found", after(states.a_page_of_batches, "/explorer?q=nothing"), who=ALICE),
+    Picture("List: an unknown identifier", at(f"/explorer?q={'0' * 26}")),
+    Picture("List: searched, signed out", at(f"/explorer?q={ALICE}")),
     Picture("Facts: none asked for", at("/facts"), who=ALICE),
+    Picture("Facts: the latest", after(states.a_page_of_batches, "/facts"), settings=_PUBLIC),
     Picture("Facts of an account", after(states.a_page_of_batches, f"/facts?account={ALICE}"), who=BOB),
     Picture("Facts of a block", after(states.everything_done, "/facts?block=12"), who=BOB),
     Picture("Facts: a wrong filter", at("/facts?account=0x12&block=x"), who=ALICE),

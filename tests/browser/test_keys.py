@@ -1,12 +1,10 @@
-import re
-from datetime import timedelta
 
 import pytest
 from django.test import Client
 from playwright.sync_api import Page, expect
 
 from accounts import keys
-from accounts.models import AccountEvent, ApiKey
+from accounts.models import ApiKey
 from tests.browser.conftest import faults_for_anybody
 from tests.browser.hand import leave
 from tests.service import secret_of
@@ -68,44 +66,6 @@ def test_a_shown_key_is_hidden_when_the_page_is_left(page, key, event, shown_by)
     assert secret_of(key) not in page.content()
 
 
-@pytest.mark.parametrize("event", ["pagehide", "visibilitychange"])
-def test_a_key_that_comes_after_the_page_was_left_is_not_shown(page, key, event):
-    page.goto("/keys")
-    answers = []
-    page.route("**/reveal", lambda route: answers.append(route))  # noqa: PLW0108 (Playwright marks what it is given)
-    with page.expect_request("**/reveal"):
-        card(page).get_by_role("button", name="Show").click()
-    leave(page, event)
-    answers[0].continue_()
-    expect(card(page).get_by_role("status")).to_have_text("Not shown, because you left the page.")
-    assert secret_of(key) not in page.content()
-    with page.expect_request("**/reveal"):
-        card(page).get_by_role("button", name="Show").click()
-    page.evaluate("0")  # Playwright tells of the request first, and of its route just after.
-    answers[1].continue_()
-    expect(card(page).locator("[data-key]")).to_have_text(secret_of(key))
-
-
-def test_a_copied_key_is_in_the_clipboard_alone(page, context, key):
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto("/keys")
-    card(page).get_by_role("button", name="Copy").click()
-    expect(card(page).get_by_role("status")).to_have_text("Copied.")
-    assert page.evaluate("navigator.clipboard.readText()") == secret_of(key)
-    assert secret_of(key) not in page.content()
-    assert AccountEvent.objects.get().key_name == "default"
-
-
-def test_what_can_not_be_shown_is_said(page, alice, key):
-    page.goto("/keys")
-    keys.revoke(key)
-    card(page).get_by_role("button", name="Show").click()
-    expect(card(page).get_by_role("status")).to_have_text("This key has expired or was revoked. Reload the page.")
-    alice.end_sessions()
-    card(page).get_by_role("button", name="Show").click()
-    expect(card(page).get_by_role("status")).to_have_text("You are no longer signed in. Reload the page.")
-
-
 def test_a_key_is_shown_without_javascript(open_context, sign_in_as):
     context = open_context(java_script_enabled=False)
     sign_in_as(context)
@@ -155,42 +115,6 @@ def test_nothing_that_the_browser_keeps_or_sends_holds_a_key(page, context, key)
 # --- Making and revoking ----------------------------------------------------------------------------------------------
 
 
-def test_a_key_is_made_with_the_keyboard_alone(page, key):
-    page.goto("/keys")
-    page.get_by_label("Name").focus()
-    page.keyboard.type("  nightly   run ")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("main").get_by_text("The key nightly run was made.")).to_be_visible()
-    expect(card(page, "nightly run")).to_be_visible()
-    page.get_by_label("Name").fill("default")
-    page.get_by_role("button", name="Make a key").press("Enter")
-    expect(page.get_by_role("alert")).to_have_text("You already have a key named default. Choose another name.")
-    expect(page.get_by_label("Name")).to_have_value("default")
-    expect(page.get_by_label("Name")).to_be_focused()
-
-
-def test_a_rotated_key_goes_on_until_its_end(page, key):
-    page.goto("/keys")
-    card(page).get_by_role("link", name="Rotate default").press("Enter")
-    expect(page.get_by_label("Name of the new key")).to_have_value("default 2")
-    expect(page.get_by_label("for one more day")).to_be_checked()
-    page.get_by_label("for one more day").press("ArrowDown")
-    expect(page.get_by_label("for seven more days")).to_be_checked()
-    page.get_by_role("button", name="Make the new key").press("Enter")
-    expect(card(page)).to_contain_text("It expires at")
-    expect(card(page).get_by_role("link", name="Rotate default")).to_have_count(0)
-    expect(card(page, "default 2").get_by_role("link", name="Rotate default 2")).to_be_visible()
-
-    new = ApiKey.objects.get(name="default 2")
-    assert works(secret_of(key))
-    assert works(secret_of(new))
-    ApiKey.objects.filter(pk=key.pk).update(expires_at=key.created_at + timedelta(seconds=0))
-    page.reload()
-    expect(card(page)).to_have_count(0)
-    assert not works(secret_of(key))
-    assert works(secret_of(new))
-
-
 def test_a_key_is_revoked_for_good_after_a_question(page, key):
     page.goto("/keys")
     card(page).get_by_role("link", name="Revoke default").press("Enter")
@@ -201,21 +125,6 @@ def test_a_key_is_revoked_for_good_after_a_question(page, key):
     expect(page.get_by_text("You have no key.")).to_be_visible()
     assert not works(secret_of(key))
     expect(page.get_by_role("listitem").filter(has_text="Key revoked")).to_contain_text("default")
-
-
-def test_signing_out_everywhere_ends_the_other_browser_too(page, open_context, sign_in_as, key):
-    other = open_context()
-    sign_in_as(other)
-    elsewhere = other.new_page()
-    elsewhere.goto("/keys")
-    expect(elsewhere).to_have_url(re.compile("/keys$"))
-
-    page.goto("/keys")
-    page.get_by_role("button", name="Sign out everywhere").press("Enter")
-    expect(page).to_have_url(re.compile("/sign-in$"))
-    elsewhere.reload()
-    expect(elsewhere).to_have_url(re.compile("/sign-in"))
-    assert works(secret_of(key))
 
 
 # --- For everybody ----------------------------------------------------------------------------------------------------

@@ -27,6 +27,10 @@ SOME = {
     "Keys: three",
     "New batch",
     "New batch, with faults",
+    "Chains",
+    "Operator",
+    "Facts: the latest",
+    "Sign in by hand",
 }
 
 

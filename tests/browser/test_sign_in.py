@@ -3,9 +3,8 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from accounts import sign_in
 from accounts.models import AccountEvent, User
-from tests.accounts.wallets import ALICE, BOB, sign
+from tests.accounts.wallets import ALICE, sign
 from tests.browser.conftest import faults_for_anybody
 from tests.browser.wallet import BUSY, DECLINED, NO_SUCH_CHAIN, said
 
@@ -32,42 +31,6 @@ def test_a_wallet_signs_in(page, context, wallet):
     assert wallet.asked == ["eth_requestAccounts", "eth_chainId", "personal_sign"]
     signed_in, key_made = AccountEvent.objects.order_by("pk")
     assert signed_in.client_network == key_made.client_network == "127.0.0.0/24"
-
-
-def test_it_goes_on_to_the_page_that_was_asked_for(page, context, wallet):
-    wallet.put_into(context)
-    page.goto("/dashboard/log")
-    press(page)
-    expect(page).to_have_url(re.compile("/dashboard/log$"))
-
-
-def test_a_wallet_that_does_not_announce_itself_is_found_too(page, context, wallet):
-    wallet.put_into(context, announced=False)
-    open_sign_in(page, "Browser wallet")
-    press(page, "Browser wallet")
-    expect(page).to_have_url(re.compile("/dashboard$"))
-
-
-def test_several_wallets_are_listed_each_once(page, context, wallet):
-    wallet.put_into(context)
-    context.add_init_script(
-        """
-        const info = { uuid: "2", name: "<b>Other</b>", icon: "https://elsewhere.example/i.svg" };
-        const detail = { info, provider: {} };
-        const announce = () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail }));
-        addEventListener("eip6963:requestProvider", announce);
-        announce();
-        """
-    )
-    open_sign_in(page)
-    expect(page.locator(".wallet")).to_have_text(["Test Wallet", "<b>Other</b>"])
-    expect(page.locator(".wallet img")).to_have_count(1)  # No picture is fetched from another host.
-
-
-def test_a_wallet_s_name_is_cut_where_it_is_too_long_for_a_sentence(page, context, wallet):
-    wallet.put_into(context, name="\N{FOX FACE}" * 1000)
-    page.goto("/sign-in")
-    expect(page.locator(".wallet")).to_have_text("\N{FOX FACE}" * 60)
 
 
 def test_a_wallet_on_another_chain_signs_for_the_first_one_here_and_hears_so(page, context, wallet):
@@ -119,12 +82,6 @@ def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
 # --- What goes wrong --------------------------------------------------------------------------------------------------
 
 
-def test_without_a_wallet_it_says_what_to_do(page):
-    page.goto("/sign-in")
-    expect(page.get_by_text("There is no wallet in this browser.")).to_be_visible()
-    expect(page.get_by_role("button", name="Show the message to sign")).to_be_visible()
-
-
 @pytest.mark.parametrize(
     ("method", "error", "sentence"),
     [
@@ -149,25 +106,6 @@ def test_what_the_wallet_refuses_is_said_and_can_be_tried_again(page, context, w
     expect(page).to_have_url(re.compile("/dashboard$"))
 
 
-def test_a_locked_wallet_is_to_be_unlocked(page, context, wallet):
-    wallet.put_into(context)
-    wallet.locked = True
-    open_sign_in(page)
-    press(page)
-    said(page, "shows no account. It may be locked: unlock it")
-
-
-def test_a_wallet_that_never_answers_can_be_left(page, context):
-    context.add_init_script("window.ethereum = { request: () => new Promise(() => {}) };")
-    open_sign_in(page, "Browser wallet")
-    press(page, "Browser wallet")
-    said(page, "Waiting for Browser wallet")
-    expect(page.locator(".wallet")).to_be_disabled()
-    page.get_by_role("button", name="Cancel").click()
-    said(page, "Cancelled.")
-    expect(page.locator(".wallet")).to_be_enabled()
-
-
 def test_a_message_of_another_domain_is_refused(page, context, wallet, site):
     def altered(route: Route) -> None:
         answer = route.fetch()
@@ -182,32 +120,6 @@ def test_a_message_of_another_domain_is_refused(page, context, wallet, site):
     assert not User.objects.exists()
     page.goto("/dashboard")
     expect(page).to_have_url(re.compile("/sign-in"))
-
-
-def test_a_signature_of_somebody_else_is_refused(page, context, wallet):
-    wallet.put_into(context)
-    wallet.signs_instead = "Something else"
-    open_sign_in(page)
-    press(page)
-    said(page, "no node of Development chain can be asked whether a contract wallet accepts it")
-    assert not User.objects.exists()
-
-
-def test_a_message_that_has_expired_is_to_be_asked_for_again(page, context, wallet, monkeypatch):
-    wallet.put_into(context)
-    monkeypatch.setattr(sign_in, "MESSAGE_SECONDS", -1)
-    open_sign_in(page)
-    press(page)
-    said(page, "The message has expired. Try again")
-
-
-def test_an_address_that_is_not_allowed_is_told_whom_to_ask(page, context, wallet, settings):
-    settings.ALLOWED_ADDRESSES = [BOB.address]
-    wallet.put_into(context)
-    open_sign_in(page)
-    press(page)
-    said(page, f"{ALICE.address} may not sign in here. Ask the operator to allow it.")
-    assert "personal_sign" not in wallet.asked
 
 
 @pytest.mark.parametrize(

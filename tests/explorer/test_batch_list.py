@@ -7,9 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from explorer.lists import batch_list
@@ -17,7 +15,7 @@ from queries import account_names, progress
 from queries.account_names import Account, NoAccount
 from queries.models import Batch, Block
 from queries.rejection_codes import RejectionCode
-from tests.explorer.batches import HASH, TRANSACTION, a_batch, finish, many_accounts, path, read_files, send
+from tests.explorer.batches import HASH, TRANSACTION, a_batch, finish, path, read_files, send
 from tests.explorer.pages import ids
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
@@ -61,27 +59,6 @@ def test_where_the_operator_does_not_allow_it_nobody_sees_everybody_s(alice):
     assert listed(alice, of="everybody") == []
 
 
-def test_a_newcomer_is_led_to_the_first_query(alice):
-    html = alice.get("/explorer").text
-    assert "You have not submitted a batch yet." in html
-    assert html.count('role="search"') == 1, "the header's: there is nothing here to filter"
-    assert '<a class="button main" href="/new-batch">Prove your first fact</a>' in html
-    assert "Your first query" in html
-    assert f"&quot;{ALICE}&quot;" in html
-    a_batch()
-    assert "Your first query" not in alice.get("/explorer").text
-
-
-def test_a_batch_is_shown_with_its_status_day_destination_and_size(alice):
-    a_batch(*many_accounts(1200))
-    html = alice.get("/explorer").text
-    assert re.search(r'<span class="chip RECEIVED"><svg.+?</svg>RECEIVED</span>', html)
-    assert "1,200 queries at block 12</a>" in html
-    assert "Today, " in html
-    assert re.search(r'<td role="cell" class="where">Development chain</td>', html)
-    assert 'data-since="' in html
-
-
 # --- Search and filters -----------------------------------------------------------------------------------------------
 
 
@@ -90,15 +67,6 @@ def test_an_identifier_leads_to_its_batch_for_anyone(client, written):
     batch = a_batch()
     response = client.get("/explorer", {"q": written(batch.pk)})
     assert (response.status_code, response.headers["Location"]) == (302, path(batch))
-
-
-def test_an_identifier_of_no_batch_is_said(client, alice):
-    unknown = "01J2VM6636VWW45ZRPGEQEZ5E5"
-    assert (
-        f'There is no batch with the identifier <span class="mono break">{unknown}'
-        in client.get("/explorer", {"q": unknown}).text
-    )
-    assert "None of your batches matches the identifier" in alice.get("/explorer", {"q": unknown}).text
 
 
 @pytest.mark.parametrize(
@@ -154,13 +122,6 @@ def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(cli
     assert "Proven of this account" not in charlie.get("/explorer", {"q": ALICE}).text
 
 
-def test_who_is_signed_out_is_led_to_the_search_by_way_of_the_sign_in(client, alice):
-    html = client.get("/explorer", {"q": "77"}).text
-    assert 'href="/sign-in?next=%2Fexplorer%3Fq%3D77">Sign in</a> to search for' in html
-    assert "There is no batch" not in html
-    assert "Sign in</a>" not in alice.get("/explorer", {"q": "77"}).text
-
-
 def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
     batch = submit(a_key(BOB), request(BOB, block=12))
     send(batch)
@@ -201,12 +162,6 @@ def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alic
     assert ens["asked"] == []
     read_files()
     assert "has read the chain too often" in alice.get("/explorer", {"q": "bob.eth"}).text
-
-
-def test_without_ens_no_name_is_offered(alice):
-    html = alice.get("/explorer", {"q": "bob.eth"}).text
-    assert "This is none of them." in html
-    assert "ENS" not in html
 
 
 def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
@@ -282,13 +237,6 @@ def test_pages_hold_every_batch_once_in_both_directions(alice):
     assert back == expected
 
 
-def test_a_page_stays_as_it_is_when_new_batches_come(alice):
-    expected = many(60)
-    first = alice.get("/explorer").text
-    a_batch()
-    assert ids(follow(alice, first, "next")) == expected[25:50]
-
-
 def test_paging_keeps_the_filters(alice):
     many(60)
     progress.reject(
@@ -324,14 +272,3 @@ def follow_to_newest(client: Client, html: str) -> str:
     found = re.search(r'href="([^"]+)">Newest<', html)
     assert found
     return client.get("/explorer" + found[1].replace("&amp;", "&")).text
-
-
-def test_the_number_of_statements_does_not_grow_with_the_list(alice):
-    counts = []
-    for block in range(1, 30, 14):
-        a_batch(*many_accounts(block), block=block)
-        with CaptureQueriesContext(connection) as captured:
-            alice.get("/explorer")
-        counts.append(len(captured))
-    assert len(set(counts)) == 1
-    assert counts[0] <= 9

@@ -397,27 +397,6 @@ def test_filters_and_pages_go_through_the_facts_in_their_order():
     assert "Link" not in rest.headers
 
 
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"account": "0x12"}, "The account must be 0x and 40 hexadecimal digits."),
-        ({"account": "bob.eth"}, "The account must be 0x and 40 hexadecimal digits."),
-        ({"account": ALICE, "block": "x"}, "The block must be a number"),
-        ({"block": "12", "slot": "zz"}, "The slot must be 0x"),
-        ({"block": "12", "property": "\x00?"}, "There is no such property."),
-        ({"block": "9" * 40}, "The block must be a number"),
-        ({"property": "NONCE"}, "Name an account or a block."),
-        ({"account": ALICE, "sourceChainId": "-1"}, "The source chain must be a chain id"),
-    ],
-)
-def test_a_wrong_filter_is_said_at_the_form(parameters, said):
-    finish(a_batch())
-    html = opened(client_of(BOB), **parameters)
-    assert said in html
-    assert "123,456,789" not in html
-    assert said in opened(client_of(BOB), "/facts.csv", **parameters)
-
-
 def test_a_cursor_that_is_none_is_the_beginning():
     finish(a_batch())
     assert "123,456,789" in opened(client_of(BOB), account=ALICE, cursor="1.x")
