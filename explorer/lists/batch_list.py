@@ -31,7 +31,7 @@ from explorer import read_rate
 from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
-from explorer.lists.searched_account import SearchedAccount
+from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from proving.fact_search import START, Place, search
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query
@@ -46,8 +46,6 @@ _COLUMNS = (
     "rejection_code",
 )
 _ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE | re.ASCII)
-_HASH = re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 _STATUS = re.compile("|".join(BatchStatus.values))
 
 
@@ -65,27 +63,18 @@ class Filters:
     @classmethod
     def of(cls, query: QueryDict) -> Self:
         """Read the filters. A malformed one is none."""
-        forms = {"status": _STATUS, "chain": _NUMBER, "before": _ID, "after": _ID}
+        forms = {"status": _STATUS, "chain": NUMBER, "before": _ID, "after": _ID}
         given = {name: query.get(name, "") for name, form in forms.items() if form.fullmatch(query.get(name, ""))}
         search = query.get("q", "").strip().replace("\0", "")[:100]
         return cls(everybody=query.get("of") == "everybody", search=search, **given)
 
 
-@dataclass(frozen=True)
-class BatchList:
-    rows: tuple[BatchRow, ...] = ()
-    newer: str = ""  # the identifiers after and before which the next pages begin; empty if there is none
-    older: str = ""
-    searched_for: str = ""  # what kind of thing was searched for, in words; empty: no search
-    not_understood: bool = False  # the search can't match anything
-
-    @property
-    def days(self) -> list[tuple[date, str, list[BatchRow]]]:
-        """Return the rows by the day of their submission, in UTC, each with the name that it has now."""
-        today = timezone.now().astimezone(UTC).date()
-        names = {today: "Today", today - timedelta(days=1): "Yesterday"}
-        by_day = groupby(self.rows, key=lambda row: row.batch.created_at.astimezone(UTC).date())
-        return [(day, names.get(day, ""), list(rows)) for day, rows in by_day]
+def _by_day(rows: Sequence[BatchRow]) -> list[tuple[date, str, list[BatchRow]]]:
+    """Return the rows by the day of their submission, in UTC, each with the name that it has now."""
+    today = timezone.now().astimezone(UTC).date()
+    names = {today: "Today", today - timedelta(days=1): "Yesterday"}
+    by_day = groupby(rows, key=lambda row: row.batch.created_at.astimezone(UTC).date())
+    return [(day, names.get(day, ""), list(of_day)) for day, of_day in by_day]
 
 
 def newest(user: User | None, most: int) -> list[BatchRow]:
@@ -107,17 +96,24 @@ def page(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
     user = request.user if isinstance(request.user, User) else None
     context = {"filters": filters, "is_identifier": bool(wanted), "account_in_words": searched_account.in_words()}
-    found, is_everybodys = BatchList(), _is_everybodys(user, filters)
+    rows, is_everybodys = [], _is_everybodys(user, filters)
     if user or is_everybodys:
         account = searched_account.read(filters.search, client_address(request))
-        found, by = read(filters, user, account), fact_list.searched(filters.search, account)
+        batches, searched_for = _found(filters, user, account)
+        found, has_newer, has_older = _page(batches, filters)
+        rows, by = batch_rows.read(found), fact_list.searched(filters.search, account)
         facts, more_facts = search(by, Place.of(START), _MOST_FACTS) if by else ([], None)
         context |= {
             "everybody": is_everybodys,
             "public": settings.PUBLIC_BATCH_LIST,
             "may_list": True,
-            "list": found,
-            "has_none": not found.rows and filters == Filters(everybody=filters.everybody),
+            "days": _by_day(rows),
+            # The identifiers after and before which the next pages begin.
+            "newer": found[0].pk if found and has_newer else "",
+            "older": found[-1].pk if found and has_older else "",
+            "searched_for": searched_for,
+            "not_understood": bool(filters.search) and not searched_for,
+            "has_none": not rows and filters == Filters(everybody=filters.everybody),
             "account": account,
             "facts_address": f"{reverse('facts')}?{urlencode(by.model_dump(exclude_none=True))}" if by else "",
             "facts": list(fact_list.rows(facts)),
@@ -125,9 +121,7 @@ def page(request: HttpRequest) -> HttpResponse:
             "statuses": BatchStatus.values,
             "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
         }
-    return render(
-        request, "explorer/batches.html", context | {"command": None if found.rows else first_query.command(user)}
-    )
+    return render(request, "explorer/batches.html", context | {"command": None if rows else first_query.command(user)})
 
 
 @never_cache
@@ -168,19 +162,6 @@ def _is_everybodys(user: User | None, filters: Filters) -> bool:
 # --- Which batches ----------------------------------------------------------------------------------------------------
 
 
-def read(filters: Filters, user: User | None, account: SearchedAccount | None) -> BatchList:
-    """Return a page of the batches. `account` is what the search names, if that is one."""
-    batches, searched_for = _found(filters, user, account)
-    found, has_newer, has_older = _page(batches, filters)
-    return BatchList(
-        rows=tuple(batch_rows.read(found)),
-        newer=found[0].pk if found and has_newer else "",
-        older=found[-1].pk if found and has_older else "",
-        searched_for=searched_for,
-        not_understood=bool(filters.search) and not searched_for,
-    )
-
-
 def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
     """Return the rows to show, newest first, and whether there are newer and older ones."""
     if filters.after:
@@ -206,10 +187,10 @@ def _found(filters: Filters, user: User | None, account: SearchedAccount | None)
         return batches, ""
     if _ID.fullmatch(text):
         return batches.filter(pk=text.upper()), "the identifier"
-    if _NUMBER.fullmatch(text):
+    if NUMBER.fullmatch(text):
         blocks = Block.objects.filter(number=int(text)).values("pk")
         return batches.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")), "the block number"
-    if _HASH.fullmatch(text):
+    if HASH.fullmatch(text):
         sent = SignedTransaction.objects.filter(hash=text.lower()).values("transaction")
         by_transaction = Transaction.queries.through.objects.filter(transaction__in=sent).values("query__batch")
         blocks = Block.objects.filter(hash=text.lower()).values("pk")

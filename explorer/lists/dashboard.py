@@ -1,11 +1,10 @@
 """What a user sees first: the results of the newest batches, the rest of the day's budget, and the last 30 days."""
 
-from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 
 from django.conf import settings
-from django.db.models import Count, Sum, TextField
+from django.db.models import Count, TextField
 from django.db.models.functions import Cast, Substr
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -38,36 +37,18 @@ class Day:
         return self.done + self.rejected
 
 
-@dataclass(frozen=True)
-class Month:
-    """How a user's batches ended on each of the last days, in UTC. One that was cancelled is no failure."""
-
-    days: tuple[Day, ...]  # the last one is today
-    proven: int  # accounts, slots and headers of those that were done
-    is_whole: bool  # whether all batches of these days are counted
-
-    @property
-    def done(self) -> int:
-        return sum(day.done for day in self.days)
-
-    @property
-    def ended(self) -> int:
-        return sum(day.ended for day in self.days)
-
-    @property
-    def top(self) -> int:
-        return max(day.ended for day in self.days)
-
-    @property
-    def success(self) -> str:
-        """Return the share that was done, in percent. It is only whole, or nothing, if it really is."""
-        if self.done in {0, self.ended}:
-            return "100 %" if self.done else "0 %"
-        return f"{min(max(100 * self.done / self.ended, 0.1), 99.9):.1f} %"
+def success(done: int, ended: int) -> str:
+    """Return the share that was done, in percent. It is only whole, or nothing, if it really is."""
+    if done in {0, ended}:
+        return "100 %" if done else "0 %"
+    return f"{min(max(100 * done / ended, 0.1), 99.9):.1f} %"
 
 
-def month(user: User) -> Month:
-    """Read the user's days by one statement. The database adds up the rows that an index finds by user and time."""
+def month(user: User) -> tuple[list[Day], bool]:
+    """Return how the user's batches ended on each of the last days, in UTC, and whether all of them are counted.
+
+    A cancelled one is no failure. The database adds up the rows, which an index finds by user and time.
+    """
     # A batch ends by its deadline. One that a reorganised chain took back may end later, within a new one.
     first = timezone.now() - timedelta(days=_DAYS, seconds=2 * settings.BATCH_DEADLINE_SECONDS)
     batches = Batch.objects.filter(user=user, created_at__gte=first)
@@ -76,16 +57,12 @@ def month(user: User) -> Month:
     # A day as text: SQLite would call Python for each row to make a date.
     day = Substr(Cast("finished_at", TextField()), 1, len("2026-01-31"))
     rows = batches.filter(pk__in=newest).exclude(rejection_code__in=cancelled).annotate(day=day)
-    counts, count, proven = Counter[tuple[str, str]](), 0, 0
+    counts = {(at, status): n for at, status, n in rows.values_list("day", "status").annotate(Count("pk"))}
     today = timezone.now().astimezone(UTC).date()
     dates = [today - timedelta(days=ago) for ago in reversed(range(_DAYS))]
-    shown = {str(one) for one in dates}
-    for ended, status, number, size in rows.values_list("day", "status").annotate(Count("pk"), Sum("size")):
-        count += number
-        counts[ended, status] += number
-        proven += size if status == BatchStatus.DONE and ended in shown else 0
-    days = (Day(at, counts[str(at), BatchStatus.DONE], counts[str(at), BatchStatus.REJECTED]) for at in dates)
-    return Month(tuple(days), proven, is_whole=count < MOST_BATCHES)
+    done, rejected = BatchStatus.DONE, BatchStatus.REJECTED
+    days = [Day(at, counts.get((str(at), done), 0), counts.get((str(at), rejected), 0)) for at in dates]
+    return days, sum(counts.values()) < MOST_BATCHES
 
 
 @require_GET
@@ -95,11 +72,17 @@ def dashboard(request: HttpRequest, user: User) -> HttpResponse:
     if wants_json(request):
         return keys_as_json(user)
     shown, count = newest_keys(user, _KEYS)
+    days, counts_all = month(user)
+    done, ended = sum(day.done for day in days), sum(day.ended for day in days)
     context = {
         "latest": batch_list.newest(user, _LATEST),
         "allowances": list(allowance.of_user(user)),
-        "month": month(user),
-        "most_counted": MOST_BATCHES,
+        "days": days,
+        "done": done,
+        "ended": ended,
+        "success": success(done, ended),
+        "top": max(day.ended for day in days),
+        "most_counted": None if counts_all else MOST_BATCHES,
         "keys": shown,
         "key_count": count,
     }

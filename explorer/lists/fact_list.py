@@ -27,17 +27,16 @@ from explorer.batch import code_snippets, fact_display
 from explorer.batch.fact_display import Value
 from explorer.formatting import csv_lines
 from explorer.lists import searched_account
-from explorer.lists.searched_account import SearchedAccount
+from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from proving import fact_search, facts
 from proving.fact_search import FactFilters, FoundFact, Place
 from proving.facts import SlotFact
 from proving.models import SignedTransaction, Transaction
 from queries.models import Block, Query
 
-PAGE_SIZE = 25
+PAGE_SIZE, _LATEST = 25, 10
 # The number of lines of a file.
 MOST_IN_FILE = 1000
-_NUMBER, _HASH = re.compile(r"[0-9]{1,18}", re.ASCII), re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
 _COLUMNS = (
     *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
     *("registry", "calldata", "transaction"),
@@ -59,11 +58,6 @@ class FactRow:
     source: ChainName
     destination: ChainName
     value: Value
-
-    @property
-    def reads_itself(self) -> bool:
-        """Return whether the fact is read on the chain that it is about."""
-        return self.source.id == self.destination.id
 
 
 @dataclass(frozen=True)
@@ -91,9 +85,9 @@ def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
     """
     if account:
         return FactFilters(account=account.address) if account.address else None
-    if _NUMBER.fullmatch(text):
+    if NUMBER.fullmatch(text):
         return FactFilters.model_validate({"block": str(int(text))})
-    block = _with_hash(text.lower()) if _HASH.fullmatch(text) else None
+    block = _with_hash(text.lower()) if HASH.fullmatch(text) else None
     if block is None:
         return None
     return FactFilters.model_validate({"block": str(block.number), "sourceChainId": str(block.source_chain_id)})
@@ -153,7 +147,7 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
     if search.filters:
         found, following = fact_search.search(search.filters, Place.of(cursor), PAGE_SIZE)
     elif settings.PUBLIC_BATCH_LIST and not search.typed:
-        found = fact_search.latest(PAGE_SIZE)
+        found = fact_search.latest(_LATEST)
     context = {
         "search": search,
         "rows": list(rows(found)),

@@ -35,8 +35,8 @@ class Headline:
     @property
     def text(self) -> str:
         """Return one line, with long values by their ends."""
-        parts = [self.about, *([f"of {_by_its(ADDRESS_ENDS, self.address)}"] if self.address else []), self.where]
-        said = " ".join(part for part in parts if part)
+        address = f"of {_by_its(ADDRESS_ENDS, self.address)}" if self.address else ""
+        said = " ".join(filter(None, (self.about, address, self.where)))
         if self.answer:
             value = _by_its(self.answer.ends, self.answer.text) if self.answer.ends else self.answer.text
             return f"{said}: {value} {self.answer.unit}".strip()
@@ -57,11 +57,6 @@ class AskedQuery:
     slot_count: int
     values: Sequence[Value]  # once all its steps are completed
 
-    @property
-    def time(self) -> str:
-        """Return the time that names the block, in UTC; empty beyond the calendar's years."""
-        return utc(self.timestamp) if self.timestamp is not None else ""
-
 
 def of_query(query: ShownQuery | AskedQuery, *, names_chain: bool = True) -> Headline:
     asked = len(query.fields) + query.slot_count
@@ -70,8 +65,7 @@ def of_query(query: ShownQuery | AskedQuery, *, names_chain: bool = True) -> Hea
     if asked != 1:
         what = f"{asked:,} {'facts' if query.address else 'properties'}"
         return Headline(what, query.address or "", where, state="all proven" if query.values else "")
-    answers = [value for value in query.values if value.number is not None or value.slot]
-    answer = answers[0].in_short if answers else None
+    answer = next((value.in_short for value in query.values if value.number is not None or value.slot), None)
     return Headline(_one(query), query.address or "", where, answer)
 
 
@@ -99,7 +93,7 @@ def _one(query: ShownQuery | AskedQuery) -> str:
 def block_in_words(query: ShownQuery | AskedQuery) -> str:
     """Return the block that the query is about, a phrase."""
     if query.timestamp is not None:
-        return f"the block at {query.time} UTC" if query.time else "the block at a time"
+        return f"the block at {time} UTC" if (time := utc(query.timestamp)) else "the block at a time"
     if query.block_number is not None:
         return f"block {query.block_number}"
     return _TAGGED.get(BlockTag(query.selector), "a block") if query.selector in BlockTag.values else "a block"

@@ -1,7 +1,5 @@
 """The home page, with a finished batch that its reader may see in a list anyway."""
 
-from dataclasses import dataclass
-
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -21,12 +19,6 @@ _MOST_CONNECTIONS = 12
 _BATCHES = 10
 
 
-@dataclass(frozen=True)
-class FinishedExample:
-    row: BatchRow
-    trust: str  # who must be trusted for what, a sentence
-
-
 @never_cache
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
@@ -44,12 +36,15 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(request, "explorer/home.html", context)
 
 
-def _example(user: User | None) -> FinishedExample | None:
-    """Return the user's own, else anybody's where the operator lets everybody list everybody's batches."""
+def _example(user: User | None) -> tuple[BatchRow, str] | None:
+    """Return a finished batch, and who must be trusted for it.
+
+    It is the user's own, else anybody's where the operator lets everybody list everybody's batches.
+    """
     rows = batch_list.newest(user, _BATCHES) if user else []
     rows += batch_list.newest(None, _BATCHES) if settings.PUBLIC_BATCH_LIST else []
     for row in rows:
         connection = get_chains().connection(row.sources[0].id, row.destination.id) if row.headline.answer else None
         if connection and row.batch.status == BatchStatus.DONE:
-            return FinishedExample(row, sources.of(connection).trust(connection))
+            return row, sources.of(connection).trust(connection)
     return None

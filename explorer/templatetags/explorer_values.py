@@ -3,8 +3,12 @@
 import re
 from datetime import UTC, datetime, timedelta
 from html import escape
+from typing import Any
 
 from django import template
+from django.conf import settings
+from django.templatetags.static import static
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString, mark_safe
 
@@ -291,3 +295,21 @@ def copy_from(element_id: str, what: str) -> SafeString:
         what,
         _COPY_ICON,
     )
+
+
+# --- Links of every page ----------------------------------------------------------------------------------------------
+
+
+@register.simple_tag(takes_context=True)
+def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
+    """Return a link to the page of this URL name, marked where it is the present one."""
+    # Pages of errors may come without a request, or without a place that it has led to.
+    match = getattr(context.get("request"), "resolver_match", None)
+    current = ' aria-current="page"' if match and match.view_name == name else ""
+    return html('<a href="{}"{}>{}</a>', reverse(name), SafeString(current), text)
+
+
+@register.simple_tag
+def preview_image() -> str:
+    """Return the whole address of the picture beside previews of links, which other hosts load."""
+    return settings.BASE_URL + static("preview.png")

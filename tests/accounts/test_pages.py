@@ -13,7 +13,6 @@ from accounts.models import AccountEvent, ApiKey, EventKind, SignInNonce, User
 from devnet.devchain import ACCOUNTS
 from tests.accounts import over_http as keys
 from tests.accounts.wallets import ALICE, BOB, sign
-from tests.service import a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -496,4 +495,3 @@ def test_signing_out_everywhere_ends_all_sessions_of_the_user_alone(alice_client
     assert alice_client.post("/sign-out/everywhere").headers["Location"] == "/sign-in"
     assert [client.get("/dashboard").status_code for client in (alice_client, other, bob)] == [302, 302, 200]
     assert AccountEvent.objects.latest("pk").kind == EventKind.SIGNED_OUT_EVERYWHERE
-

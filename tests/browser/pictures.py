@@ -16,7 +16,7 @@ from accounts import development_sign_in, keys
 from accounts.models import User
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from explorer.lists import batch_list
+from explorer.lists import batch_rows
 from queries.models import Batch
 from tests.browser import installations, states
 from tests.browser.conftest import Stage, axe_violations, overflows, sent
@@ -125,7 +125,7 @@ def _failing(error: Exception) -> Address:
         def fail(*_: object, **__: object) -> None:
             raise error
 
-        stage.patch.setattr(batch_list, "read", fail)
+        stage.patch.setattr(batch_rows, "read", fail)
         return "/explorer"
 
     return address

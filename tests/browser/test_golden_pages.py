@@ -67,6 +67,13 @@ def test_a_page_says_what_it_did(picture: Picture, settings: Any, tmp_path: Path
     client.raise_request_exception = False
     answer = client.get(url, follow=True, headers={"accept": "text/html,*/*;q=0.8"})
     assert answer.status_code == picture.status
+    assert "default-src 'none'" in (policy := answer.headers["Content-Security-Policy"])
+    assert "unsafe" not in policy
+    assert not re.search(
+        r"<script(?![^>]*\ssrc=)|<style|\s(style|on\w+|hx-on[:\w-]*|hx-vals)=|javascript:", answer.text
+    )
+    assert not re.search(r'(?:src|href|action)="(?:https?:)?//', answer.text), "It names another host."
+    assert answer.text.count("<h1") == 1
     kept, found = GOLDEN / f"{picture.file}.html", as_kept(answer.text)
     if os.environ.get("GOLDEN") == "write":
         kept.write_text(found)

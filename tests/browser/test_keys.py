@@ -1,4 +1,3 @@
-
 import pytest
 from django.test import Client
 from playwright.sync_api import Page, expect

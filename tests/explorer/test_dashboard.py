@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey, User
 from explorer.lists import dashboard
-from explorer.lists.dashboard import Day, Month
+from explorer.lists.dashboard import Day
 from proving.models import Share
 from queries.models import Batch, BatchStatus
 from tests.explorer.batches import DEAD_NODE, a_batch, finish, send
@@ -32,8 +32,8 @@ def ended(ago: timedelta, *, status: str = BatchStatus.DONE, address: str = ALIC
     Batch.objects.create(**of_user, deadline_at=at, **values)
 
 
-def month() -> Month:
-    return dashboard.month(User.objects.for_address(ALICE))
+def month() -> list[Day]:
+    return dashboard.month(User.objects.for_address(ALICE))[0]
 
 
 def test_programs_get_the_keys_at_either_address(alice):
@@ -69,9 +69,9 @@ def test_days_are_those_of_utc_on_which_batches_ended():
     ended(29 * day, size=17, created_at=timezone.now() - 31 * day)
     ended(29 * day + second, size=19)
     found, today = month(), timezone.now().astimezone(UTC).date()
-    assert [one.date for one in found.days] == [today - timedelta(days=ago) for ago in range(29, -1, -1)]
-    assert found.days[-2:] == (Day(today - day, done=1, rejected=1), Day(today, done=1, rejected=0))
-    assert (found.proven, found.done, found.ended, found.top, found.success) == (25, 3, 4, 2, "75.0 %")
+    assert [one.date for one in found] == [today - timedelta(days=ago) for ago in range(29, -1, -1)]
+    assert found[-2:] == [Day(today - day, done=1, rejected=1), Day(today, done=1, rejected=0)]
+    assert (found[0].done, sum(one.ended for one in found)) == (1, 4)
 
 
 def test_no_more_than_the_newest_are_added_up_and_the_page_says_so(alice, monkeypatch):
@@ -79,7 +79,7 @@ def test_no_more_than_the_newest_are_added_up_and_the_page_says_so(alice, monkey
         ended(timedelta(hours=ago))
     assert "of your newest" not in alice.get("/dashboard").text
     monkeypatch.setattr(dashboard, "MOST_BATCHES", 3)
-    assert month().done == 3
+    assert sum(day.done for day in month()) == 3
     assert "of your newest 3 batches" in alice.get("/dashboard").text
 
 
@@ -96,8 +96,7 @@ def test_an_index_finds_the_batches_of_these_days():
     [(0, 0, "0 %"), (3, 0, "100 %"), (0, 3, "0 %"), (9_999, 1, "99.9 %"), (1, 2, "33.3 %")],
 )
 def test_a_share_is_whole_only_if_it_is(done, rejected, said):
-    today = timezone.now().date()
-    assert Month((Day(today, done=done, rejected=rejected),), proven=0, is_whole=True).success == said
+    assert dashboard.success(done, done + rejected) == said
 
 
 @pytest.mark.parametrize("url", ["/dashboard", "/explorer", "/"])

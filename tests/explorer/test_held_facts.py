@@ -2,7 +2,6 @@
 
 import csv
 import io
-import itertools
 import re
 from datetime import timedelta
 from typing import Any
@@ -137,29 +136,6 @@ def test_the_same_is_told_once_whoever_asked_for_it():
     assert named(facts(account=ALICE)) == [("12", ALICE, "BALANCE"), ("12", ALICE, "NONCE")]
     # A page forgets what the one before it told.
     assert [what for *_, what in everywhere(1, account=ALICE)] == ["BALANCE", "NONCE", "BALANCE", "BALANCE"]
-
-
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite counts what its statements take")
-def test_a_page_of_one_account_and_block_costs_no_more_for_each_query_the_more_there_are():
-    finish(a_batch())
-    query = Query.objects.get()
-    costs = []
-    for count in (300, 2000):
-        for place in range(count, 2 * count):
-            query.pk, query.position, query.slots = None, place, [word(place)]
-            query.save()
-        costs.append(steps_of({"account": ALICE, "cursor": f"{query.block_id}.{query.pk - 50}.0"}))
-    assert costs[1] < 1.5 * costs[0]
-
-
-def steps_of(parameters: dict[str, str]) -> int:
-    """Return how many hundred steps of SQLite's machine a search takes."""
-    steps = itertools.count()
-    connection.ensure_connection()
-    connection.connection.set_progress_handler(lambda: next(steps) < 0, 100)
-    facts(**parameters)
-    connection.connection.set_progress_handler(None, 0)
-    return next(steps)
 
 
 def test_each_filter_leaves_others_out(tmp_path):
@@ -400,15 +376,3 @@ def test_filters_and_pages_go_through_the_facts_in_their_order():
 def test_a_cursor_that_is_none_is_the_beginning():
     finish(a_batch())
     assert "123,456,789" in opened(client_of(BOB), account=ALICE, cursor="1.x")
-
-
-@pytest.mark.parametrize("parameters", [{"account": ALICE}, {"block": "12"}], ids=str)
-def test_the_page_takes_no_more_statements_for_more_facts(parameters):
-    bob, taken = client_of(BOB), []
-    for number in (1, 2, 3):
-        finish(batch_at(block_12={"accounts": {ALICE: {"slots": [word(number * 100 + one) for one in range(number)]}}}))
-        with CaptureQueriesContext(connection) as statements:
-            opened(bob, **parameters)
-        taken.append(len(statements))
-    assert len(set(taken[1:])) == 1
-    assert taken[-1] <= 12
