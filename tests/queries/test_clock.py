@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from campaigns.attacks.skewed import skewed_now
-from queries.models import Batch, BatchStatus
+from queries.models import Batch, BatchStatus, Step
 from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -62,10 +62,12 @@ def test_a_batch_that_a_clock_behind_has_stored_gets_its_whole_time(service, wai
 
 def test_a_deadline_passes_when_a_chain_agrees_with_the_clock(service, waits, jump):
     jump(DAY, DAY)
+    Step.objects.update(last_error="The node is mad.")
     service.rpc("evm_increaseTime", int(DAY.total_seconds()))
     service.mine()
     work()
     assert (fresh(waits).status, waits.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
+    assert waits.rejection_reason.endswith("Its last error: The node is mad.")
 
 
 @pytest.mark.parametrize("is_up", [True, False])
