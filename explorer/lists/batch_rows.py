@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Count, Max, Min
+from django.db.models import OuterRef, Subquery
 
 from config.chain_names import ChainName, chain_name
 from explorer.batch import fact_display
@@ -21,12 +21,15 @@ from proving.models import FactsRegistry
 from proving.registry import deployments
 from queries.models import Batch, Query
 
+# Number of queries of a batch that are read. More are only counted.
+_MOST_READ = 64
+
 
 @dataclass(frozen=True)
 class BatchRow:
     batch: Batch  # without its request
     headline: Headline
-    sources: tuple[ChainName, ...]
+    sources: tuple[ChainName, ...]  # empty: several, of which not all are known here
     destination: ChainName
 
     @property
@@ -39,31 +42,38 @@ class BatchRow:
         return self.batch.finished_at - self.batch.created_at if self.batch.finished_at else None
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """The queries of a batch about one source chain."""
-
-    source: int
-    total: int
-    open: int
-    first: str  # of the addresses in their order; empty where a header is asked for
-    last: str
-
-
 def read(batches: Sequence[Batch]) -> list[BatchRow]:
     """Return the lines of batches."""
-    counts: dict[str, list[_Counted]] = defaultdict(list)
-    queries = Query.objects.filter(batch__in=[batch.pk for batch in batches])
-    by_source = queries.values_list("batch", "source_chain_id").order_by("source_chain_id")
-    for pk, *row in by_source.annotate(Count("pk"), Count("step"), Min("address"), Max("address")):
-        counts[pk].append(_Counted(*row))
-    firsts = {one.batch_id: one for one in queries.filter(position=0).select_related("block").defer("slots")}
+    pks = [batch.pk for batch in batches]
+    queries = Query.objects.filter(batch__in=pks)
+    # The last one tells how many there are, without counting them. A request names each source chain once, so the
+    # queries of one follow each other.
+    last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position")
+    ends = Subquery(last.values("position")[:1]), Subquery(last.values("source_chain_id")[:1])
+    counts = {pk: end for pk, *end in Batch.objects.filter(pk__in=pks).values_list("pk", *ends)}
+    known: dict[str, list[Query]] = defaultdict(list)
+    few = queries.filter(position__lt=_MOST_READ).order_by("position")
+    for one in few.select_related("block").defer("slots", "block__header_rlp"):
+        known[one.batch_id].append(one)
     # A larger one asks for several slots, which no line names.
-    small = [pk for pk, one in firsts.items() if sum(of.total for of in counts[pk]) == 1]
-    singles = queries.filter(batch__in=small, batch__size__lte=2).select_related("block", "batch")
-    firsts |= {one.batch_id: one for one in singles}
-    values = _values([one for one in firsts.values() if not one.get_deferred_fields()])
-    return [_row(batch, counts[batch.pk], firsts.get(batch.pk), values) for batch in batches]
+    alone = queries.filter(batch__in=[pk for pk, (at, _) in counts.items() if at == 0], batch__size__lte=2)
+    singles = {one.batch_id: one for one in alone.select_related("block", "batch")}
+    values = _values(list(singles.values()))
+    found = []
+    for batch in batches:
+        asked = [singles[batch.pk]] if batch.pk in singles else known[batch.pk]
+        last_position, last_source = counts[batch.pk]
+        sources = list(dict.fromkeys(one.source_chain_id for one in asked))
+        is_whole = last_position == len(asked) - 1 or sources == [last_source]
+        found.append(
+            BatchRow(
+                batch,
+                headline=_headline(batch, asked, last_position + 1, values) if asked else Headline("No queries"),
+                sources=tuple(map(chain_name, sources)) if is_whole else (),
+                destination=chain_name(batch.destination_chain_id),
+            )
+        )
+    return found
 
 
 def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
@@ -83,16 +93,8 @@ def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
     return found
 
 
-def _row(batch: Batch, counts: Sequence[_Counted], first: Query | None, values: Mapping[int, Value]) -> BatchRow:
-    return BatchRow(
-        batch,
-        headline=_headline(batch, counts, first, values) if first else Headline("No queries"),
-        sources=tuple(chain_name(one.source) for one in counts),
-        destination=chain_name(batch.destination_chain_id),
-    )
-
-
-def _headline(batch: Batch, counts: Sequence[_Counted], first: Query, values: Mapping[int, Value]) -> Headline:
+def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[int, Value]) -> Headline:
+    first = known[0]
     asked = AskedQuery(
         address=first.address or None,
         source=chain_name(first.source_chain_id),
@@ -104,9 +106,11 @@ def _headline(batch: Batch, counts: Sequence[_Counted], first: Query, values: Ma
         slot_count=batch.size - 1,
         values=[values[first.pk]] if first.pk in values else [],
     )
-    total, still_open = sum(one.total for one in counts), sum(one.open for one in counts)
-    if total == 1:
+    if count == 1:
         return headlines.of_query(asked, names_chain=False)
     where = headlines.block_in_words(asked) if batch.block_count == 1 else f"{batch.block_count:,} blocks"
-    accounts = {address for one in counts for address in (one.first, one.last)}
-    return headlines.of_several(total, total - still_open, f"at {where}", accounts.pop() if len(accounts) == 1 else "")
+    if count > len(known):
+        return Headline(f"{count:,} queries", "", f"at {where}")
+    accounts = {one.address for one in known}
+    done = sum(one.step is None for one in known)
+    return headlines.of_several(count, done, f"at {where}", accounts.pop() if len(accounts) == 1 else "")

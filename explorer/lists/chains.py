@@ -80,10 +80,6 @@ class AttesterAnswer(Schema):
     sentence: str
     since: Time | None = Field(description="Since when it has answered so.")
 
-    @property
-    def signs(self) -> bool:
-        return self.answer == SIGNED
-
 
 class AttesterRound(Schema):
     threshold: int = Field(description="How many must agree.")
@@ -93,7 +89,7 @@ class AttesterRound(Schema):
 
     @property
     def signing(self) -> int:
-        return sum(one.signs for one in self.attesters)
+        return sum(one.answer == SIGNED for one in self.attesters)
 
     @property
     def is_stale(self) -> bool:
@@ -152,11 +148,6 @@ class ChainDetail(Schema):
 class ChainsDetail(Schema):
     connections: list[ConnectionDetail]
     chains: list[ChainDetail]
-
-    @property
-    def observed_at(self) -> datetime | None:
-        """Return when a worker last looked at any of the chains."""
-        return max((chain.observedAt for chain in self.chains if chain.observedAt), default=None)
 
 
 def _is_older(at: datetime | None, age: timedelta) -> bool:

@@ -4,11 +4,11 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Share, Signer, WorkerHeartbeat
+from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from queries.models import Batch, BatchStatus, Block
 from tests.browser import states
-from tests.explorer.batches import SOURCE, a_batch, accept, deployed, send
-from tests.service import ALICE, BOB, SIGNER, a_key, request, submit
+from tests.explorer.batches import SOURCE, a_batch, accept, deployed
+from tests.service import ALICE, BOB, a_key
 
 ETHER, GWEI = 10**18, 10**9
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -40,26 +40,15 @@ def seen_chains() -> None:
 
 
 def operated() -> None:
-    """Much to look at: a signer that is nearly empty, failing rows, a silent worker, a node that is down."""
+    """Much to look at: a registry with a notice, and blocks that fail."""
     seen_chains()
     now = timezone.now()
-    Signer.objects.update_or_create(
-        chain_id=31337, address=SIGNER, defaults={"final_count": 4_118, "final_failures": 2}
-    )
-    ChainWatch.objects.filter(chain_id=31337).update(balances={SIGNER: str(9 * ETHER // 2)}, spent_in_day=ETHER)
     FactsRegistry.objects.filter(source_chain_id=SOURCE).update(notice="Attesters contradict the nodes of chain 5.")
-    WorkerHeartbeat.objects.create(worker="first:812:3f", started_at=now - 9 * DAY, beat_at=now)
-    WorkerHeartbeat.objects.create(worker="dead:1:ab", started_at=now - DAY, beat_at=now - 3 * MINUTE)
     failing = a_batch(block=7)
     accept(failing)
     Block.objects.filter(queries__batch=failing).update(
         failing_since=now - 14 * MINUTE, attempts=6, due_at=now + MINUTE, waiting_for="No node serves the proof."
     )
-    for address, wei, number in ((ALICE, ETHER // 4, 50), (BOB, ETHER // 2, 51)):
-        batch = submit(a_key(address, f"key {number}"), request(address, block=number))
-        tx = send(batch, tx_hash=f"0x{number:064x}")
-        Share.objects.create(transaction=tx, batch=batch, gas=100_000, wei=wei, weight=1)
-        type(tx).objects.filter(pk=tx.pk).update(state="FINAL", spent_at=now - MINUTE)
 
 
 def a_month() -> None:

@@ -1,7 +1,4 @@
-"""Every page in every state, as a table: for pictures that people look through, and for what must hold of each.
-
-A page that isn't there yet, by the name of its URL, is left out.
-"""
+"""Every page in every state, as a table: for pictures that people look through, and for what must hold of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +6,6 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import OperationalError
-from django.urls import NoReverseMatch, get_resolver, reverse
 from playwright.sync_api import Page, Response, ViewportSize, expect
 
 from accounts import development_sign_in, keys
@@ -30,7 +26,7 @@ MOST_BYTES = 60_000
 
 
 Address = Callable[[Stage], str]
-"""Makes the rows of a page and tells its address; empty: there is no such page."""
+"""Makes the rows of a page and tells its address."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +63,6 @@ class Picture:
 
 def at(url: str) -> Address:
     return lambda _: url
-
-
-def named(name: str) -> Address:
-    """The page of this URL name, in whichever namespace."""
-
-    def address(_: Stage) -> str:
-        namespaces = [None, *get_resolver().namespace_dict]
-        for namespace in namespaces:
-            try:
-                return reverse(f"{namespace}:{name}" if namespace else name)
-            except NoReverseMatch:
-                continue
-        return ""
-
-    return address
 
 
 def of(make: Callable[[], Batch], rest: str = "") -> Address:
@@ -137,11 +118,6 @@ def _keys() -> None:
     keys.issue_first(user)
     keys.issue(user, "the program that watches balances")
     keys.rotate(keys.issue(user, "nightly"), "nightly 2", timedelta(days=1))
-
-
-def _three_keys(_: Stage) -> str:
-    _keys()
-    return named("keys")(_) or "/dashboard"
 
 
 def _key(what: str) -> Address:
@@ -263,29 +239,29 @@ OTHERS = (
     Picture("Facts of an account", after(states.a_page_of_batches, f"/facts?account={ALICE}"), who=BOB),
     Picture("Facts of a block", after(states.everything_done, "/facts?block=12"), who=BOB),
     Picture("Facts: a wrong filter", at("/facts?account=0x12&block=x"), who=ALICE),
-    Picture("Sign in", named("sign_in")),
+    Picture("Sign in", at("/sign-in")),
     Picture("Sign in, beside a demo", _beside_a_demo),
-    Picture("Sign in by hand", named("sign_in"), then=_sign_by_hand),
-    Picture("Dashboard: new", named("dashboard"), who=ALICE),
+    Picture("Sign in by hand", at("/sign-in"), then=_sign_by_hand),
+    Picture("Dashboard: new", at("/dashboard"), who=ALICE),
     Picture("Dashboard: full", after(installations.a_month, "/dashboard"), who=ALICE),
-    Picture("Keys: three", _three_keys, who=ALICE),
+    Picture("Keys: three", after(_keys, "/keys"), who=ALICE),
     Picture("Keys: revoke", _key("revoke"), who=ALICE),
     Picture("Keys: rotate", _key("rotate"), who=ALICE),
-    Picture("Log", named("log"), who=ALICE),
-    Picture("New batch", named("new_batch"), who=ALICE),
-    Picture("New batch, signed out", named("new_batch")),
+    Picture("Log", at("/dashboard/log"), who=ALICE),
+    Picture("New batch", at("/new-batch"), who=ALICE),
+    Picture("New batch, signed out", at("/new-batch")),
     Picture("New batch, filled in", _on_chains("/new-batch"), who=ALICE, then=_fill_in),
-    Picture("New batch, with faults", named("new_batch"), who=ALICE, then=_fill_in_wrong, status=400),
+    Picture("New batch, with faults", at("/new-batch"), who=ALICE, then=_fill_in_wrong, status=400),
     Picture("Chains", after(installations.seen_chains, "/chains")),
-    Picture("Chains: nothing seen yet", named("chains")),
+    Picture("Chains: nothing seen yet", at("/chains")),
     Picture("Operator", after(installations.operated, "/operator"), who=ALICE, settings=_OPERATOR),
-    Picture("Operator: new", named("operator"), who=ALICE, settings=_OPERATOR),
-    Picture("Operator, who is none", named("operator"), who=BOB, settings=_OPERATOR, status=404),
+    Picture("Operator: new", at("/operator"), who=ALICE, settings=_OPERATOR),
+    Picture("Operator, who is none", at("/operator"), who=BOB, settings=_OPERATOR, status=404),
     Picture(
         "Error 400", at("/explorer?" + "&".join(["a="] * (settings.DATA_UPLOAD_MAX_NUMBER_FIELDS + 1))), status=400
     ),
     Picture("Error 403", at("/admin/"), who=BOB, status=403),
-    Picture("Error 403, an old form", named("sign_in"), then=_with_an_old_form, status=403),
+    Picture("Error 403, an old form", at("/sign-in"), then=_with_an_old_form, status=403),
     Picture("Error 404", at("/nowhere"), status=404),
     Picture("Error 500", _failing(RuntimeError("a defect")), who=ALICE, status=500),
     Picture("Error 503", _failing(OperationalError("database is locked")), who=ALICE, status=503),

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import User
 from explorer.batch import batch_page
 from explorer.batch.query_paging import Wanted
-from explorer.lists import batch_list
+from explorer.lists import batch_list, batch_rows
 from explorer.lists.batch_rows import BatchRow
 from proving.models import AccountProof
 from queries.models import Batch, StepKind
@@ -107,7 +107,7 @@ def test_a_line_and_a_title_say_how_much_is_proven(tmp_path):
     accept(batch)
     for kind in StepKind:
         complete(batch, kind, of=queries_of(batch)[:7])
-    assert words(batch) == "1,200 queries at block 12: 7 proven"
+    assert words(batch) == "1,200 queries at block 12"
     assert title(batch) == f"1,200 queries about {CHAIN}: 7 proven"
     complete(batch, *StepKind)
     assert title(batch) == f"1,200 queries about {CHAIN}: all proven"
@@ -132,11 +132,14 @@ def test_no_value_is_told_that_the_registry_may_not_hold():
     assert line(batch).headline.answer is None
 
 
-def test_all_source_chains_are_named(tmp_path):
+def test_all_source_chains_are_named_or_said_to_be_several(tmp_path, monkeypatch):
     connect_source(tmp_path)
     one, two = a_batch(), of_two_sources()
-    assert [[chain.id for chain in line(batch).sources] for batch in (one, two)] == [[31337], [5, 31337]]
+    assert [[chain.id for chain in line(batch).sources] for batch in (one, two)] == [[31337], [31337, 5]]
     assert (line(one).reads_itself, line(two).reads_itself) == (True, False)
+    monkeypatch.setattr(batch_rows, "_MOST_READ", 1)
+    assert [[chain.id for chain in line(batch).sources] for batch in (one, two)] == [[31337], []]
+    assert [chain.id for chain in line(a_batch(*many_accounts(9), block=13)).sources] == [31337]
 
 
 def test_the_statements_grow_neither_with_the_lines_nor_with_the_batches():
