@@ -509,10 +509,6 @@ class Connection(_Model):
     """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most hops that an older block is proven by."""
-    max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """The most headers that are walked to an older block, if there is no history to hop through."""
-    always_jump: bool = False
-    """True if blocks are proven by a jump also where hops, walks or the block hash source itself would be cheaper."""
     keep_headers: bool = False
     """True if workers accumulate a header in every window, so that any later block is one hop away."""
     attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
@@ -526,6 +522,14 @@ class Connection(_Model):
     """The OP Stack chain's AnchorStateRegistry, on the chain below it."""
     known_implementations: Annotated[tuple[Address, ...], Field(strict=False)] = ()
     """Code that the Outbox, or the AnchorStateRegistry and what it relies on, may run. None: it isn't looked at."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_gone(cls, table: Any) -> Any:
+        for name in ("max_headers_walked", "always_jump"):
+            if isinstance(table, dict) and name in table:
+                raise ValueError(f"{name} is gone: old blocks are reached by jumps, else by hops. Remove the line")
+        return table
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:

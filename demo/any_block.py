@@ -52,7 +52,6 @@ source = {SOURCE_ID}
 destination = {CHAIN_ID}
 block_hash_source = "attested"
 threshold = 1
-always_jump = true
 """
 
 

@@ -171,7 +171,7 @@ class Transaction(models.Model):
     extends = models.ForeignKey(  # whose trust it extends to further blocks
         FactsRegistry, models.SET_NULL, null=True, related_name="extending_transactions"
     )
-    leads_to = models.ForeignKey(  # to which of them; the blocks of its other queries ride along
+    leads_to = models.ForeignKey(  # Unused since 0.3; it goes with the next minor version.
         Block, models.SET_NULL, null=True, related_name="leading_transactions"
     )
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)

@@ -256,7 +256,7 @@ def _wait(sentence: str, rows: Sequence[tuple[Any, ...]]) -> Wait:
 
 class PathUnit(models.TextChoices):
     HOPS = "hops"
-    HEADERS = "headers"
+    HEADERS = "headers"  # Unused since 0.3; it goes with the next minor version.
     JUMPS = "jumps"
 
 
@@ -290,7 +290,7 @@ class Block(Leased):
     # The registry trusts its state root or its hash, so the path to other blocks may start here. This is a hint for
     # planning: it is checked on the chain before anything relies on it.
     is_checkpoint = models.BooleanField(default=False)
-    # The path by which the registry comes to trust this block: its length in hops or headers at the first plan, and
+    # The path by which the registry comes to trust this block: its length in hops at the first plan, and
     # what was left of it at the last plan. A jump has the length 1, and the number of the block where it begins.
     path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
     path_length = models.PositiveIntegerField(default=0)

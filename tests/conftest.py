@@ -26,7 +26,6 @@ from devnet.devchain import DevChain
 from explorer import health
 from proving import heads
 from proving.health.service_metrics import ServiceMetrics
-from proving.paths import rotation
 from queries import storage
 from tests.deployed import deploy_on
 from tests.service import a_key, chains_toml
@@ -151,13 +150,6 @@ def pass_time(monkeypatch) -> Callable[[float], None]:
         monkeypatch.setattr(time, "monotonic", lambda: monotonic() + seconds)
 
     return pass_time
-
-
-@pytest.fixture(autouse=True)
-def forget_who_was_given_a_turn() -> Iterator[None]:
-    """By the numbers of rows, which another test's database has too."""
-    yield
-    rotation._given.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -143,7 +143,6 @@ def test_few_modules_can_spend_money():
     assert tenders == {
         "worker/due.py",
         "registry/deploying.py",
-        "management/commands/keep_headers.py",
     }
 
 

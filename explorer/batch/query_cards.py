@@ -23,7 +23,7 @@ from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, PathUnit, 
 # In a line, the first of the facts are shown, and more properties than this are counted instead of named.
 _MOST_IN_ROW, _MOST_NAMED = 3, 4
 # About how much of a path one transaction can hold, and how many blocks pass until the next one can build on it.
-_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170, PathUnit.JUMPS: 1}
+_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20}
 _BLOCKS_PER_TRANSACTION = 3
 
 
@@ -173,7 +173,7 @@ def _seconds_left(block: Block, batch: Batch) -> int | None:
     destination = chain_name(batch.destination_chain_id)
     if not block.path_left or not batch.is_open or not destination.is_configured:
         return None
-    transactions = -(-block.path_left // _PER_TRANSACTION[block.path_unit])
+    transactions = -(-block.path_left // _PER_TRANSACTION.get(block.path_unit, 1))
     return round(transactions * _BLOCKS_PER_TRANSACTION * get_chains().chain(destination.id).block_seconds)
 
 

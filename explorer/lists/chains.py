@@ -24,7 +24,7 @@ from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
 from proving import jump_branches, sources
-from proving.gas_model.remaining_work import HOP_GAS, JUMP_GAS, WALKED_HEADER_GAS
+from proving.gas_model.remaining_work import HOP_GAS, JUMP_GAS
 from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
@@ -50,9 +50,9 @@ Decimal = Annotated[int, PlainSerializer(str, return_type=str)]
 class ReachOfConnection(Schema):
     anyFinalBlock: bool = Field(description="Whether any final block needs no path.")
     directBlocks: int | None = Field(description="The newest blocks, which need no path. null: any final one.")
-    pathOf: str | None = Field(description="`hops` or `headers`: of what paths to older blocks are. null: not known.")
+    pathOf: str | None = Field(description="`hops`: of what paths to older blocks are. null: not known.")
     blocksEach: int
-    most: int = Field(description="The most hops or headers of a path.")
+    most: int = Field(description="The most hops of a path. 0: none leads to older blocks.")
     gasEach: int
     seconds: float = Field(description="How far back all of that leads, about.")
     toFirstBlock: bool = Field(description="Whether it leads to the chain's first block.")
@@ -252,11 +252,8 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
 def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainWatch) -> ReachOfConnection:
     chain, head = get_chains().chain(connection.source_id), watch.number
     direct = sources.of(connection).vouched(connection, keeps_hashes=bool(watch.keeps_hashes))
-    if watch.keeps_hashes:
-        steps, each, most, gas = "hops", connection.window, connection.max_hops, HOP_GAS
-    else:
-        steps, each, most, gas = "headers", 1, connection.max_headers_walked, WALKED_HEADER_GAS
-    blocks = (direct or 0) + most * each
+    most = connection.max_hops if watch.keeps_hashes else 0
+    blocks = (direct or 0) + most * connection.window
     jumps, why_no_jump = False, ""
     if chain.beacon_chain and registry:
         why_no_jump = deployments.why_no_jump(registry) or jump_branches.why_not(chain, head or 0)
@@ -264,10 +261,10 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
     return ReachOfConnection(
         anyFinalBlock=direct is None,
         directBlocks=direct,
-        pathOf=None if watch.keeps_hashes is None else steps,
-        blocksEach=each,
+        pathOf=None if watch.keeps_hashes is None else "hops",
+        blocksEach=connection.window,
         most=most,
-        gasEach=gas,
+        gasEach=HOP_GAS,
         seconds=blocks * chain.block_seconds,
         toFirstBlock=jumps or (head is not None and blocks >= head),
         jumps=jumps,

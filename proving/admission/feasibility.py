@@ -341,7 +341,7 @@ def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
     held = partial(_without_held, inquiry, [one for one in looked_up if one.is_known])
 
     def route_to(wanting: Iterable[Missing]) -> Route | TooFar | NotYet:
-        numbers = sorted({one.hashed for one in wanting if one.needs_header}, reverse=True)
+        numbers = sorted({number for one in wanting if one.needs_header for number in one.hashes}, reverse=True)
         targets = [headers[number] for number in numbers if number in headers]
         return planning.route_to(inquiry.connection, targets, deadline=inquiry.deadline, extend_lease=inquiry.go_on)
 

@@ -8,7 +8,6 @@ from django.db.models import Exists, F, OuterRef, prefetch_related_objects
 
 from database.chunks import chunks
 from proving.gas_model import remaining_work
-from proving.gas_model.remaining_work import RIDER_GAS
 from proving.models import Share, SignedTransaction, Transaction, TransactionState, goes_to_replaced_registry
 from queries.models import Batch, Query, Sender
 
@@ -130,30 +129,18 @@ def portions_of(tx: Transaction) -> Counter[str]:
     """Return how much of a transaction's gas limit each of its batches causes.
 
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
-    before: so a user who asks for little pays little, even if another asks for much. But who shares a path to another
-    block pays for what that adds, and not for the path. Raises `NotOurs`.
+    before: so a user who asks for little pays little, even if another asks for much. Raises `NotOurs`.
     """
-    portions: Counter[str] = Counter()
     asking = list(tx.queries.annotate(estimate=F("batch__estimated_gas"), sender=F("batch__sender")))
-    main = [query for query in asking if tx.leads_to_id in {None, query.block_id}]
-    riders = [query for query in asking if tx.leads_to_id not in {None, query.block_id}] if main else []
-    at_block = Counter(query.block_id for query in riders)
-    each = min(RIDER_GAS, tx.gas_limit // (1 + len(at_block)))
-    for query in riders:
-        portions[query.batch_id] += each // at_block[query.block_id]
-    rest = tx.gas_limit - portions.total()
     weights: Counter[str] = Counter()
-    for query in main or asking:
+    for query in asking:
         weights[query.batch_id] += remaining_work.gas_of(query)
     paying = {query.batch_id: (query.estimate, query.sender) for query in asking}
     for batch, (estimate, sender) in paying.items():
         if sender == Sender.SELF:
             raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which is self-funded.")
-        if batch in weights:
-            weights[batch] = max(1, min(weights[batch], estimate or 0))
-    for batch, weight in weights.items():
-        portions[batch] += rest * weight // weights.total()
-    return portions
+        weights[batch] = max(1, min(weights[batch], estimate or 0))
+    return Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
 
 
 def largest(queries: Collection[int]) -> frozenset[str]:

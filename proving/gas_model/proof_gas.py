@@ -33,8 +33,8 @@ _FIELDS, _FIELD, _ZERO_FIELD = 3_600, 23_000, 1_500
 _ACCOUNT, _ABSENT_ACCOUNT, _WORD = 6_500, 3_000, 22_400
 _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = 27_800, 4_100, 22_200
 _FULL_BRANCH, _BRANCH, _CHILD, _OTHER_LEAF = 1_560, 2_120, 240, 3_260
-# A hash that is proven by a slot, or by the last header of a walk; a header that is walked; a call beside others.
-_BLOCK_HASH, _WALKED_HEADER, _CALL = 29_000, 2_700, -2_000
+# A hash that is proven by a slot; a call beside others.
+_BLOCK_HASH, _CALL = 29_000, -2_000
 
 # What each takes of packed calldata, in bytes, without hashes and numbers.
 _NUMBER_BYTES, _FIELDS_BYTES, _TIME_BYTES, _CALL_BYTES = 6, 5, 60, 55
@@ -50,8 +50,8 @@ _DEEP_STORAGE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9)
 SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
 # Of such a transaction (`proving.worker.groups`).
 _SHARED_BLOCKS = 64
-# Hops and headers of one transaction (`proving.paths.building`).
-_MOST_HOPS, _MOST_HEADERS = 40, 250
+# Hops of one transaction (`proving.paths.building`).
+_MOST_HOPS = 40
 
 # Signed is 15 % more than a node estimates, which is up to 4 % more than is used.
 _SIGNED = 1.2
@@ -209,6 +209,11 @@ class Missing:
         """Return the block whose hash is needed: for times the next one, whose header says when this block ended."""
         return self.number + bool(self.times)
 
+    @property
+    def hashes(self) -> set[int]:
+        """Return the blocks whose hashes are needed: for fields of the header that of the block itself, too."""
+        return {self.hashed, *([self.number] if self.fields else [])}
+
     @cached_property
     def times(self) -> int:
         return sum(isinstance(fact, TimeFact) for fact in self.facts)
@@ -252,11 +257,9 @@ class Route:
     """The path by which a registry comes to trust the hashes of old blocks."""
 
     paths: int = 0
+    direct: int = 0  # of these, that a block hash source vouches for the block itself by; they don't wait for others
     hops: int = 0
-    ends: int = 0  # of these, that lead to blocks that are asked for
-    riders: int = 0  # blocks whose hashes become known beside those that are hopped to
-    walked: int = 0  # headers
-    headers: int = 0  # that the paths begin with
+    headers: int = 0  # that hops begin with, of blocks that nobody asks for
     newest: int = 0  # number of the highest block that is hopped from
     start_gas: Likely = Likely()  # for the block hash source
     waits: Sequence[str] = ()  # what the block hash source is waited for, sentences
@@ -297,17 +300,13 @@ class _Loads:
         """Return what is added to a jump to the block after, which tells when the block ended."""
         if not self.missing.times:
             return Load()
-        # Its hash becomes known by a transaction of its own. Fields of the block's own header take one step back.
-        known = Load(execution=_BLOCK_HASH)
-        back = self.missing.header_load + Load(execution=_WALKED_HEADER) + known if self.missing.fields else Load()
-        return known + back
+        # Its hash becomes known by a transaction of its own. Fields of the block's own header take another jump.
+        return Load(execution=_BLOCK_HASH) + (JUMPS[self.missing.jump] if self.missing.fields else Load())
 
     @property
     def jumps_apart(self) -> int:
         """Return how many transactions a jump to the block after takes, beside those of times and proofs."""
-        if not (self.missing.times and Part.PATHS in self.parts):
-            return 0
-        return 1 + bool(self.missing.fields)
+        return int(bool(self.missing.times) and Part.PATHS in self.parts)
 
     @property
     def first(self) -> Part:
@@ -382,22 +381,16 @@ class _Way:
         """Count the load of a route, with headers that are like this one."""
         ring = trie_shapes.of_random_keys(max(1, min(route.newest, history.WINDOW)))
         slot = Load(_SLOT_BYTES + _HASH_BYTES, _BLOCK_HASH)
-        one, two = _of_nodes(ring.nodes(1)), _of_nodes(ring.nodes(2))
         hop = _of_nodes(known.state_nodes(1)) + Load(_ACCOUNT_BYTES + _HASH_BYTES + _CALL_BYTES, _ACCOUNT + _CALL)
-        hop += Load(_STORAGE_BYTES) + one + slot
-        rider = slot + Load(two.size - one.size, two.execution - one.execution)
-        walked = header + Load(1, _WALKED_HEADER)
+        hop += Load(_STORAGE_BYTES) + _of_nodes(ring.nodes(1)) + slot
         # What is asked for counts its header itself.
-        headers = route.hops - route.ends + route.headers
-        load = hop * route.hops + rider * route.riders + (header + Load(execution=_HEADER)) * headers
-        load += walked * route.walked + Load(execution=_BLOCK_HASH) * bool(route.walked)
-        self.load = load
-        self.transactions = max(
-            route.paths,
-            math.ceil(load.size / packing.MAX_BYTES),
+        self.load = hop * route.hops + (header + Load(execution=_HEADER)) * route.headers
+        self.in_a_row = max(
+            route.paths - route.direct,
+            math.ceil(self.load.size / packing.MAX_BYTES),
             math.ceil(route.hops / _MOST_HOPS),
-            math.ceil(route.walked / _MOST_HEADERS),
         )
+        self.transactions = route.direct + self.in_a_row
 
     @property
     def gas(self) -> float:
@@ -492,7 +485,7 @@ def estimate(blocks: Sequence[Missing], tries: Tries, route: Route) -> Estimate:
         {part: Likely(math.ceil(gas[part] * _MARGIN), at_most[part]) for part in Part if at_most[part]},
         Likely(_size(likely, way), _size(most, longest_way)),
         sum(group.transactions for group in groups) + way.transactions,
-        max(rows, default=0) + max(0, way.transactions - 1),
+        max(rows, default=0) + max(0, way.in_a_row - 1),
         shares,
     )
 

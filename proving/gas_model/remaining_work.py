@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, Max, OuterRef, QuerySet
 
 from proving import facts
 from proving.facts import Fact
@@ -16,8 +16,8 @@ from proving.gas_model.proof_gas import Estimate, Missing, Route, Tries
 from proving.models import LIVE_STATES, Transaction, proves_facts
 from queries.models import Batch, Block, PathUnit, Query, StepKind
 
-# Of paths, on mainnet. Of a block that rides along with the path to another one: one slot more in a proof.
-HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS = 250_000, 55_000, 30_000
+# Of a hop, on mainnet.
+HOP_GAS = 250_000
 # Of a jump, beside the header of the block that it leads to. It is a part of what its queries were estimated to take.
 JUMP_GAS = 75_000
 
@@ -73,6 +73,5 @@ def _path_gas(left: QuerySet[Query]) -> int:
         queries__in=left.exclude(step=StepKind.ACCOUNT_ACCUMULATED)
     )
     # A jump goes with the block's own proofs.
-    paths = needing_header.exclude(path_unit=PathUnit.JUMPS).values_list("path_unit", "path_left").distinct()
-    each = (length * (HOP_GAS if unit == PathUnit.HOPS else WALKED_HEADER_GAS) for unit, length in paths)
-    return max(each, default=0)
+    longest = needing_header.filter(path_unit=PathUnit.HOPS).aggregate(hops=Max("path_left"))["hops"]
+    return HOP_GAS * (longest or 0)

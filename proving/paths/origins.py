@@ -5,7 +5,7 @@ of the beacon block remembers all periods that were over by then. What is fetche
 origin of the last one comes first, for as long as the registry trusts it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chains.beacon.jumps import BeaconChain, CannotProve
 from chains.header import Header
@@ -26,10 +26,15 @@ _NO_BLOCK = 2**256 - 1
 
 
 @dataclass(frozen=True)
-class Origin:
-    header: Header
-    is_trusted: bool
-    """False if it is only trusted after the calls of `begin`."""
+class Jump:
+    """A jump to a block, by an operation of the packed format."""
+
+    target: int
+    operation: int
+    origin: Header | None = None
+    """The header that it begins with. None: it begins with a constant."""
+    start: Start | None = None
+    """Makes the origin trusted. None: nothing has to."""
 
 
 def may_jump(connection: OpenConnection, target: Header) -> bool:
@@ -45,20 +50,27 @@ def may_jump(connection: OpenConnection, target: Header) -> bool:
     return _remembers(beacon_chain, heads.recent(source, connection.source_rpc).latest, target)
 
 
-def find(connection: OpenConnection, target: Header) -> Origin | None:
-    """Find a block from which a jump leads to another, the one that costs least; None where there is none now.
+def plan(connection: OpenConnection, target: Header) -> Jump | None:
+    """Plan the jump to a block that costs least; None where the beacon chain doesn't lead there now.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
+    if not may_jump(connection, target):
+        return None
     rpc, noted = connection.source_rpc, connection.registry.jump_origin
-    if noted is not None and (found := _trusted(connection, _usable(connection, [noted], target))):
-        return found
+    jump = Jump(target.number, jump_branches.operation(rpc.chain, target))
+    if jump.operation != OLD_BLOCK:
+        return jump
+    if noted is not None and (trusted := _trusted(connection, _usable(connection, [noted], target))):
+        return replace(jump, origin=trusted)
     source = sources.of(connection.config)
     # A reorganisation would waste what builds on a younger one. On its own chain, the header after it is final too.
     youngest = heads.recent(rpc.chain, rpc).final - is_own(connection)
-    starts = [source.reach(connection, number, ()) for number in (youngest, target.number)]
+    starts = [source.reach(connection, number) for number in (youngest, target.number)]
     usable = _usable(connection, [start.number for start in starts if isinstance(start, Start)], target)
-    return _trusted(connection, usable) or (Origin(usable[0], is_trusted=False) if usable else None)
+    if trusted := _trusted(connection, usable):
+        return replace(jump, origin=trusted)
+    return replace(jump, origin=usable[0], start=Start(usable[0].number)) if usable else None
 
 
 def is_own(connection: OpenConnection) -> bool:
@@ -67,7 +79,7 @@ def is_own(connection: OpenConnection) -> bool:
 
 
 def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotYet:
-    """Return the block, which `find` named, with the calls that make it trusted from then on. Raises as `find`."""
+    """Return the block, which `plan` named, with the calls that make it trusted from then on. Raises as `plan`."""
     if not is_own(connection):
         return sources.of(connection.config).begin(connection, number)
     after = connection.source_rpc.known_header(number + 1)
@@ -95,14 +107,13 @@ def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> l
     return [header for header in found if header is not None and leads_to(connection, header, target)]
 
 
-def _trusted(connection: OpenConnection, headers: list[Header]) -> Origin | None:
+def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None:
     if not headers:
         return None
     asked = [(_NO_BLOCK if is_own(connection) else header.number, header.hash) for header in headers]
     # What is pending may fail, and with it what was sent behind it.
     vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked, at="latest")
-    trusted = (header for header, is_vouched_for in zip(headers, vouched, strict=True) if is_vouched_for)
-    return next((Origin(header, is_trusted=True) for header in trusted), None)
+    return next((header for header, is_vouched_for in zip(headers, vouched, strict=True) if is_vouched_for), None)
 
 
 def _remembers(beacon_chain: BeaconChain, origin: Header, target: Header) -> bool:

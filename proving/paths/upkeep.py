@@ -5,13 +5,11 @@ money, and nothing else here does.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from django.db.models.functions import Now
 
-from chains.header import Header
 from chains.rpc import NodeUnavailable, Reverted, RpcRefused
 from config.configured_chains import get_chains
 from database import leases, row_locks
@@ -19,11 +17,10 @@ from database.leases import Lease
 from proving import connections, heads, job_runs, sources
 from proving.connections import OpenConnection
 from proving.heads import poll_seconds
-from proving.job_runs import JobRun
 from proving.models import FactsRegistry
-from proving.paths import building, checkpoints, events, planning
+from proving.paths import building, checkpoints, planning
 from proving.paths.building import Leg
-from proving.paths.planning import Plan, TooFar
+from proving.paths.planning import TooFar
 from proving.registry import deployments
 from proving.registry.contract import in_one_call
 from proving.sources import NotYet, Preparation
@@ -49,66 +46,43 @@ def wake(*, everyone: bool = False) -> None:
     row_locks.update(rows if everyone else rows.filter(due_at=None), due_at=Now())
 
 
-def look_after(registry_id: object) -> None:
-    """Check whether it may be used, learn what others have accumulated, keep headers if configured: a worker's duty."""
-    _under_lease(registry_id, _look_after)
-
-
-def keep(registry_id: int) -> bool:
-    """Accumulate a header in the connection's newest window, if it has none. Returns whether it has one.
-
-    Does nothing while it rests after a failure, however often it is called.
-    """
-    if not leases.without_resting(FactsRegistry.objects.filter(pk=registry_id)).exists():
-        return False
-    return _under_lease(registry_id, _keep)
-
-
 @dataclass(frozen=True)
 class _Done:
     """All that could be done now: what is waited for, a sentence or nothing, and when it is due again (seconds)."""
 
     sentence: str
     seconds: float
-    is_kept: bool = False  # the newest window has its header
 
 
-_Duty = Callable[[Lease[FactsRegistry], OpenConnection], _Done]
+def look_after(registry_id: object) -> None:
+    """Check whether it may be used, learn what others have accumulated, keep headers if configured: a worker's duty.
 
-
-def _under_lease(registry_id: object, duty: _Duty) -> bool:
-    """Do it and be due again. Does nothing while another worker does. Returns whether a header was seen to be kept."""
+    Does nothing while another worker does.
+    """
     lease = leases.claim(FactsRegistry.in_use.exclude(deployed_at=None), registry_id)
     if lease is None:
-        return False
-    row = lease.row
-    about = {"chain": row.destination_chain_id, "source": row.source_chain_id}
-    with job_runs.job_run("registry", **about) as job_run:
-        return _done_under(lease, duty, job_run)
-
-
-def _done_under(lease: Lease[FactsRegistry], duty: _Duty, job_run: JobRun) -> bool:
-    row, attempts, is_kept = lease.row, 0, False
-    try:
-        done = duty(lease, connections.open_unless_stopped(row.destination_chain_id, row.source_chain_id))
-        sentence, seconds, is_kept = done.sentence, done.seconds, done.is_kept
-    except leases.LeaseLost:
-        return False
-    except deployments.Unusable as why:
-        sentence, seconds = str(why), _UNUSABLE_PAUSE
-    except Reverted:
-        sentence, seconds = "The destination does not accept the header at this moment.", 1
-    except (NodeUnavailable, RpcRefused) as error:
-        if not row.attempts:  # Once, until it goes on.
-            logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
-        sentence, seconds, attempts = str(error), leases.backoff(row.attempts).total_seconds(), row.attempts + 1
-    except Exception:
-        lease.release(leases.backoff(row.attempts), attempts=row.attempts + 1)
-        raise
-    FactsRegistry.objects.filter(pk=row.pk, lease_token=lease.token).update(waiting_for=sentence)
-    lease.release(timedelta(seconds=seconds), attempts=attempts)
-    job_run.outcome = "fails" if attempts else "waits" if sentence else "done"
-    return is_kept
+        return
+    row, attempts = lease.row, 0
+    with job_runs.job_run("registry", chain=row.destination_chain_id, source=row.source_chain_id) as job_run:
+        try:
+            connection = connections.open_unless_stopped(row.destination_chain_id, row.source_chain_id)
+            done = _look_after(lease, connection)
+        except leases.LeaseLost:
+            return
+        except deployments.Unusable as why:
+            done = _Done(str(why), _UNUSABLE_PAUSE)
+        except Reverted:
+            done = _Done("The destination does not accept the header at this moment.", 1)
+        except (NodeUnavailable, RpcRefused) as error:
+            if not row.attempts:  # Once, until it goes on.
+                logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
+            done, attempts = _Done(str(error), leases.backoff(row.attempts).total_seconds()), row.attempts + 1
+        except Exception:
+            lease.release(leases.backoff(row.attempts), attempts=row.attempts + 1)
+            raise
+        FactsRegistry.objects.filter(pk=row.pk, lease_token=lease.token).update(waiting_for=done.sentence)
+        lease.release(timedelta(seconds=done.seconds), attempts=attempts)
+        job_run.outcome = "fails" if attempts else "waits" if done.sentence else "done"
 
 
 def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
@@ -116,8 +90,8 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Don
     seen = heads.read(chain, connection.destination_rpc)
     all_read, somebody_waits = True, False
     try:
-        all_read = events.read(lease, connection, seen)
-        somebody_waits = events.wake_waiting(connection, seen)
+        all_read = checkpoints.read(lease, connection, seen)
+        somebody_waits = checkpoints.wake_waiting(connection, seen)
     except RpcRefused as refused:
         # Headers can be kept without the events. These shorten paths, and tell at once what others have sent.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused.for_operators)
@@ -141,7 +115,7 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     next_at = 0 if trusted is None else trusted + window - window // 8
     if newest < next_at:
         pause = min(_PAUSE, max(poll, (next_at - newest) * connection.source_rpc.chain.block_seconds))
-        return _Done("", pause, is_kept=True)
+        return _Done("", pause)
     target = newest
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
@@ -168,12 +142,8 @@ def _send(held: FactsRegistry, connection: OpenConnection, leg: Leg | Preparatio
 
 def _newest_trusted(connection: OpenConnection) -> int | None:
     """Return the newest block whose state root the registry trusts, as of the pending block."""
-    rows = checkpoints.rows(connection).order_by("-number")
-    found = checkpoints.headers(connection, list(rows.values_list("number", flat=True)[:_NEWEST]))
-    contract = connection.registry.contract
-    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found], "pending")
-    trusted = (header.number for header, root in zip(found, roots, strict=True) if root == header.state_root)
-    return next(trusted, None)
+    newest = checkpoints.rows(connection).order_by("-number").values_list("number", flat=True)[:_NEWEST]
+    return next(iter(checkpoints.trusted(connection, list(newest), at="pending")), None)
 
 
 def _leg_to(
@@ -181,17 +151,15 @@ def _leg_to(
 ) -> Leg | Preparation | NotYet | TooFar:
     """Return the calls that accumulate the header of a block, or lead there."""
     header = connection.source_rpc.known_header(target)
-    if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
-        return _accumulate(connection, Leg(Plan(target, target), ()), header)
-    plan = planning.survey(connection, header, extend_lease=lease.extend, may_jump=False)
-    begun = building.begin(connection, plan) if isinstance(plan, Plan) else plan
-    if not isinstance(begun, Plan):
-        return begun
-    leg = building.next_leg(connection, begun)
-    return _accumulate(connection, leg, header) if leg.arrives else leg
-
-
-def _accumulate(connection: OpenConnection, leg: Leg, header: Header) -> Leg:
+    leg = Leg((), arrives=True)
+    if not deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
+        path = planning.survey(connection, header, extend_lease=lease.extend)
+        begun = path if isinstance(path, NotYet | TooFar) else building.begin(connection, path)
+        if isinstance(begun, Preparation | NotYet | TooFar):
+            return begun
+        leg = building.next_leg(connection, begun)
+    if not leg.arrives:
+        return leg
     data = connection.registry.contract.prove(header.encode(), header.state_root)
     calls = [*leg.calls, (connection.registry.contract.address, data)]
     return replace(leg, calls=calls, checkpoints=[*leg.checkpoints, header])

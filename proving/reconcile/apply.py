@@ -11,15 +11,15 @@ from dataclasses import replace
 from chains.rpc import Reverted
 from proving import stops
 from proving.facts import Missing
-from proving.paths import building, checkpoints, origins, rotation, wanted
-from proving.reconcile import calldata, rows
+from proving.paths import building, checkpoints, origins
+from proving.paths.origins import Jump
+from proving.reconcile import calldata, rows, sent
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Action,
     Change,
     ExtendPath,
     Fail,
-    GiveTurn,
     PreparePath,
     Prove,
     ProveTime,
@@ -42,17 +42,8 @@ def carry_out(context: Context, actions: Sequence[Action]) -> Requeue | Fail | N
             rows.write(context, [action for action in several if isinstance(action, Change)])
             continue
         for action in several:
-            if (why_not := _carry_out(context, action)) is not None:
+            if not isinstance(action, Change) and (why_not := _send(context, action)) is not None:
                 return why_not
-    return None
-
-
-def _carry_out(context: Context, action: Action) -> Requeue | Fail | None:
-    match action:
-        case Prove() | ProveTime() | PreparePath() | ExtendPath():
-            return _send(context, action)
-        case GiveTurn():
-            rotation.give(action.rotation, context.block)
     return None
 
 
@@ -99,25 +90,18 @@ def _submit_one(context: Context, intent: Intent) -> _NotSent | None:
 
 
 def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
-    queries = _asking(action.needing)
-    if action.others:
-        why_not = _send_leg(context, action, queries, action.others)
-        if not isinstance(why_not, NotPaid):
-            return why_not
-        # First without the blocks of others, who may be those that can't pay.
-        queries = _able(context, queries, why_not.batches) or queries
-    return _for_who_can_pay(context, queries, lambda able: _send_leg(context, action, able, ()))
+    return _for_who_can_pay(context, _asking(action.needing), lambda able: _send_leg(context, action, able))
 
 
-def _send_leg(context: Context, action: ExtendPath, able: set[int], others: Sequence[int]) -> _NotSent | None:
-    leg = building.next_leg(context.connection, action.plan, others=others)
-    riding = wanted.by_queries(context.block, leg.riders)
-    intent = next(calldata.of_leg(context, action, leg, _only(action.needing, able), riding))
+def _send_leg(context: Context, action: ExtendPath, able: set[int]) -> _NotSent | None:
+    beside = sent.waiting_beside(context.block, able)
+    leg = building.next_leg(context.connection, action.path, beside=beside)
+    intent = next(calldata.of_leg(context, action, leg, _only(action.needing, able), beside))
 
     def store(_: int) -> None:
         checkpoints.note(context.connection, leg.checkpoints)
-        if leg.plan.header:
-            origins.note(context.registry.row_id, leg.plan.header)
+        if isinstance(action.path, Jump) and action.path.origin:
+            origins.note(context.registry.row_id, action.path.origin)
 
     return _submit(context, [intent], and_store=store)
 

@@ -3,7 +3,9 @@
 It sends nothing, and is apart from `apply` so that pages that give transactions out load nothing that sends.
 """
 
-from collections.abc import Collection, Iterator
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from chains.packed import encode_block_hash
 from proving.facts import Missing
@@ -22,7 +24,19 @@ def of_proofs(context: Context, action: Prove) -> Iterator[Intent]:
     """Return as many transactions as it takes. Where the first carries the header, the others rest on it."""
     header = _header(context) if action.with_header else None
     jump = action.jump if action.with_header else ()
-    return packing.intents(context.block, context.registry.contract, action.missing, header=header, jump=jump)
+    calls = action.start.calls if action.start and action.with_header else ()
+    proofs = packing.intents(
+        context.block,
+        context.registry.contract,
+        action.missing,
+        header=header,
+        jump=jump,
+        beside=sum(len(data) for _, data in calls),
+    )
+    for first in itertools.islice(proofs, 1):
+        to, data = in_one_call(context.registry.multicall, [*calls, (first.to, first.data)])
+        yield replace(first, to=to, data=data, most_gas=None) if calls else first
+    yield from proofs
 
 
 def of_time(context: Context, action: ProveTime) -> Intent:
@@ -37,37 +51,32 @@ def of_preparation(context: Context, action: PreparePath) -> Intent:
 
 
 def of_leg(
-    context: Context, action: ExtendPath, leg: Leg, needing: Missing, riding: Collection[int]
+    context: Context, action: ExtendPath, leg: Leg, needing: Missing, beside: Mapping[int, Collection[int]]
 ) -> Iterator[Intent]:
     """Yield a part of a path.
 
     If it ends at the block itself, what can be proven at once goes with it, and the rest of what is `needing` it
-    follows, resting on it. `riding` are the ids of queries whose blocks ride along.
+    follows, resting on it. `beside` are ids of queries for which it stops at other blocks, by the blocks' numbers.
     """
     registry = context.registry.contract
     calls = list(leg.calls)
     proofs: Iterator[Intent] = iter(())
     if leg.arrives and action.target.number == context.block.number:
         proofs = packing.intents(
-            context.block,
-            registry,
-            needing,
-            header=action.target.encode(),
-            jump=action.jump,
-            beside=sum(map(len, leg.data)),
+            context.block, registry, needing, header=action.target.encode(), jump=action.jump, beside=leg.size
         )
     elif action.jump:
         calls.append((registry.address, encode_block_hash(action.jump)))
     proof = next(proofs, None)
     calls += [(proof.to, proof.data)] if proof else []
     to, data = in_one_call(context.registry.multicall, calls)
+    passed = [beside.get(header.number, ()) for header in leg.checkpoints[1:]]
     yield Intent(
         to,
         data,
-        {*(pk for pks in needing.values() for pk in pks), *riding},
+        {pk for pks in [*needing.values(), *passed] for pk in pks},
         accumulates=proof.accumulates if proof else (),
         extends=context.registry.row_id,
-        leads_to=context.block,
         parent_fact=leg.parent_fact,
     )
     yield from proofs

@@ -12,8 +12,8 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HeaderParts
 from proving.facts import HeaderFact, Missing, TimeFact
-from proving.paths.planning import Plan, TooFar
-from proving.paths.rotation import Rotation
+from proving.paths.origins import Jump
+from proving.paths.planning import Hops, Path, TooFar
 from proving.reconcile.observe import (
     AskedOfHeader,
     BlockOfTime,
@@ -27,8 +27,8 @@ from proving.reconcile.observe import (
     Unfetched,
 )
 from proving.reconcile.proofs import Fetched, Proven
-from proving.sources import NotYet, Preparation
-from queries.models import StepKind
+from proving.sources import NotYet, Preparation, Start
+from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 from queries.rejection_codes import RejectionCode
 
@@ -37,8 +37,8 @@ from queries.rejection_codes import RejectionCode
 _PROOF_PATIENCE = timedelta(minutes=10)
 # More facts than this fill a transaction, or nearly: they gain nothing from sharing it.
 _MOST_THAT_GATHERS = 50
-# What others send is told by the registry's events (`proving.paths.events`). Where nodes serve none, it is looked for
-# after so many seconds.
+# What others send is told by the registry's events (`proving.paths.checkpoints`). Where nodes serve none, it is looked
+# for after so many seconds.
 _PAUSE_FOR_OTHERS = 300
 # After this number of polls a block is reconciled though nothing woke it while its transaction is under way.
 _TENDED_POLLS = 16
@@ -111,18 +111,11 @@ class NoteGathering:
 
 @dataclass(frozen=True)
 class ShowPath:
-    """Show how much is left of the path to the block, in hops or headers. Without a unit it has arrived."""
+    """Show how much is left of the path to the block. Without a unit it has arrived."""
 
     left: int
     unit: str = ""
     origin: int | None = None  # the number of the block where a jump begins, if it needs one
-
-
-@dataclass(frozen=True)
-class GiveTurn:
-    """Let another user's block have the next path."""
-
-    rotation: Rotation
 
 
 @dataclass(frozen=True)
@@ -134,6 +127,7 @@ class Prove:
     is_optional: bool = False  # something else is to be done where nobody can pay for it
     is_alone: bool = False  # what other blocks send must not revert with it
     jump: HeaderParts = ()  # what leads to the header, where nothing vouches for its hash
+    start: Start | None = None  # what has the block hash source vouch for it first
 
     @property
     def with_header(self) -> bool:
@@ -167,10 +161,9 @@ class PreparePath:
 class ExtendPath:
     """Send the next transaction of a path, and with it what needs it if it arrives."""
 
-    plan: Plan
+    path: Path
     target: Header
     needing: Missing
-    others: Sequence[int]
     jump: HeaderParts = ()
 
 
@@ -188,7 +181,7 @@ Change = (
 )
 """An action that changes rows."""
 Sending = Prove | ProveTime | PreparePath | ExtendPath
-Action = Change | GiveTurn | Sending
+Action = Change | Sending
 
 
 # --- What comes after the actions -------------------------------------------------------------------------------------
@@ -200,7 +193,7 @@ class Requeue:
 
     sentence: str
     seconds: float
-    for_path: bool = False  # it waits for one, its own or another's: whose turn it is is sought among these
+    for_path: bool = False  # it waits for one, its own or another's: that of the oldest batch comes first
 
 
 @dataclass(frozen=True)
@@ -520,16 +513,17 @@ def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
 
 
 def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | NotYet | TooFar) -> Decision:
-    """Send the next transaction of the path, if one can begin and it is the turn of the block's user."""
+    """Send the next transaction of the path, if one can begin and no other block has waited longer for one."""
     asking = sorted({pk for pks in asked.needing.values() for pk in pks})
     match found:
-        case PathFound(jump=jump, plan=plan) if jump and not plan.start and asked.target.number == seen.number:
-            return Decision(Continue(), [*_found(seen, found), _prove_by_jump(seen, asked, found)])
+        case PathFound() if asked.target.number == seen.number and found.goes_with_proofs:
+            return Decision(Continue(), [*_found(seen, found), _prove_by(seen, asked, found)])
         case PathFound() | Preparation() if _is_extending(seen):
             # It didn't wait before, because it might have jumped.
             return Decision(_wait_for_path(seen))
         case PathFound():
-            return _extend(seen, asked, found)
+            extend = [ExtendPath(found.path, asked.target, asked.needing, found.jump)] if found.is_first else []
+            return Decision(_wait_for_path(seen), [*_found(seen, found), *extend])
         case Preparation():
             recording = "Waiting for the transaction that records the block's hash."
             return Decision(Requeue(recording, seen.poll_seconds), [PreparePath(found, asking)])
@@ -545,24 +539,22 @@ def _is_extending(seen: Observation) -> bool:
 
 
 def _found(seen: Observation, found: PathFound) -> list[Action]:
-    plan = found.plan
-    origin = plan.origin if plan.header else None
-    return [ShowPath(plan.length, plan.unit, origin), _hash_available(seen)]
+    match found.path:
+        case Jump(origin=origin):
+            shown = ShowPath(1, PathUnit.JUMPS, origin.number if origin else None)
+        case Hops(stops=stops):
+            shown = ShowPath(len(stops), PathUnit.HOPS)
+        case Start():
+            shown = ShowPath(0, PathUnit.HOPS)
+    return [shown, _hash_available(seen)]
 
 
-def _prove_by_jump(seen: Observation, asked: FindPath, found: PathFound) -> Prove:
-    """Send the block's own proofs, which begin with the jump: no hash has to be stored for that."""
+def _prove_by(seen: Observation, asked: FindPath, found: PathFound) -> Prove:
+    """Send the block's own proofs, which begin with what makes its hash trusted: none has to be stored for that."""
     assert seen.lacking is not None, "a path is only sought for what is missing"
-    is_known, is_alone = seen.lacking.root_is_known, bool(seen.lacking.failures)
-    return Prove(asked.needing, root_is_known=is_known, is_alone=is_alone, jump=found.jump)
-
-
-def _extend(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
-    available = _found(seen, found)
-    if found.rotation is not None and found.rotation.is_anothers:
-        return Decision(_wait_for_path(seen), [*available, GiveTurn(found.rotation)])
-    extend = ExtendPath(found.plan, asked.target, asked.needing, found.others, found.jump)
-    return Decision(_wait_for_path(seen), [*available, extend])
+    start = found.path if isinstance(found.path, Start) else None
+    is_alone = bool(seen.lacking.failures) or start is not None
+    return Prove(asked.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=found.jump, start=start)
 
 
 def _wait_for_path(seen: Observation) -> Requeue:

@@ -26,15 +26,15 @@ from proving import facts, heads, jump_branches, sources, timestamps
 from proving.facts import Comparison, Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
-from proving.paths import building, origins, planning, rotation, wanted
-from proving.paths.planning import Plan, TooFar
-from proving.paths.rotation import Rotation
+from proving.paths import building, origins, planning
+from proving.paths.origins import Jump
+from proving.paths.planning import Path, TooFar
 from proving.reconcile import sent
 from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
 from proving.registry import deployments
 from proving.registry.deployments import Deployment
-from proving.sources import NotYet, Preparation
+from proving.sources import NotYet, Preparation, Start
 from queries import clock, turns
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, open_queries
 from queries.turns import Asking
@@ -509,14 +509,13 @@ def _trust(context: Context, header: Header) -> Trust:
     is_vouched_for = vouched_ahead.get(header.hash)
     if is_vouched_for is None:
         is_vouched_for = _vouches(context, header, at=at)
-    may_jump = origins.may_jump(context.connection, header)
     return Trust(
         header,
-        is_vouched_for and not (may_jump and _always_jumps_to(context, header)),
+        is_vouched_for,
         sources.of(config).vouches_for_long(config, header.number, context.heads.latest.number),
         is_extending,
         together.ask_once(("pause", row), lambda: building.pause_after_failures(context.connection)),
-        may_jump,
+        origins.may_jump(context.connection, header),
     )
 
 
@@ -533,18 +532,9 @@ def _lacking_of_batch(context: Context, compared: _Compared) -> Lacking:
     header = _header_needed(context, lacking.needing)
     if header is None:
         return lacking
-    jumps = _always_jumps_to(context, header) and origins.may_jump(context.connection, header)
-    is_vouched_for = not jumps and _vouches(context, header, at="pending")
+    is_vouched_for = _vouches(context, header, at="pending")
     trust = Trust(header, is_vouched_for, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
     return replace(lacking, trust=trust)
-
-
-def _always_jumps_to(context: Context, header: Header) -> bool:
-    """Return whether a jump to a header is wanted although its hash is vouched for.
-
-    That of the next block is never: the jump there has its hash stored, which then serves.
-    """
-    return context.connection.config.always_jump and header.number == context.block.number
 
 
 def _root_is_known(context: Context, compared: _Compared) -> bool:
@@ -659,73 +649,65 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
 
 @dataclass(frozen=True)
 class PathFound:
-    """A plan that can begin."""
+    """A path that can begin."""
 
-    plan: Plan
-    others: Sequence[int] = ()
-    """Blocks of the connection whose hashes are wanted too."""
-    rotation: Rotation | None = None
-    """Whose path comes next, where there is one to be sent."""
+    path: Path
     jump: HeaderParts = ()
     """The parts before the header that a jump leads to."""
+    is_first: bool = True
+    """True if no other block has waited longer for a path on the connection."""
 
-
-def path(context: Context, target: Header) -> PathFound | Preparation | NotYet | TooFar:
-    """Plan a path to a header's hash. Raises `NodeUnavailable`, `RpcRefused`."""
-    found = _path(context, target, wanted.by_others(context.block))
-    if not isinstance(found, PathFound):
-        return found
-    return replace(found, rotation=rotation.of_paths(context.registry.row_id, context.block))
+    @property
+    def goes_with_proofs(self) -> bool:
+        """Return whether the block's own proofs can make its hash trusted, while other paths are under way."""
+        if isinstance(self.path, Jump):
+            return self.path.start is None
+        # What a path proves of another chain is shown with the path.
+        return isinstance(self.path, Start) and self.path.parent_fact is None
 
 
 class BranchUnavailable(NodeUnavailable):
     """No node or file gave the branch that a jump is proven by."""
 
 
-def path_of_batch(
-    context: Context, target: Header, batch: str, hints: Collection[int]
+def path(
+    context: Context, target: Header, hints: Collection[int] = (), *, is_self_funded: bool = False
 ) -> PathFound | Preparation | NotYet | TooFar:
-    """Find the path as `path` does, for one self-funded batch, whose turn it always is.
+    """Find a path to a header's hash. `hints` are those of `planning.survey`.
 
-    `hints` are those of `planning.survey`.
+    Raises `NodeUnavailable`, `RpcRefused`.
     """
-    found = _path(context, target, wanted.by_others(context.block, batch), hints)
-    if isinstance(found, PathFound) and found.jump and origins.is_own(context.connection):
-        # It is vouched for long enough: nobody is to pay for other batches, or to wait for what is sent first.
-        return replace(found, plan=replace(found.plan, start=None))
-    return found
-
-
-def _path(
-    context: Context, target: Header, others: Sequence[int], hints: Collection[int] = ()
-) -> PathFound | Preparation | NotYet | TooFar:
-    survey = partial(planning.survey, context.connection, target, extend_lease=context.lease.extend)
-    plan = survey(others=others, hints=hints)
-    if isinstance(plan, Plan) and plan.jump:
+    if jump := origins.plan(context.connection, target):
         try:
-            return _jump(context, target, plan)
+            return _jump(context, target, jump, is_self_funded=is_self_funded)
         except NodeUnavailable as error:
             # The attempts before may have failed for something else.
-            is_lasting = context.block.attempts >= _PATIENT_ATTEMPTS and context.block.waits_for_path
-            plan = survey(others=others, hints=hints, may_jump=False) if is_lasting else plan
-            if not isinstance(plan, Plan) or plan.jump:
+            if context.block.attempts < _PATIENT_ATTEMPTS or not context.block.waits_for_path:
                 raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
-    begun = building.begin(context.connection, plan) if isinstance(plan, Plan) else plan
-    return PathFound(begun, others) if isinstance(begun, Plan) else begun
+    found = planning.survey(context.connection, target, extend_lease=context.lease.extend, hints=hints)
+    begun = found if isinstance(found, NotYet | TooFar) else building.begin(context.connection, found)
+    if isinstance(begun, Preparation | NotYet | TooFar):
+        return begun
+    return PathFound(begun, is_first=is_self_funded or sent.is_first(context.block))
 
 
-def _jump(context: Context, target: Header, plan: Plan) -> PathFound | Preparation | NotYet:
+def _jump(context: Context, target: Header, jump: Jump, *, is_self_funded: bool) -> PathFound | Preparation | NotYet:
     """Return the jump with its branch. Raises `NodeUnavailable` where that can't be had."""
+    connection = context.connection
     # Before anything is asked for that costs something.
-    branch = jump_branches.branch_to(context.source_rpc.chain, plan.header, target, extend_lease=context.lease.extend)
+    branch = jump_branches.branch_to(context.source_rpc.chain, jump.origin, target, extend_lease=context.lease.extend)
     if isinstance(branch, NotYet):
         return branch
-    begun = building.begin(context.connection, plan)
-    if not isinstance(begun, Plan):
-        return begun
-    if begun.header and not begun.start and begun.header.number != context.registry.jump_origin:
-        origins.note(context.registry.row_id, begun.header)
-    return PathFound(begun, jump=[*([begun.header.encode()] if begun.header else []), branch])
+    if jump.start:
+        begun = origins.begin(connection, jump.start.number)
+        if not isinstance(begun, Start):
+            return begun
+        # Its own blocks are vouched for long enough: no user is to pay for other batches, or to wait for them.
+        jump = replace(jump, start=None if is_self_funded and origins.is_own(connection) else begun)
+    elif jump.origin and jump.origin.number != context.registry.jump_origin:
+        origins.note(context.registry.row_id, jump.origin)
+    parts: HeaderParts = [*([jump.origin.encode()] if jump.origin else []), branch]
+    return PathFound(jump, parts, is_first=is_self_funded or sent.is_first(context.block))
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------

@@ -1,16 +1,19 @@
-"""What was sent for blocks, as rows tell: each function reads it for all blocks at once, in their order."""
+"""What was sent for blocks, and what waits beside them, as rows tell.
+
+What was sent is read for all blocks at once, in their order.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from django.db.models import Exists, Max, OuterRef
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
 from database.chunks import chunks
 from proving import facts
 from proving.facts import Fact
 from proving.models import LIVE_STATES, Transaction, proves_facts
 from proving.registry.deployments import Deployment
-from queries.models import Block, Query
+from queries.models import BatchStatus, Block, Query, Sender, StepKind
 
 # Rows named in one statement, and read at a time.
 _PER_STATEMENT, _PER_READ = 500, 1000
@@ -82,3 +85,39 @@ def failures(several: Sequence[Sequence[int]]) -> list[int]:
         for query, transaction in sent_for.filter(query__in=chunk).values_list("query", "transaction"):
             reverted[query].add(transaction)
     return [len(set().union(*(reverted[pk] for pk in queries if pk in reverted))) for queries in firsts]
+
+
+# --- What waits for a path --------------------------------------------------------------------------------------------
+
+
+def waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Collection[int]]:
+    """Return other queries (ids) of the batches of these that wait for blocks' hashes, by the blocks' numbers."""
+    batches = Query.objects.filter(pk__in=queries).values("batch")
+    waiting = _waiting(block).exclude(block=block).filter(batch__in=batches).order_by("pk")
+    found: dict[int, list[int]] = defaultdict(list)
+    for pk, number, timestamp in waiting.values_list("pk", "block__number", "timestamp")[:_PER_READ]:
+        # Only the next block's header says when a block ended.
+        found[number if timestamp is None else number + 1].append(pk)
+    return found
+
+
+def is_first(block: Block) -> bool:
+    """Return whether the block is of the oldest batch of those that wait for a path on its connection, or the lowest.
+
+    Others lack what a path takes.
+    """
+    others = Q(block__waits_for_path=True, block__attempts=0, block__due_at__isnull=False)
+    waiting = _waiting(block).filter(Q(block=block) | others, batch__sender=Sender.OPERATOR)
+    first = waiting.order_by("batch", "block__number").values_list("block", flat=True).first()
+    return first in {None, block.pk}
+
+
+def _waiting(block: Block) -> QuerySet[Query]:
+    """Return the queries of the block's connection that may need a header."""
+    return Query.objects.filter(
+        is_admitted=True,
+        step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
+        block__destination_chain_id=block.destination_chain_id,
+        block__source_chain_id=block.source_chain_id,
+        batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+    )

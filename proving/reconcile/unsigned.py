@@ -24,8 +24,8 @@ from proving import connections
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
-from proving.paths import building, events, wanted
-from proving.reconcile import calldata, decide, observe
+from proving.paths import building, checkpoints
+from proving.reconcile import calldata, decide, observe, sent
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Action,
@@ -269,8 +269,8 @@ def _vouched_for(seen: Observation) -> Observation:
 
 
 def _with_path(source: _Source, context: Context, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
-    hints = events.unread(source.connection, source.heads.latest.number)
-    found = observe.path_of_batch(context, asked.target, source.batch, hints)
+    hints = checkpoints.unread(source.connection, source.heads.latest.number)
+    found = observe.path(context, asked.target, hints, is_self_funded=True)
     further = decide.path(seen, asked, found)
     return Decision(further.then, [*decision.actions, *further.actions])
 
@@ -333,10 +333,10 @@ def _of_times(
 def _of_leg(
     source: _Source, context: Context, seen: Observation, action: ExtendPath, where: str
 ) -> Iterator[_Proposed]:
-    leg = building.next_leg(source.connection, action.plan, others=action.others)
-    source.trusted = {*leg.riders, *(header.number for header in leg.checkpoints)}
-    riding = wanted.by_queries(context.block, leg.riders, source.batch)
-    path, *proofs = itertools.islice(calldata.of_leg(context, action, leg, action.needing, riding), _MOST + 1)
+    beside = sent.waiting_beside(context.block, {pk for pks in action.needing.values() for pk in pks})
+    leg = building.next_leg(source.connection, action.path, beside=beside)
+    source.trusted = {header.number for header in leg.checkpoints}
+    path, *proofs = itertools.islice(calldata.of_leg(context, action, leg, action.needing, beside), _MOST + 1)
     yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")
     yield from (_Proposed(proof, f"Proves facts of {where}.", rests=True) for proof in proofs)
     if not leg.arrives:

@@ -77,10 +77,7 @@ def why_no_jump(row: FactsRegistry) -> str:
     """Say that a registry can't jump though its source chain has a beacon chain, a sentence; empty where it can."""
     if row.beacon_history or get_chains().chain(row.source_chain_id).beacon_chain is None:
         return ""
-    return (
-        f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops and "
-        "walks alone."
-    )
+    return f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops alone."
 
 
 def _row(destination: int, source: int) -> FactsRegistry:

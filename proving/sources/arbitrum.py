@@ -5,7 +5,6 @@ headers: of one block about every hour, days after it was made. It is recorded b
 reached from it.
 """
 
-from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -54,7 +53,7 @@ class Arbitrum(BlockHashSource):
     def gas(self, connection: Connection) -> Likely:
         return _GAS
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         (newest_recorded,) = told_by(connection, self.contract, "newest")
         recorded, window = int.from_bytes(newest_recorded), connection.config.window
         if target <= recorded <= target + window:

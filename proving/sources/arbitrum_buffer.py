@@ -4,7 +4,6 @@ The contract is `ArbitrumBufferBlockHashSource.sol`, and the buffer is OffchainL
 there, 256 with each push; everything before is reached from one of them.
 """
 
-from collections.abc import Collection
 from typing import Any
 
 from eth_utils.crypto import keccak
@@ -30,7 +29,7 @@ class ArbitrumBuffer(BlockHashSource):
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         newest = self.newest(connection)
         if isinstance(newest, NotYet):
             return newest

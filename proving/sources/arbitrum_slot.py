@@ -115,7 +115,7 @@ def _of_parent(connection: Connection) -> Connection:
 
 def _vouched_for(parent: OpenConnection, source: BlockHashSource, number: int) -> Start | Preparation | NotYet:
     """Return a block of the parent chain, this one or a later, with the calls that make its registry trust it."""
-    start = source.reach(parent, number, ())
+    start = source.reach(parent, number)
     if isinstance(start, NotYet):
         return start
     header = parent.source_rpc.known_header(start.number)

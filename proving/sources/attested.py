@@ -1,7 +1,6 @@
 """Attesters vouch for blocks by signature, any m of n of them (`AttestedBlockHashSource.sol`): for any pair of chains.
 
-They vouch for final blocks only. One attested block serves many: of the blocks that wait together the highest is
-attested, and those before it are proven from its state.
+They vouch for final blocks only, and for each by itself.
 """
 
 from collections.abc import Collection, Sequence
@@ -43,7 +42,7 @@ class Attested(BlockHashSource):
             _GAS.expected + _GAS_OF_SIGNATURE.expected * signatures, _GAS.bound + _GAS_OF_SIGNATURE.bound * signatures
         )
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         final = self._final(connection)
         if final is None:
             return Start(target)
@@ -52,8 +51,7 @@ class Attested(BlockHashSource):
                 f"Block {target} of chain {connection.config.source_id} is not final yet, which attesters wait for; "
                 f"the newest final block is {final}."
             )
-        highest = min(final, target + connection.config.window)
-        return Start(max((number for number in others if target < number <= highest), default=target))
+        return Start(target)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
         header = connection.source_rpc.header(start)

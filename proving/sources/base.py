@@ -1,7 +1,7 @@
 """What a kind of block hash source must tell, and what several kinds share."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -66,10 +66,10 @@ class BlockHashSource(Protocol):
         """Return the gas that it takes to have one block vouched for."""
         return Likely()
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         """Return where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
 
-        `others` are blocks of the same connection that wait too. Raises `NodeUnavailable`, `RpcRefused`.
+        Raises `NodeUnavailable`, `RpcRefused`.
         """
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:

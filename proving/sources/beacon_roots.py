@@ -4,7 +4,7 @@ An OP Stack chain has those that the L1 blocks name from which its own are deriv
 be recorded by itself, and no hop leads to it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -47,7 +47,7 @@ class BeaconRoots(BlockHashSource):
     def gas(self, connection: Connection) -> Likely:
         return _GAS
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         if any(self._recorded(connection, target)) or _told(connection, target):
             return Start(target)
         newest = self.newest(connection)

@@ -1,6 +1,5 @@
 """The destination vouches for its own blocks (`NativeBlockHashSource.sol`): source and destination are one chain."""
 
-from collections.abc import Collection
 from typing import Any
 
 from chains.chains_file import Connection
@@ -24,7 +23,7 @@ class Native(BlockHashSource):
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (_window(connection),)
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         head = connection.source_rpc.head().number
         # One that is just in a window may have left it when the transaction is mined.
         starts = sorted({max(target, safe, 0) for _, safe in _edges(connection.config, head)})

@@ -3,7 +3,6 @@
 Only the present one is known there: it is recorded, and everything before is reached from it.
 """
 
-from collections.abc import Collection
 from typing import Any
 
 from chains.chains_file import Connection
@@ -32,7 +31,7 @@ class OpStack(BlockHashSource):
     def gas(self, connection: Connection) -> Likely:
         return _GAS
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         recorded = self._recorded(connection)
         if recorded >= target:
             return Start(recorded)

@@ -6,7 +6,7 @@ The block is recorded by its header, and everything before is reached from it.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
@@ -68,7 +68,7 @@ class OpStackGames(BlockHashSource):
     def gas(self, connection: Connection) -> Likely:
         return _GAS
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         config = connection.config
         address, newest = told_by(connection, self.contract, "anchorStateRegistry", "newest")
         registry, recorded = to_checksum_address(address[12:]), int.from_bytes(newest)

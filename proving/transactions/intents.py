@@ -22,8 +22,7 @@ class Intent:
 
     `queries` are the ids that it is for, `accumulates` are the blocks whose headers it carries. With `extends`, the id
     of a registry, it extends that registry's trust to blocks that the queries need; it then proves facts only of the
-    block that it accumulates, if it does. `leads_to` is the block for which it does so; the queries of others ride
-    along.
+    block that it accumulates, if it does.
     """
 
     to: str
@@ -31,7 +30,6 @@ class Intent:
     queries: Collection[int] = ()
     accumulates: Sequence[Block] = ()
     extends: int | None = None
-    leads_to: Block | None = None
     continued: Collection[int] = ()
     """Ids of the queries of which the next intent proves more."""
     parent_fact: ParentFact | None = None

@@ -574,7 +574,6 @@ def _store(signer: Signer, nonce: int, simulated: _Simulated, now: datetime) -> 
         data_fee=simulated.costs.data_fee,
         expected_data_fee=simulated.costs.data_fee,
         extends_id=intent.extends,
-        leads_to=intent.leads_to,
         spent_at=now,
     )
     # It is new: `set` would first ask what it has.

@@ -342,16 +342,16 @@ def attested(count: int = 2, *, threshold: str = "threshold = 1") -> str:
     return "\n".join([f'block_hash_source = "attested"\n{threshold}', *attesters])
 
 
-def test_hops_and_walks_are_bounded_where_nothing_is_written(load):
+def test_hops_are_bounded_where_nothing_is_written(load):
     connection = connection_of(load, 'block_hash_source = "native"')
-    assert (connection.max_hops, connection.max_headers_walked, connection.keep_headers) == (50, 1000, False)
+    assert (connection.max_hops, connection.keep_headers) == (50, False)
     assert (connection.attesters, connection.threshold) == ((), None)
 
 
-def test_hops_and_walks_may_be_set(load):
-    fields = 'block_hash_source = "native"\nmax_hops = 0\nmax_headers_walked = 100000\nkeep_headers = true'
+def test_hops_may_be_set(load):
+    fields = 'block_hash_source = "native"\nmax_hops = 0\nkeep_headers = true'
     connection = connection_of(load, fields)
-    assert (connection.max_hops, connection.max_headers_walked, connection.keep_headers) == (0, 100_000, True)
+    assert (connection.max_hops, connection.keep_headers) == (0, True)
 
 
 def test_an_op_stack_chain_is_connected_to_the_one_below(load):

@@ -82,8 +82,8 @@ def chain_of(chain_id: int = 31337) -> Any:
     ("keeps_hashes", "direct", "path_of", "most", "each", "to_first"),
     [
         (True, 8191, "hops", 50, 8191, True),
-        (False, 256, "headers", 1000, 1, False),
-        (None, 256, None, 1000, 1, False),
+        (False, 256, "hops", 0, 8191, False),
+        (None, 256, None, 0, 8191, False),
     ],
 )
 def test_its_reach_is_that_of_the_chain_as_it_was_seen(no_node, keeps_hashes, direct, path_of, most, each, to_first):
@@ -97,7 +97,7 @@ def test_it_reaches_the_first_block_where_the_registry_jumps_and_says_why_it_doe
     saw(number=20_000_000)
     chain = "genesis_time = 1, bellatrix = 0, capella = 0, deneb = 0, electra = 0"
     reconfigure(settings, "block_seconds = 1\n", f"block_seconds = 1\nbeacon_chain = {{ {chain} }}\n")
-    assert connection()["reach"]["whyNoJump"].endswith("so old blocks are proven by hops and walks alone.")
+    assert connection()["reach"]["whyNoJump"].endswith("so old blocks are proven by hops alone.")
     FactsRegistry.objects.update(beacon_history=BLOCK_HASH_SOURCE)
     reach = connection()["reach"]
     assert "has neither beacon_urls nor era_files" in reach["whyNoJump"]

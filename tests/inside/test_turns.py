@@ -2,23 +2,19 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
-from proving.reconcile.block import reconcile
-from proving.transactions import pending_limits, transaction_monitor
+from proving.transactions import pending_limits
 from proving.worker import groups, worker
 from proving.worker.due import Task, Turns, due, round_robin
 from queries import submission
 from queries.models import BatchStatus, Block
-from tests.deployed import deploy_on
 from tests.inside.working import accept_all
-from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
 
 
 def test_queues_take_turns_and_none_is_asked_before_its_turn():
@@ -217,43 +213,6 @@ def test_the_room_is_of_gas_too(service, heavy, newcomer, monkeypatch):
     service.rpc("evm_setAutomine", True)
     service.mine()
     assert work_until_done(last).status == BatchStatus.DONE
-
-
-@pytest.fixture
-def short_windows(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """A chain on which a path to an old block takes hops of ten blocks."""
-    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
-    deploy_on(chain)
-    chain.mine(100)
-    return chain
-
-
-def test_users_take_turns_with_paths_too(short_windows):
-    """One at a time extends a registry, and the block that is reconciled first when it is mined sends the next."""
-    heavy, newcomer = a_key(ALICE), a_key(BOB)
-    head = short_windows.head()
-    first, second, third = (head - back for back in (25, 45, 85))
-    short_windows.rpc("evm_setAutomine", False)
-    submit(heavy, of_blocks([first, second]))
-    accept_all()
-    submit(newcomer, request(BOB, block=third))
-    accept_all()
-    blocks = {number: Block.objects.get(number=number).pk for number in (first, second, third)}
-    for number in (first, second, third):
-        reconcile(blocks[number])
-    paths = Transaction.objects.exclude(extends=None).order_by("pk")
-    assert [path.leads_to_id for path in paths] == [blocks[first]]
-    short_windows.mine()
-    for signer in Signer.objects.all():
-        transaction_monitor.monitor(signer.pk)
-    # Many of the first user's blocks are reconciled before the other's one is due again.
-    later = timezone.now() + timedelta(hours=1)
-    Block.objects.filter(number=third).update(due_at=later, queue_at=later)
-    reconcile(blocks[second])
-    assert [path.leads_to_id for path in paths.all()] == [blocks[first]]
-    assert Block.objects.filter(number=third, due_at__lt=timezone.now()).exists()
-    reconcile(blocks[third])
-    assert [path.leads_to_id for path in paths.all()] == [blocks[first], blocks[third]]
 
 
 def test_a_block_that_somebody_else_made_due_has_a_turn(service, heavy):

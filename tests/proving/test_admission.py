@@ -158,12 +158,12 @@ def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(ser
     batch = accepted(submit(key, body))
     assert batch.status == BatchStatus.IN_PROGRESS
     service.mine(40)
-    reconfigure(settings, "window = 10", "window = 10\nmax_hops = 0\nmax_headers_walked = 0")
+    reconfigure(settings, "window = 10", "window = 10\nmax_hops = 0")
     for _ in range(3):
         batch = accepted(batch)
     assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
     assert any("This service goes back at most 0 hops" in sentence for sentence in waiting())
-    reconfigure(settings, "\nmax_hops = 0\nmax_headers_walked = 0", "")
+    reconfigure(settings, "\nmax_hops = 0", "")
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
@@ -171,12 +171,12 @@ def test_a_block_that_is_waited_for_is_not_too_old_for_a_head_far_ahead(service,
     batch = accepted(submit(key, request(ALICE, block=service.head() + 2)))
     assert batch.status == BatchStatus.RECEIVED
     service.mine(40)
-    reconfigure(settings, "window = 10", "window = 10\nmax_hops = 0\nmax_headers_walked = 0")
+    reconfigure(settings, "window = 10", "window = 10\nmax_hops = 0")
     for _ in range(2):
         batch = accepted(batch)
         assert (batch.status, batch.rejection_code) == (BatchStatus.RECEIVED, "")
         assert "This service goes back at most 0 hops" in batch.waiting_for
-    reconfigure(settings, "\nmax_hops = 0\nmax_headers_walked = 0", "")
+    reconfigure(settings, "\nmax_hops = 0", "")
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 

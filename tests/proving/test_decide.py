@@ -13,8 +13,8 @@ from chains.packed import BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, HeaderPart
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.models import AccountProof
-from proving.paths.planning import Plan, TooFar
-from proving.paths.rotation import Rotation
+from proving.paths.origins import Jump
+from proving.paths.planning import Hops, TooFar
 from proving.reconcile import decide
 from proving.reconcile.decide import (
     EXTENDING,
@@ -26,7 +26,6 @@ from proving.reconcile.decide import (
     FindPath,
     FindTime,
     FindWhatIsGone,
-    GiveTurn,
     MoveToBlock,
     NoteChecked,
     NoteGathering,
@@ -80,7 +79,7 @@ def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> H
 
 OWN, NEXT = header(7, timestamp=1000), header(8)
 FOR_PATH = Requeue(EXTENDING, 0.5, for_path=True)
-PLAN = Plan(origin=100, target=7, hops=(50, 7))
+HOPS = Hops(100, (50, 7))
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOT_VOUCHED_FOR = Trust(OWN, is_vouched_for=False, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
@@ -374,9 +373,9 @@ def test_steps_name_the_transactions_that_completed_them():
             [PreparePath(Preparation(()), [1, 2])],
         ),
         (
-            PathFound(PLAN, others=[9]),
+            PathFound(HOPS),
             FOR_PATH,
-            [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), ExtendPath(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
+            [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), ExtendPath(HOPS, OWN, {BALANCE: [2, 1]})],
         ),
     ],
 )
@@ -386,18 +385,23 @@ def test_a_path(found, then, actions):
     assert (decision.then, list(decision.actions)) == (then, actions)
 
 
-def test_a_path_waits_for_another_users_turn():
-    rotation = Rotation(1, None, frozenset(), 5, is_anothers=True)
-    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(PLAN, rotation=rotation))
-    assert decision.then == FOR_PATH
-    assert decision.actions == [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), GiveTurn(rotation)]
-    own = replace(rotation, is_anothers=False)
-    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(PLAN, rotation=own))
-    assert decision.actions[-1] == ExtendPath(PLAN, OWN, {BALANCE: [1]}, ())
+def test_a_path_waits_for_that_of_a_block_that_has_waited_longer():
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(HOPS, is_first=False))
+    assert decision == Decision(FOR_PATH, [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE)])
+
+
+def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for_no_path():
+    start = Start(7, (("0xsource", b"attest"),))
+    prove = Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, start=start)
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
+    assert decision == Decision(Continue(), [ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
+    # For the block after, it is a path.
+    asked = FindPath(NEXT, {BALANCE: [1]})
+    assert decide.path(UNVOUCHED, asked, PathFound(start)).actions[-1] == ExtendPath(start, NEXT, {BALANCE: [1]})
 
 
 JUMP: HeaderParts = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
-BY_JUMP = PathFound(Plan(100, 7, jump=OLD_BLOCK, header=header(100)), jump=JUMP)
+BY_JUMP = PathFound(Jump(7, OLD_BLOCK, header(100)), jump=JUMP)
 SHOWN: list[Action] = [ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
 
 
@@ -412,7 +416,7 @@ def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
         again = decide.path(seen(what, failures=1), asked, BY_JUMP)
         assert again.actions[-1] == replace(prove, is_alone=True)
     # What needs no origin begins at no block.
-    constant = PathFound(Plan(7, 7, jump=BLOCK_BEFORE_MERGE), jump=JUMP[1:])
+    constant = PathFound(Jump(7, BLOCK_BEFORE_MERGE), jump=JUMP[1:])
     shown = decide.path(UNVOUCHED, asked, constant).actions[0]
     assert shown == ShowPath(1, PathUnit.JUMPS, None)
 
@@ -423,16 +427,16 @@ def test_a_jump_that_extends_the_registrys_trust_is_a_path(what):
     if what == "the block after":
         target = NEXT
     else:
-        found = replace(BY_JUMP, plan=replace(BY_JUMP.plan, start=Start(100)))
+        found = replace(BY_JUMP, path=Jump(7, OLD_BLOCK, header(100), Start(100)))
     asked = FindPath(target, {BALANCE: [1]})
     decision = decide.path(UNVOUCHED, asked, found)
-    assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(found.plan, target, {BALANCE: [1]}, (), JUMP)])
+    assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(found.path, target, {BALANCE: [1]}, JUMP)])
     # It isn't known before that it is one.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
     assert decide.path(extending, asked, found) == Decision(FOR_PATH)
 
 
-@pytest.mark.parametrize("found", [PathFound(PLAN), Preparation(())], ids=["hops", "what comes before"])
+@pytest.mark.parametrize("found", [PathFound(HOPS), Preparation(())], ids=["hops", "what comes before"])
 def test_what_might_have_jumped_and_does_not_waits_for_the_path_of_another(found):
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
     assert decide.path(extending, FindPath(OWN, {BALANCE: [1]}), found) == Decision(FOR_PATH)

@@ -88,6 +88,9 @@ def proven(service: Jumping, there: DevChain, *numbers: int) -> bool:
     )
 
 
+NO_HISTORY = "the chain has no history of block hashes (EIP-2935) that goes back so far."
+
+
 def vouches(service: Jumping, number: int) -> bool:
     """Return whether the registry would take the header of a block as it is."""
     contract = Deployed(service.here, "FactsRegistry", address=registry(THERE).address)
@@ -174,8 +177,8 @@ def test_who_pays_himself_is_told_of_the_jump(service, there, key):
 
 
 def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_path, key, there):
-    """Though attesters would sign the hash of the old block itself: the operator wants jumps."""
-    with jumping(chain, made, settings, tmp_path, connection="always_jump = true", attested_by=KEYS[0]) as service:
+    """Though attesters would sign the hash of the old block itself."""
+    with jumping(chain, made, settings, tmp_path, attested_by=KEYS[0]) as service:
         batch = submit(key, of_there(OLD))
         assert work_until_done(batch, chain).status == BatchStatus.DONE
         # The attestation, the jump and the proof are one transaction.
@@ -195,15 +198,7 @@ def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_pat
 # --- Where none is taken ----------------------------------------------------------------------------------------------
 
 
-def test_blocks_of_a_period_that_is_not_over_are_walked_to(service, there, key):
-    batch = submit(key, of_there(NEWEST - 2))
-    assert work_until_done(batch, service.here).status == BatchStatus.DONE
-    row = Block.objects.get(number=NEWEST - 2)
-    assert (row.path_unit, row.path_length) == ("headers", 2)
-    assert proven(service, there, NEWEST - 2)
-
-
-def test_a_vouched_block_is_not_jumped_to_unless_the_operator_wants_that(service, there, settings, key):
+def test_a_vouched_block_is_not_jumped_to(service, there, settings, key):
     batch = submit(key, of_there(NEWEST))
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert Block.objects.get(number=NEWEST).path_unit != "jumps"
@@ -231,19 +226,14 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     # Eight failures of another kind say nothing of the beacon node.
     Block.objects.filter(number=OLD).update(attempts=8, waits_for_path=False)
     work()
+    # As it is after three minutes.
+    Block.objects.filter(number=OLD).update(attempts=8)
+    work()
+    assert waiting() == [f"Block {OLD} of chain {THERE} is out of reach: {NO_HISTORY}"]
     assert Transaction.objects.count() == sent
-    # As it is after three minutes; what it begins with is recorded, and then the way is gone.
-    for _ in range(3):
-        Block.objects.filter(number=OLD).update(attempts=8)
-        work()
-        service.here.mine()
-    assert Transaction.objects.count() == sent + 2
-    assert (Block.objects.get(number=OLD).path_unit, Block.objects.get(number=OLD).path_length) == ("headers", 49)
-    # Comes the node back, the rest of the way is a jump.
     node.states = states
-    later = submit(key, of_there(OLD + 1))
-    assert work_until_done(later, service.here).status == BatchStatus.DONE
-    assert proven(service, there, OLD + 1)
+    assert work_until_done(batch, service.here).status == BatchStatus.DONE
+    assert proven(service, there, OLD)
 
 
 def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, settings, key):
@@ -273,13 +263,12 @@ def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, se
 
 def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings, key):
     reconfigure(settings, f'beacon_urls = ["{service.api.url}"]', "max_fee_per_gas_gwei = 100")
-    reconfigure(settings, "window = 20", "window = 20\nmax_headers_walked = 30")
     batch = submit(key, of_there(OLD))
     work()
     assert fresh(batch).rejection_code == "block_too_old"
     assert batch.rejection_reason == (
-        f"Block {OLD} of chain {THERE} is 49 headers before block {NEWEST}, about 1,470,000 gas. This service goes "
-        "back at most 30 headers. The other chain (31338) has no beacon_urls, which tell what blocks are proven by."
+        f"Block {OLD} of chain {THERE} is out of reach: {NO_HISTORY} The other chain (31338) has no beacon_urls, which "
+        "tell what blocks are proven by."
     )
 
 

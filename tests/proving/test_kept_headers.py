@@ -4,7 +4,7 @@ import itertools
 from datetime import timedelta
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.utils import timezone
 
 from devnet.devchain import DevChain
@@ -51,7 +51,7 @@ def test_any_later_block_is_then_one_hop_away(kept):
     block = accumulated(kept)[0] + 3
     before = Transaction.objects.exclude(extends=None).count()
     assert work_until_done(submit(a_key(), request(CHARLIE, block=block)), kept).status == BatchStatus.DONE
-    assert Block.objects.get(number=block).path_length <= 1 or Block.objects.get(number=block).path_unit == "headers"
+    assert Block.objects.get(number=block).path_length <= 1
     assert Transaction.objects.exclude(extends=None).count() == before + 1
 
 
@@ -133,32 +133,12 @@ def test_while_nothing_can_be_sent_it_waits_and_says_why(kept):
     assert accumulated(kept)
 
 
-def test_the_command_keeps_one_and_says_so(service, capsys):
-    call_command("keep_headers")
-    assert capsys.readouterr().out.endswith("kept.\n")
-    assert len(accumulated(service)) == 1
-    call_command("keep_headers", "31337", "31337")
-    assert len(accumulated(service)) == 1
-
-
-def test_the_command_says_where_no_registry_is(service):
-    with pytest.raises(CommandError, match="No facts registry is deployed there"):
-        call_command("keep_headers", "5")
-
-
-def test_the_command_gives_up_with_what_it_waits_for(service, settings):
-    service.rpc("anvil_setBalance", "0x90F79bf6EB2c4f870365E785982E1f101E93b906", "0x0")
-    with pytest.raises(CommandError, match="Its operator must fund it"):
-        call_command("keep_headers", "--timeout=0")
-
-
-def test_the_command_asks_a_node_that_is_down_less_and_less_and_says_it_once(service, caplog):
-    service.stop()
-    with pytest.raises(CommandError, match="31337"):
-        call_command("keep_headers", "--timeout=4")
-    assert [record.levelname for record in caplog.records if "waits: " in record.message] == ["WARNING"]
-    # After 1 and 2 seconds, and not at each heartbeat.
-    assert 1 <= FactsRegistry.objects.get().attempts <= 3
+def test_a_node_that_is_down_is_asked_less_and_less_and_that_is_said_once(kept, caplog):
+    kept.stop()
+    for _ in range(3):
+        work()
+    assert [record.levelname for record in caplog.records if "the upkeep of" in record.message] == ["WARNING"]
+    assert FactsRegistry.objects.get().attempts == 3
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,7 +1,6 @@
-"""Old blocks: reached by hops through the history of block hashes, or by walking headers where there is none."""
+"""Old blocks: reached by hops through the history of block hashes."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -27,7 +26,6 @@ from tests.service import (
     balances,
     chains_toml,
     expire,
-    expire_leases,
     reconfigure,
     request,
     submit,
@@ -59,7 +57,7 @@ def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_pat
     code = chain.rpc("eth_getCode", HISTORY, "latest")
     assert code.count("611fff") == 3
     chain.rpc("anvil_setCode", HISTORY, code.replace("611fff", "610010"))
-    connect(chain, settings, tmp_path, more="max_headers_walked = 0", of_chain="history_window = 16")
+    connect(chain, settings, tmp_path, of_chain="history_window = 16")
     deploy(31337, 31337)
     grow(chain, 50)
     block = chain.head() - 3 * WINDOW - 5
@@ -111,36 +109,28 @@ def test_a_path_begins_at_the_nearest_block_that_the_registry_trusts(old, key):
     assert (row.path_unit, row.path_length) == ("hops", 1)
 
 
-def test_a_few_headers_from_a_known_one_are_walked_which_costs_less_than_a_hop(old, key):
-    near = old.head() - 3 * WINDOW
-    assert_proven(old, submit(key, request(ALICE, block=near)), ALICE, near)
-    old.mine(3 * WINDOW)
-    assert_proven(old, submit(key, request(CHARLIE, block=near - 4)), CHARLIE, near - 4)
-    row = Block.objects.get(number=near - 4)
-    assert (row.path_unit, row.path_length) == ("headers", 4)
-
-
-def test_where_even_a_few_headers_are_too_many_a_block_near_a_known_one_is_hopped_to(old, key, settings, tmp_path):
-    connect(old, settings, tmp_path, more="max_headers_walked = 3")
-    near = old.head() - 3 * WINDOW
-    assert_proven(old, submit(key, request(ALICE, block=near)), ALICE, near)
-    old.mine(3 * WINDOW)
-    assert_proven(old, submit(key, request(CHARLIE, block=near - 4)), CHARLIE, near - 4)
-    row = Block.objects.get(number=near - 4)
-    assert (row.path_unit, row.path_length) == ("hops", 1)
-
-
-def test_blocks_of_one_window_share_a_hop(old, key):
+def test_blocks_of_one_batch_share_a_path(old, key):
     first = old.head() - 2 * WINDOW - 5
     blocks = range(first, first + 5)
-    batches = [submit(key, request(CHARLIE, block=block)) for block in blocks]
-    for batch, block in zip(batches, blocks, strict=True):
+    batch = submit(key, asking(balances(blocks)))
+    for block in blocks:
         assert_proven(old, batch, CHARLIE, block)
-    # They do not wait for each other's transactions either: the first path passes them all, or nearly so.
-    assert len(extending()) <= 2
-    for batch in batches:
-        batch.refresh_from_db()
-        assert batch.gas_used > 0
+    (tx,) = extending()
+    assert tx.queries.count() == 5
+    batch.refresh_from_db()
+    assert batch.gas_used <= (batch.estimated_gas or 0)
+
+
+def test_the_oldest_batch_has_its_path_first(old, key):
+    old.rpc("evm_setAutomine", False)
+    blocks = [old.head() - back for back in (25, 45, 35)]
+    for user, block in zip((key, a_key(BOB), key), blocks, strict=True):
+        submit(user, request(CHARLIE, block=block))
+    for _ in range(12):
+        work()
+        old.mine()
+    paths = [tx.queries.values_list("block__number", flat=True).get() for tx in extending()]
+    assert paths == blocks
 
 
 def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key):
@@ -183,7 +173,7 @@ def test_header_properties_of_a_block_that_was_accumulated_long_ago_are_proven(o
 
 
 def test_a_path_longer_than_one_transaction_goes_on_where_it_was(old, key, settings):
-    reconfigure(settings, f"window = {WINDOW}", "window = 1\nmax_headers_walked = 0")
+    reconfigure(settings, f"window = {WINDOW}", "window = 1")
     block = old.head() - 50
     batch = submit(key, request(CHARLIE, block=block))
     assert_proven(old, batch, CHARLIE, block)
@@ -193,89 +183,17 @@ def test_a_path_longer_than_one_transaction_goes_on_where_it_was(old, key, setti
     assert row.path_left == 0
 
 
-# --- Walks ------------------------------------------------------------------------------------------------------------
-
-
-def test_without_a_history_headers_are_walked(without_history, key):
-    block = without_history.head() - 3 * WINDOW
-    batch = submit(key, request(CHARLIE, block=block))
-    assert_proven(without_history, batch, CHARLIE, block)
-    row = Block.objects.get(number=block)
-    assert row.path_unit == "headers"
-    assert row.path_length >= 2 * WINDOW
-    assert len(extending()) == 1
-
-
-def test_blocks_that_a_walk_passes_are_known_then_and_no_header_is_paid_twice(without_history, key):
-    first = without_history.head() - 3 * WINDOW
-    blocks = range(first, first + 5)
-    batches = [submit(key, request(CHARLIE, block=block)) for block in blocks]
-    for batch, block in zip(batches, blocks, strict=True):
-        assert_proven(without_history, batch, CHARLIE, block)
-    (tx,) = extending()
-    assert tx.queries.count() == len(blocks)
-    for batch in batches:
-        batch.refresh_from_db()
-        assert batch.gas_used <= (batch.estimated_gas or 0)
-
-
-def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_history, key):
-    """Rows of a branch that is gone, and that nobody works on any more."""
-    without_history.mine(260)
-    block = without_history.head() - 270
-    chains = {"destination_chain_id": 31337, "source_chain_id": 31337}
-    Block.objects.bulk_create(
-        Block(number=number, hash="0x" + "01" * 32, state_root="0x" + "02" * 32, **chains)
-        for number in range(block + 1, without_history.head())
-    )
-    assert_proven(without_history, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
-    assert len(extending()) == 2
-
-
-def test_one_node_that_contradicts_itself_is_not_called_several(without_history, key, settings, tmp_path):
-    """A node contradicts itself while its chain is reorganised."""
-    block = without_history.head() - 3 * WINDOW
-    with DevChain(hardfork="cancun") as other:
-        other.mine(block + 10)
-
-        def answer(body: Any) -> Any:
-            if isinstance(body, list):
-                return [answer(one) for one in body]
-            is_of_another_branch = body["method"] == "eth_getBlockByNumber" and body["params"][0] == hex(block + 5)
-            return ask(other.url if is_of_another_branch else without_history.url, body)
-
-        with lying_node(answer) as url:
-            settings.CHAINS_FILE = chains_toml(tmp_path, url, connection=f"window = {WINDOW}")
-            submit(key, request(CHARLIE, block=block))
-            work()
-    (said,) = {sentence for sentence in waiting() if f"block {block + 5}" in sentence}
-    assert said == f"Answers about block {block + 5} contradict each other: it is not the parent of the next one."
-
-
-def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(without_history, key):
-    without_history.mine(260)
-    block = without_history.head() - 290
-    batch = submit(key, request(CHARLIE, block=block))
-    work()
-    assert len(extending()) == 1
-    # The worker that did this is gone, with all that it knew.
-    expire_leases()
-    forget_chains()
-    assert_proven(without_history, batch, CHARLIE, block)
-    assert [tx.succeeded for tx in extending()] == [True, True]
-
-
-def test_a_history_that_begins_on_the_path_is_used_as_far_as_it_goes(old, key):
-    """The fork lies between: blocks before it are walked from the oldest block that the history knows."""
+def test_a_block_from_before_the_history_is_rejected_with_the_reason(old, key):
     fork = old.head()
     for number in range(fork):
         old.rpc("anvil_setStorageAt", HISTORY, f"0x{number:064x}", "0x" + "00" * 32)
     old.mine(2 * WINDOW)
-    block = fork - 6
-    batch = submit(key, request(CHARLIE, block=block))
-    assert_proven(old, batch, CHARLIE, block)
-    row = Block.objects.get(number=block)
-    assert (row.path_unit, row.path_length) == ("headers", 6)
+    batch = rejected(submit(key, request(CHARLIE, block=fork - 6)))
+    assert batch.rejection_code == "block_too_old"
+    assert batch.rejection_reason == (
+        f"Block {fork - 6} of chain 31337 is out of reach: the chain has no history of block hashes (EIP-2935) that "
+        "goes back so far."
+    )
 
 
 # --- Limits and estimates ---------------------------------------------------------------------------------------------
@@ -331,13 +249,6 @@ def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, se
         refused = "eth_getStorageAt"
         batch = rejected(submit(key, request(CHARLIE, block=block - 2 * WINDOW)))
     assert batch.rejection_code == "proof_unavailable"
-
-
-def test_more_headers_than_are_allowed_are_rejected_with_the_figure(without_history, settings, tmp_path, key):
-    connect(without_history, settings, tmp_path, more="max_headers_walked = 5")
-    batch = rejected(submit(key, request(CHARLIE, block=without_history.head() - 3 * WINDOW)))
-    assert batch.rejection_code == "block_too_old"
-    assert "headers before block" in batch.rejection_reason
 
 
 def test_the_estimate_counts_the_path(old, key):
@@ -452,21 +363,6 @@ def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     old.rpc("evm_setAutomine", True)
     assert_proven(old, second, ALICE, block)
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()
-
-
-def test_who_rides_along_pays_for_what_that_adds_and_not_for_the_path(old, key):
-    far = submit(key, request(CHARLIE, block=old.head() - 4 * WINDOW))
-    near = submit(key, request(CHARLIE, block=old.head() - 2 * WINDOW - 3))
-    for batch in (far, near):
-        assert work_until_done(batch, old, rounds=30).status == BatchStatus.DONE
-    work()
-    (path,) = extending()
-    shares = dict(path.shares.values_list("batch", "gas"))
-    assert 0 < shares[near.pk] < shares[far.pk] // 4
-    assert path.gas_used - 1 <= sum(shares.values()) <= path.gas_used
-    for batch in (far, near):
-        batch.refresh_from_db()
-        assert 0 < batch.gas_used < (batch.estimated_gas or 0)
 
 
 def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):

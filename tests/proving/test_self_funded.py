@@ -159,7 +159,7 @@ def test_times_come_with_the_accounts_of_their_block(service, key):
 
 
 def test_a_long_path_is_sent_in_rounds(old, key, settings):
-    reconfigure(settings, f"window = {WINDOW}", "window = 1\nmax_headers_walked = 0")
+    reconfigure(settings, f"window = {WINDOW}", "window = 1")
     block = old.head() - 50
     batch = submit(key, itself(request(CHARLIE, block=block)))
     with nothing_spent(old):

@@ -103,7 +103,6 @@ source = {CHAIN_ID}
 destination = {chain.chain_id}
 block_hash_source = "attested"
 threshold = 1
-always_jump = true
 [[connections.attesters]]
 address = "{attester.address}"
 url = "{attester.url}"
@@ -130,7 +129,7 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
         pair.node.url,
         chain_id=CHAIN_ID,
         chain=pair.beacon_urls,
-        connection=f"always_jump = true\nwindow = {window}",
+        connection=f"window = {window}",
     )
     fork = pair.consensus.advance() + 3 * SLOTS_PER_EPOCH
     text = settings.CHAINS_FILE.read_text()

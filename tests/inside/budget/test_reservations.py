@@ -7,7 +7,7 @@ import pytest
 from config.configured_chains import get_chains
 from proving import stops
 from proving.budget import cost_allocation, limits
-from proving.gas_model.remaining_work import HOP_GAS, WALKED_HEADER_GAS, RemainingWork, gas_of, unproven
+from proving.gas_model.remaining_work import HOP_GAS, RemainingWork, gas_of, unproven
 from proving.models import Transaction
 from proving.reconcile.block import reconcile
 from queries.models import Batch, Block, PathUnit
@@ -98,8 +98,8 @@ def test_a_header_that_is_known_is_not_reserved_for(costly, key, one_by_one):
 def test_paths_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
     head = costly.head()
     batch = admitted(key, asking(balances(range(head - 2, head + 1)), fee=ETHER))
-    for place, (unit, left) in enumerate([(PathUnit.HOPS, 3), (PathUnit.HOPS, 5), (PathUnit.HEADERS, 40)]):
+    for place, (unit, left) in enumerate([(PathUnit.HOPS, 3), (PathUnit.HOPS, 5), (PathUnit.JUMPS, 1)]):
         Block.objects.filter(number=head - place).update(path_unit=unit, path_left=left)
-    assert unproven(batch, with_paths=True).path_gas == max(5 * HOP_GAS, 40 * WALKED_HEADER_GAS)
+    assert unproven(batch, with_paths=True).path_gas == 5 * HOP_GAS
     assert unproven(batch, with_paths=False).path_gas == 0
     assert unproven(batch, with_paths=False).gas == sum(gas_of(query) for query in batch.queries.all())

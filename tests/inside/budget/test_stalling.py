@@ -1,10 +1,8 @@
 """A batch that can't be paid for holds up no other, wherever the two meet."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains, get_rpc
@@ -17,7 +15,6 @@ from tests.contracts.l1_block import L1Block
 from tests.inside.working import admitted
 from tests.proving import sources
 from tests.proving.money import ETHER, cancel
-from tests.proving.paths import extending, old_block
 from tests.service import ALICE, BOB, SIGNER, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
 
@@ -45,27 +42,6 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
     reconcile(Block.objects.get(queries__batch=batch).pk)
     assert asked == [1]
-
-
-def test_who_cannot_pay_has_one_turn_with_paths_however_many_blocks_wait(costly, key, settings):
-    low = old_block(costly, settings, depth=400)
-    costly.rpc("evm_setAutomine", True)
-    between = submit(a_key(BOB), request(BOB, block=low + 200, fee=ETHER))
-    assert work_until_done(between, costly).status == BatchStatus.DONE
-    sent = len(extending())
-    costly.mine(4)
-    work()
-    work()
-    for place in range(10):
-        admitted(key, request(ALICE, block=low - place, fee=ETHER), fee=1)
-    # As while another user's path is under way.
-    later = timezone.now() + timedelta(minutes=10)
-    Block.objects.filter(number__lte=low).update(due_at=later, waits_for_path=True)
-    admitted(a_key(BOB, "another"), request(BOB, block=low + 7, fee=ETHER))
-    block = Block.objects.get(number=low + 7)
-    for _ in range(2):
-        reconcile(block.pk)
-    assert len(extending()) == sent + 1
 
 
 def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, key, settings, tmp_path):
