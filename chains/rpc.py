@@ -75,7 +75,7 @@ _FEE_HISTORY_BLOCKS = 10
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
 """A block by its number, by its hash (EIP-1898), or by name."""
-Topic = bytes | tuple[bytes, ...] | None
+Topic = bytes | None
 """A log's topic in one place: a certain one, one of several, or any."""
 
 Answer = TypeVar("Answer")
@@ -254,8 +254,8 @@ class RpcClient:
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
         """Return the logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
 
-        `topics` are those that a log must begin with; None stands for any, and several for one of them. Nodes refuse
-        ranges that they find too long.
+        `topics` are those that a log must begin with; None stands for any. Nodes refuse ranges that they find too
+        long.
         """
         wanted = {
             "address": address,
@@ -411,8 +411,6 @@ def _header_request(block: int | Tag) -> Request:
 
 
 def _topic(topic: Topic) -> Any:
-    if isinstance(topic, tuple):
-        return [hex_data(one) for one in topic]
     return None if topic is None else hex_data(topic)
 
 
@@ -507,8 +505,7 @@ def _read_log(result: Any, address: str) -> Log:
 
 def _begins_with(log: Log, topics: Sequence[Topic]) -> bool:
     return len(log.topics) >= len(topics) and all(
-        wanted is None or (topic in wanted if isinstance(wanted, tuple) else topic == wanted)
-        for wanted, topic in zip(topics, log.topics, strict=False)
+        wanted is None or topic == wanted for wanted, topic in zip(topics, log.topics, strict=False)
     )
 
 

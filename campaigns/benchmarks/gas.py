@@ -393,17 +393,6 @@ def hops(count: int) -> list[Block]:
     return blocks
 
 
-def lineage(count: int) -> list[bytes]:
-    """Headers, from the newest on, each that of the parent of the one before."""
-    chance = random.Random(_SEED)
-    headers: list[bytes] = []
-    parent_hash = chance.randbytes(32)
-    for number in range(_BLOCK - count + 1, _BLOCK + 1):
-        headers.insert(0, prague_header(number, chance.randbytes(32), parent_hash, chance))
-        parent_hash = keccak(headers[0])
-    return headers
-
-
 def hop_cases() -> Iterator[Case]:
     newest, *others = hops(10)
     accumulate = packed.encode(newest.header, newest.root)
@@ -415,8 +404,6 @@ def hop_cases() -> Iterator[Case]:
     yield Case("one hop: both in one Multicall", *start, [hop, land], before=[accumulate])
     calls = [hop, *(packed.encode(block.header, block.root, block.history) for block in others)]
     yield Case("ten hops in one Multicall", *start, calls, before=[accumulate])
-    headers = lineage(100)
-    yield Case("100 headers walked", _BLOCK, keccak(headers[0]), packed.encode_parent_hash(headers))
 
 
 # --- Jumps to older blocks --------------------------------------------------------------------------------------------

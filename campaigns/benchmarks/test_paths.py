@@ -5,8 +5,6 @@ Its state trie is small; `make bench-gas` has the gas of mainnet-sized proofs.
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,21 +45,9 @@ def exchanges(monkeypatch) -> list[object]:
 
 @pytest.fixture
 def with_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
-    with connected(settings, tmp_path, hardfork=None) as chain:
-        yield chain
-
-
-@pytest.fixture
-def without_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
-    with connected(settings, tmp_path, hardfork="cancun") as chain:
-        yield chain
-
-
-@contextmanager
-def connected(settings, folder: Path, *, hardfork: str | None) -> Iterator[DevChain]:
     """A chain with a block every second, of 600 blocks, with the service on it."""
-    with DevChain(block_seconds=1, hardfork=hardfork) as chain:
-        settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=f"window = {WINDOW}")
+    with DevChain(block_seconds=1) as chain:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection=f"window = {WINDOW}")
         deploy(31337, 31337)
         chain.mine(600)
         yield chain
@@ -94,11 +80,6 @@ def test_hops(with_history, exchanges, report, hops):
     # A little of the window is left to the transaction.
     block = with_history.head() - WINDOW - hops * WINDOW + WINDOW // 2
     report("a balance behind hops", measure(with_history, block, exchanges))
-
-
-def test_headers_walked(without_history, exchanges, report):
-    block = without_history.head() - WINDOW - 100 + 6
-    report("a balance behind headers walked", measure(without_history, block, exchanges))
 
 
 def test_jumps(settings, tmp_path, transactional_db, exchanges, report):

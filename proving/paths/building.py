@@ -102,10 +102,16 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
         if calls and size > packing.MAX_BYTES:
             break
         calls.append((connection.registry.contract.address, data))
+    reached = headers[: len(calls) + 1]
+    arrives = reached[-1].number == path.target
+    if not arrives:
+        # The next transaction begins at its state root.
+        data = connection.registry.contract.prove(reached[-1].encode(), reached[-1].state_root)
+        calls.append((connection.registry.contract.address, data))
     return Leg(
         [*(path.start.calls if path.start else ()), *calls],
-        arrives=headers[len(calls)].number == path.target,
-        checkpoints=headers[: len(calls) + 1],
+        arrives,
+        checkpoints=reached,
         parent_fact=path.start.parent_fact if path.start else None,
     )
 

@@ -236,12 +236,12 @@ class Trust:
     header: Header
     """Its hash must be vouched for: the block's own, or the next one, which alone says when the block ended."""
     is_vouched_for: bool
-    """True if the registry can take that header now, and is to."""
-    is_vouched_for_long: bool
+    """True if the registry can take that header now."""
+    is_vouched_for_long: bool = True
     """True if that also holds for some blocks: otherwise its transaction may revert, with all that shares it."""
-    is_extending: bool
+    is_extending: bool = False
     """A transaction that extends the registry's trust is under way."""
-    pause_after_failures: float
+    pause_after_failures: float = 0
     """Seconds until the next of those may be sent."""
     may_jump: bool = False
     """True if the beacon chain may lead there, for which the registry's trust isn't extended."""
@@ -252,17 +252,17 @@ class Lacking:
     """The further reads if the registry lacks something."""
 
     missing: Missing
-    left_to_others: Collection[int]
-    """Ids of the queries whose transactions others send."""
-    sent_for: Collection[Fact]
-    """The facts that transactions under way may prove."""
-    failures: int
-    """Transactions for what is missing that reverted."""
     root_is_known: bool
     """True if the state root is the block's at the newest block of the destination, or at the confirmed one."""
-    is_accumulating: bool
+    left_to_others: Collection[int] = ()
+    """Ids of the queries whose transactions others send."""
+    sent_for: Collection[Fact] = ()
+    """The facts that transactions under way may prove."""
+    failures: int = 0
+    """Transactions for what is missing that reverted."""
+    is_accumulating: bool = False
     """A transaction that brings the header is under way."""
-    trust: Trust | None
+    trust: Trust | None = None
     """None where nothing needs the header, or the one that it needs isn't there yet."""
 
     @property
@@ -493,7 +493,6 @@ def _lacking(context: Context, compared: _Compared) -> Lacking:
         ),
         root_is_known=_root_is_known(context, compared),
         is_accumulating=is_under_way and _of_block(context, sent.is_accumulating),
-        trust=None,
     )
     # By what is to be sent, if anything is: what others want besides must lead no further.
     header = _header_needed(context, lacking.needing or lacking.all_needing)
@@ -520,21 +519,9 @@ def _trust(context: Context, header: Header) -> Trust:
 
 
 def _lacking_of_batch(context: Context, compared: _Compared) -> Lacking:
-    lacking = Lacking(
-        missing=compared.missing,
-        left_to_others=(),
-        sent_for=(),
-        failures=0,
-        root_is_known=_root_is_known(context, compared),
-        is_accumulating=False,
-        trust=None,
-    )
+    lacking = Lacking(compared.missing, _root_is_known(context, compared))
     header = _header_needed(context, lacking.needing)
-    if header is None:
-        return lacking
-    is_vouched_for = _vouches(context, header, at="pending")
-    trust = Trust(header, is_vouched_for, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
-    return replace(lacking, trust=trust)
+    return lacking if header is None else replace(lacking, trust=Trust(header, _vouches(context, header, at="pending")))
 
 
 def _root_is_known(context: Context, compared: _Compared) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from devnet.devchain import PROJECT, DevChain
 from tests.databases import same_database
-from tests.deployed import deploy, deploy_on
+from tests.deployed import deploy_on
 from tests.inside.killer import Killer as InsideKiller
 from tests.proving.kills import Killer
 from tests.proving.money import ETHER, serve
@@ -27,17 +27,6 @@ def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
     deploy_on(chain)
     grow(chain, 50)
     return chain
-
-
-@pytest.fixture
-def without_history(db, settings, tmp_path) -> Iterator[DevChain]:
-    """The same on a chain from before EIP-2935."""
-    with DevChain(hardfork="cancun") as chain:
-        chain.mine(5)
-        connect(chain, settings, tmp_path)
-        deploy(31337, 31337)
-        grow(chain, 50)
-        yield chain
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from eth_abi.abi import decode
+from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction, WorkerHeartbeat
@@ -20,13 +20,12 @@ from tests.deployed import deploy
 from tests.factories import is_done, until
 from tests.metrics import value
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, a_key, chains_toml, reconfigure, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 REMEDY = "manage.py deploy_registry 31337 31337 --replace"
-# Of packed calldata: how a header begins, and the operation that its parent follows.
-HEADER_PREFIX, PARENT = 0xF9, 0x38
+BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 
 @pytest.fixture
@@ -106,28 +105,19 @@ def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_pat
 
 
 @pytest.fixture
-def without_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
-    """A chain from before EIP-2935, of 700 blocks."""
-    with DevChain(block_seconds=0.5, hardfork="cancun") as chain:
+def short_hops(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
+    """A chain of 300 blocks, over which a hop leads by two."""
+    with DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40\nmax_hops = 200")
         deploy()
-        chain.mine(700)
+        chain.mine(300)
+        reconfigure(settings, "window = 40", "window = 2")
         yield chain
 
 
-def headers_in(data: bytes) -> list[bytes]:
-    """The headers in a transaction's calldata (docs/developing/proof-format.md), also in that of calls in sequence."""
-    if data[0] != HEADER_PREFIX:
-        (calls,) = decode(["(address,bytes)[]"], data[4:])
-        return [header for _, call in calls for header in headers_in(call)]
-    size = 3 + int.from_bytes(data[1:3])
-    further = headers_in(data[size + 1 :]) if data[size] == PARENT else []
-    return [data[:size], *further]
-
-
-def test_a_walk_killed_again_and_again_goes_on_and_pays_for_no_header_twice(without_history, start_worker, tmp_path):
-    batch = submit(a_key(), request(ALICE, block=without_history.head() - 680))
+def test_a_path_killed_again_and_again_goes_on_and_pays_for_no_hop_twice(short_hops, start_worker, tmp_path):
+    batch = submit(a_key(), request(ALICE, block=short_hops.head() - 220))
     lives = 0
     for length in lengths():
         if is_done(batch):
@@ -139,10 +129,10 @@ def test_a_walk_killed_again_and_again_goes_on_and_pays_for_no_header_twice(with
         process.wait()
         lives += 1
         assert lives < 40, log_of(tmp_path)
-    sent = [headers_in(bytes(tx.data)) for tx in Transaction.objects.exclude(to="")]
-    walked = [header for headers in sent for header in headers]
-    assert len(sent) > 2
-    assert len(walked) == len(set(walked)) >= 680 - 256
+    assert Transaction.objects.exclude(extends=None).count() > 2
+    for kind in (BLOCK_HASH_PROVEN, HEADER_ACCUMULATED):
+        proven = [log["topics"][1] for log in events(short_hops, kind)]
+        assert len(proven) == len(set(proven)) >= 100
     assert lives > 1
 
 
