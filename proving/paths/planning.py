@@ -85,7 +85,11 @@ def survey(
     rows name. `extend_lease` is called between steps that take long. Raises `NodeUnavailable`, `RpcRefused`.
     """
     extend_lease()
-    target = header.number
+    config, target = connection.config, header.number
+    vouched = sources.of(config).vouched(config, keeps_hashes=True)
+    if vouched is None:
+        # It costs less than a hop.
+        return sources.of(config).reach(connection, target)
     paths: list[Start | Hops] = []
     refused: RpcRefused | None = None
     trusted = checkpoints.nearest(connection, target, hints)
@@ -97,7 +101,7 @@ def survey(
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
     not_yet: NotYet | None = None
-    if not paths or len(_stops(paths[0])) > 1 or _needs_no_path(connection, target):
+    if not paths or len(_stops(paths[0])) > 1 or _needs_no_path(connection, target, vouched):
         from_source = _from_source(connection, target, extend_lease)
         if isinstance(from_source, NotYet):
             not_yet = from_source
@@ -105,7 +109,7 @@ def survey(
             paths.append(from_source)
     if not paths and refused is not None:
         raise refused
-    within = [path for path in paths if len(_stops(path)) <= connection.config.max_hops]
+    within = [path for path in paths if len(_stops(path)) <= config.max_hops]
     if within:
         return min(within, key=lambda path: _gas(connection, path))
     # What is too far now may be near when the source vouches for more.
@@ -128,11 +132,10 @@ def _gas_of_hops(path: Hops) -> int:
     return len(path.stops) * HOP_GAS + (_HEADER_GAS if path.start else 0)
 
 
-def _needs_no_path(connection: OpenConnection, target: int) -> bool:
+def _needs_no_path(connection: OpenConnection, target: int, vouched: int) -> bool:
     """Return whether the source itself vouches for so young a block, as far as it tells. Raises `NodeUnavailable`."""
-    rpc, config = connection.source_rpc, connection.config
-    vouched = sources.of(config).vouched(config, keeps_hashes=True)
-    return vouched is not None and target > heads.recent(rpc.chain, rpc).latest.number - vouched
+    rpc = connection.source_rpc
+    return target > heads.recent(rpc.chain, rpc).latest.number - vouched
 
 
 def _from_source(
@@ -231,8 +234,9 @@ def route_to(
             route = replace(route, waits=[*route.waits, path.sentence])
             path = Start(left[-1].number)
         if isinstance(path, Start):
-            alike = _vouched_alike(connection, left)
-            passed, stops = left[-alike:], []
+            # A source that vouches for any block itself does so for all.
+            for_any = sources.of(connection.config).vouched(connection.config, keeps_hashes=True) is None
+            passed, stops = left if for_any else left[-1:], []
         else:
             passed = [header for header in left if header.number < path.origin]
             stops = over(path.origin, [header.number for header in passed], connection.config.window)
@@ -271,21 +275,6 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route
         jumps[header.number], last[operation] = operation, jump
     begin_at = [jump.origin.number for jump in last.values() if jump.origin]
     return Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None)), left
-
-
-def _vouched_alike(connection: OpenConnection, falling: Sequence[Header]) -> int:
-    """Return for how many of the lowest blocks the source vouches by itself, as it does for the lowest one."""
-    config, source = connection.config, sources.of(connection.config)
-    for_any = source.vouched(config, keeps_hashes=True) is None
-    if not for_any or isinstance(source.reach(connection, falling[0].number), NotYet):
-        return 1
-    # Where a trusted block is within one hop, that is taken.
-    rows = checkpoints.rows(connection).filter(number__gt=falling[-1].number)
-    trusted = list(rows.values_list("number", flat=True))
-    alike = itertools.takewhile(
-        lambda header: not any(0 < number - header.number <= config.window for number in trusted), reversed(falling)
-    )
-    return max(1, sum(1 for _ in alike))
 
 
 def _with(

@@ -4,10 +4,9 @@ import pytest
 
 from proving.models import Share, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.proving.money import ETHER, accepted, in_mempool, mine_at, stopped
-from tests.proving.paths import extending, fill_history, old_block
+from tests.proving.money import ETHER, in_mempool
 from tests.proving.transactions import roll_back, send_from_elsewhere
-from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, fresh, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, fresh, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -72,21 +71,3 @@ def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key
     tx.refresh_from_db()
     assert tx.state == TransactionState.PENDING
     assert (Share.objects.get(batch=batch).gas, Share.objects.get(batch=batch).wei) == (tx.gas_limit, most)
-
-
-def test_who_goes_to_an_old_block_does_not_pay_for_those_who_ride_along(costly, key, settings):
-    """Alone it takes 213,000."""
-    settings.DAILY_GAS_BUDGET = 10**9
-    fill_history(costly)
-    block = old_block(costly, settings, depth=60)
-    mine_at(costly, 1)
-    victim = accepted(a_key(BOB), request(BOB, block=block, fee=ETHER))
-    accepted(key, asking(balances(range(block + 1, block + 36)), fee=ETHER))
-    work()
-    (path,) = extending()
-    costly.mine()
-    with stopped():
-        work()
-    path.refresh_from_db()
-    assert path.state != TransactionState.PENDING
-    assert 0 < Share.objects.get(transaction=path, batch=victim).gas <= 300_000
