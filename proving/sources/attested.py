@@ -3,7 +3,7 @@
 They vouch for final blocks only, and for each by itself.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from eth_abi.abi import decode
@@ -15,22 +15,16 @@ from chains.exchange_metrics import ATTESTER_ANSWERS
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.registry.contract import Call, call
+from proving.registry.contract import call
 from proving.sources.base import BlockHashSource, NotYet, Start, not_there, note
 
 # Gas of attesting a block, and of each signature, as measured.
 _GAS, _GAS_OF_SIGNATURE = Likely(28_000, 90_000), Likely(8_000, 15_000)
-# Attestations that a process remembers.
-_REMEMBERED = 10_000
 
 
 class Attested(BlockHashSource):
     contract = "AttestedBlockHashSource"
     title = "Attested: signatures of independent attesters"
-
-    def __init__(self) -> None:
-        # What waits to be sent is prepared again and again.
-        self._attested: dict[Hashable, Call] = {}
 
     def trust(self, connection: Connection) -> str:
         return (
@@ -65,9 +59,6 @@ class Attested(BlockHashSource):
             return not_there(connection.config, start)
         attesters, threshold = self._members(connection)
         domain = Domain(connection.config.destination_id, connection.registry.block_hash_source)
-        block = (domain, start, header.hash, frozenset(attesters), threshold)
-        if attested := self._attested.get(block):
-            return Start(start, (attested,))
         known = [attester for attester in connection.config.attesters if attester.address in attesters]
         if len(known) < threshold:
             return NotYet(
@@ -93,9 +84,6 @@ class Attested(BlockHashSource):
         chosen = sorted(agreeing, key=lambda answer: answer.attester.lower())[:threshold]
         signatures = b"".join(answer.signature for answer in chosen)
         attest = call(self.contract, connection.registry.block_hash_source, "attest", start, header.hash, signatures)
-        if len(self._attested) >= _REMEMBERED:
-            self._attested.clear()
-        self._attested[block] = attest
         return Start(start, (attest,))
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> None:
