@@ -71,7 +71,7 @@ LODESTAR := tests/beacon_oracles/npm/node_modules
 # another one still has. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
 # others must not wait for it. What takes one process runs beside: the checks, which are types above all, and then the
 # tests on PostgreSQL.
-test: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=4 CAMPAIGNS=all)
+test: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@mkdir -p build
 	@{ $(LINT); lint=$$?; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
@@ -173,8 +173,11 @@ attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ##
 
 chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node at random, on each engine (ONLY=name ENGINE=name SEED=1)
 	@$(BIN)/python -m campaigns.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
-	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m pytest campaigns/chaos/statements.py -q -n 2 -p no:cacheprovider)
-	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m pytest campaigns/chaos/statements.py -q -n 2 -p no:cacheprovider --database postgresql)
+	$(if $(ONLY)$(ENGINE),,$(AT_EACH))
+AT_EACH = for engine in sqlite postgresql; do \
+	$(WITHOUT_CACHE) campaigns/chaos/statements.py --database $$engine || exit 1; \
+	EVERY_EXCHANGE=1 $(WITHOUT_CACHE) tests/proving -k 'wherever or frozen_at_any' --database $$engine || exit 1; done
+WITHOUT_CACHE = $(BIN)/python -m pytest -q -n 2 -p no:cacheprovider
 
 # What is set on the command line goes through, as it is.
 fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Iterator
+from itertools import product
 from urllib.parse import quote
 
 import pytest
@@ -34,13 +35,10 @@ def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[st
             yield from routes(pattern, route)
 
 
-@pytest.fixture(
-    params=[False, pytest.param(True, marks=pytest.mark.campaign(one_in=4))],
-    ids=["production", "debug"],
-)
-def key(unreachable_chain, request, settings) -> ApiKey:
+@pytest.fixture
+def key(unreachable_chain, settings) -> ApiKey:
     """Alice's, of a batch that is DONE. Her chain's node is down: nothing listens on port 1."""
-    settings.DEBUG, settings.PUBLIC_BATCH_LIST, settings.OPERATOR_ADDRESSES = request.param, True, [ALICE]
+    settings.PUBLIC_BATCH_LIST, settings.OPERATOR_ADDRESSES = True, [ALICE]
     store_a_batch()
     return ApiKey.objects.get()
 
@@ -105,8 +103,12 @@ class Caller:
         return answer
 
 
-@pytest.mark.parametrize("route", [*sorted(set(routes())), "nowhere"])
-def test_no_page_and_no_log_line_holds_the_key_that_it_was_called_with(key, route, caplog):
+ROUTES = ["nowhere", *sorted(set(routes()))]
+
+
+@pytest.mark.parametrize(("route", "debug"), [*product(ROUTES, [False]), *product(ROUTES[::8], [True])])
+def test_no_page_and_no_log_line_holds_the_key_that_it_was_called_with(key, route, debug, settings, caplog):
+    settings.DEBUG = debug
     caplog.set_level(logging.DEBUG)
     path, secret = filled(route, key), secret_of(key)
     names = ["q", "account", "from", "slots", "status", "chain", "before", "after", "next", "name", "version", "a"]

@@ -1,17 +1,11 @@
 """`make demo-cluster` as a new user runs it, with fewer batches."""
 
-import os
 import re
-import signal
-import subprocess
-from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from demo import client, cluster
-from demo.installation import STOP_SECONDS
-from devnet.devchain import PROJECT
 from tests.demo.commands import demo, processes_with, run
 
 BATCHES = 16
@@ -56,44 +50,3 @@ def test_what_is_not_done_in_time_is_said(monkeypatch):
     demo = mock.Mock(**{"options.done_seconds": 0})
     with pytest.raises(client.ClientError, match=r"^Only 0 of 1 batches are DONE after 0 s\.$"):
         cluster.wait_until_done(demo, {"an id": "a key"}, 1)
-
-
-@pytest.mark.campaign(one_in=2)
-def test_ctrl_c_ends_and_removes_everything(command, tmp_path):
-    process = subprocess.Popen(
-        command,
-        cwd=PROJECT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        process_group=0,
-    )
-    assert process.stdout is not None
-    while "Signing in" not in (line := process.stdout.readline()):
-        assert line
-    folders = servers(process.pid)
-    assert sorted(folder.name.split("-")[0] for folder in folders) == ["postgres", "redis"]
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    # Each of its processes is given a while to end by itself, one after another, before it is killed.
-    rest, _ = process.communicate(timeout=8 * STOP_SECONDS)
-    assert process.returncode == 0, rest
-    assert "Traceback" not in rest
-    assert not processes_with(str(tmp_path))
-    assert not any(folder.exists() for folder in folders)
-
-
-def servers(parent: int) -> set[Path]:
-    """The folders in which PostgreSQL and Redis run that this process has started."""
-    folders = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                is_child = f"PPid:\t{parent}\n" in (entry / "status").read_text()
-                folder = (entry / "cwd").readlink()
-            except OSError:
-                continue
-            # PostgreSQL goes into the folder of its data.
-            folder = folder.parent if folder.name == "data" else folder
-            if is_child and folder.name.startswith(("postgres-", "redis-")):
-                folders.add(folder)
-    return folders

@@ -31,7 +31,6 @@ def test_it_proves_a_balance_on_each_chain_while_one_attester_is_down(command, t
     assert not processes_with(str(tmp_path))
 
 
-@pytest.mark.campaign(one_in=2)
 def test_with_two_attesters_down_it_says_what_the_batch_waits_for(command, tmp_path):
     done = run([*command, "--down", "2", "--done-seconds", "15"])
     assert done.returncode == 1

@@ -78,7 +78,6 @@ def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
     assert not (tmp_path / "demo" / "env").exists()
 
 
-@pytest.mark.campaign(one_in=2)
 def test_killed_it_leaves_no_process_either(command, tmp_path):
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -217,7 +217,7 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
 def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killer, after):
     user = a_key()
     done = 0
-    for exchange in exchanges("a shared transaction", after):
+    for exchange in exchanges(after=after):
         service.mine(10)
         work_once()
         work_once()

@@ -12,7 +12,6 @@ from django.db import OperationalError, connection
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
 from queries.models import BatchStatus, Query, Step, StepKind, StepStatus
-from tests.campaign_shares import share
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
 from tests.service import ALICE, BOB, a_key, expire_leases, request, submit, work, work_until_done
 
@@ -45,7 +44,7 @@ def prove_with_each(
     settings.MAX_BATCHES_PER_MINUTE = 10_000  # type: ignore[attr-defined]
     key = a_key()
     batches = 0
-    for statements in share("statements", itertools.count(), one_in=one_in):
+    for statements in itertools.count(step=one_in):
         batches += 1
         service.mine(5)
         work()

@@ -315,7 +315,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
 def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing, after):
     numbers = itertools.count(OLD)
     assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
-    for exchange in exchanges("a jump", after):
+    for exchange in exchanges(after=after):
         number, nonce = next(numbers), signer_nonce(service.here)
         batch = submit(key, of_there(number))
         with killing.at(exchange, after=after):

@@ -2,7 +2,7 @@
 
 A kill is an exception that nothing here catches, at every single exchange with the node, once before the node was
 asked and once after it had acted but before we knew. What is killed writes nothing more.
-A run takes each fourth exchange, and another run others.
+A run takes each fourth exchange, and `make chaos` each.
 """
 
 import itertools
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
     batches = 0
-    for exchange in exchanges("a batch", after):
+    for exchange in exchanges(after=after):
         batches += 1
         # Everything before is final and nothing is due: what is killed must make due whatever it leaves behind.
         service.mine(5)
@@ -56,7 +56,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
 def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes_on(service, killing):
     """Meanwhile its leases run out, and another one does all of it."""
     key = a_key()
-    for batches, exchange in enumerate(exchanges("frozen"), 1):
+    for batches, exchange in enumerate(exchanges(), 1):
         service.mine(5)
         work()
         work()
@@ -81,7 +81,7 @@ def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes
 
 def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killing):
     key = a_key()
-    for batches, exchange in enumerate(exchanges("two signers"), 1):
+    for batches, exchange in enumerate(exchanges(), 1):
         two_signers.mine(5)
         work()
         work()
@@ -113,7 +113,7 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy_on(chain)
     key = a_key()
-    for batches, exchange in enumerate(exchanges("a path"), 1):
+    for batches, exchange in enumerate(exchanges(), 1):
         chain.mine(40)
         work()
         nonce = signer_nonce(chain)
@@ -154,7 +154,7 @@ def test_it_may_be_killed_again_and_again(service, killing):
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
 def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, after):
-    for exchange in exchanges("a deployment", after):
+    for exchange in exchanges(after=after):
         FactsRegistry.objects.all().delete()
         nonce = signer_nonce(service)
         with killing.at(exchange, after=after):
@@ -171,7 +171,7 @@ def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, kil
     """None is lost of those that it replaces, and a batch that is open meanwhile goes on."""
     key = a_key()
     replaced = []
-    for exchange in exchanges("a replacement", after):
+    for exchange in exchanges(after=after):
         batch = submit(key, request(ALICE, block=service.head()))
         work()
         replaced.append(registry().address)

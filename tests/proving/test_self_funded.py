@@ -348,7 +348,7 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
 
 
 def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
-    for number, exchange in enumerate(exchanges("paid by oneself")):
+    for number, exchange in enumerate(exchanges()):
         service.mine(3)
         batch = submit(key, itself(request(ALICE, block=service.head())))
         with nothing_spent(service):

@@ -865,7 +865,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     L1Block(chain).tell_of(parent)
     nonce, lives = signer_nonce(chain), 0
     batch = submit(key, of_chains(there=[36]))
-    for exchange in exchanges("both parts"):
+    for exchange in exchanges():
         # By turns before the node acts, and after it acted.
         with killing.at(exchange, after=lives % 2 == 0):
             work_until_done(batch, chain)

@@ -15,7 +15,6 @@ from eth_utils.crypto import keccak
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch
-from tests.campaign_shares import share
 from tests.deployed import deploy
 from tests.factories import is_done, until
 from tests.metrics import value
@@ -78,17 +77,12 @@ def test_a_worker_serves_metrics_where_it_is_told(service, start_worker):
         refused.value.close()
 
 
-def lengths() -> Iterator[int]:
-    """Yield how long each life of a worker is that is killed: a little longer than the last. A run takes each third."""
-    return share("lives of a worker", itertools.count(), one_in=3)
-
-
 def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_path):
     nonce = signer_nonce(service)
     batch = submit(a_key(), request(ALICE, BOB, block=service.head()))
     lives = 0
     # It is killed while fetching, sending, confirming.
-    for length in lengths():
+    for length in itertools.count(step=3):
         if is_done(batch):
             break
         process = start_worker()
@@ -119,7 +113,7 @@ def short_hops(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
 def test_a_path_killed_again_and_again_goes_on_and_pays_for_no_hop_twice(short_hops, start_worker, tmp_path):
     batch = submit(a_key(), request(ALICE, block=short_hops.head() - 220))
     lives = 0
-    for length in lengths():
+    for length in itertools.count(step=3):
         if is_done(batch):
             break
         process = start_worker()
