@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-parts bench-http bench-web bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-web bench-scale bench-gas bench-estimates lint format run docs contracts lock clean
 
 ## Run it
 
@@ -140,9 +140,6 @@ screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every p
 bench: .venv/ready .venv-peer/ready node_modules/ready ## Measure the speed gates, beside another checkout (BEFORE=folder ONLY=text)
 	@$(BIN)/python -m campaigns.benchmarks.gates $(if $(BEFORE),--before '$(BEFORE)') $(if $(ONLY),--only '$(ONLY)')
 
-bench-parts: .venv/ready node_modules/ready ## Measure paths, pages and statements by themselves
-	$(BIN)/python -m pytest campaigns/benchmarks -q -p no:cacheprovider
-
 bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of requests beside a peer in FastAPI (BEFORE=folder SECONDS=5)
 	@$(BIN)/python -m campaigns.benchmarks.http $(if $(BEFORE),--before '$(BEFORE)') $(if $(SECONDS),--seconds $(SECONDS))
 
@@ -152,26 +149,19 @@ bench-web: .venv/ready ## Measure slow clients, large bodies and signals, with n
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
 	@$(BIN)/python -m campaigns.benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
 
-bench-room: .venv/ready ## Measure the room of 10,000 queries, before and after pruning, on SQLite and PostgreSQL
-	@$(BIN)/python -m campaigns.benchmarks.room_of_queries --postgresql
-
-bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
-	@$(BIN)/python -m campaigns.benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
+bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path)
+	@$(BIN)/python -m campaigns.benchmarks.gas $(if $(JSON),--json '$(JSON)')
 
 bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
 	$(BIN)/python -m pytest campaigns/benchmarks/test_estimates.py -q -p no:cacheprovider
 
-old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (minutes, gigabytes)
-	$(BIN)/python -m pytest campaigns/benchmarks/old_blocks.py -q -p no:cacheprovider
-
 ## Campaigns
 
-REAL_NODES := tests/real_nodes/npm/node_modules
-attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: requests, nodes, disks (ONLY=name SEED=1 REQUESTS=100000 SEQUENCES=2000)
+attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: requests, nodes, disks (ONLY=name SEED=1 REQUESTS=100000 SEQUENCES=2000)
 	@$(BIN)/python -m campaigns.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
 		$(if $(REQUESTS),--requests $(REQUESTS)) $(if $(SEQUENCES),--sequences $(SEQUENCES))
 
-chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node at random, on each engine (ONLY=name ENGINE=name SEED=1)
+chaos: .venv/ready node_modules/ready ## Kill workers, web server, database and broker at random, on each engine (ONLY=name ENGINE=name SEED=1)
 	@$(BIN)/python -m campaigns.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
 	$(if $(ONLY)$(ENGINE),,$(AT_EACH))
 AT_EACH = for engine in sqlite postgresql; do \
@@ -183,9 +173,9 @@ WITHOUT_CACHE = $(BIN)/python -m pytest -q -n 2 -p no:cacheprovider
 fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
 	@$(BIN)/python -m campaigns.fuzzing $(filter-out PYTHON=%,$(MAKEOVERRIDES))
 
-mutants: .venv/ready node_modules/ready $(if $(LAYERS),.venv-verify/ready) ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 LAYERS=1 ...)
+mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 ...)
 	@$(BIN)/python -m campaigns.contract_mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
-		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors) $(if $(LAYERS),--layers)
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors)
 
 mutants-python: .venv/ready node_modules/ready ## Change a place of the Python code at random: tests must fail (SEED=1 COUNT=60; half an hour and more)
 	@$(BIN)/python -m campaigns.python_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
@@ -229,7 +219,7 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group beacon -o requirements-beacon.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer .venv-beacon node_modules $(REAL_NODES) $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^## / { print "\n" substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -286,10 +276,6 @@ node_modules/ready-for-demo: package-lock.json | .venv/ready-for-demo
 node_modules/ready: package-lock.json | .venv/ready-for-demo
 	@$(call NPM_CI,)
 	@touch $@ node_modules/ready-for-demo
-
-$(REAL_NODES)/ready: tests/real_nodes/npm/package-lock.json | .venv/ready-for-demo
-	@cd $(<D) && $(call NPM_CI,)
-	@touch $@
 
 $(LODESTAR)/ready: tests/beacon_oracles/npm/package-lock.json | .venv/ready-for-demo
 	@cd $(<D) && $(call NPM_CI,)

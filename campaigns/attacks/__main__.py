@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from campaigns.attacks import kills, money, nodes, real_nodes, requests, starvation, storage
+from campaigns.attacks import money, nodes, requests, starvation, storage
 from campaigns.attacks.table import Seen, run_all
 
 Attack = Callable[[int], Iterator[Seen]]
@@ -21,10 +21,8 @@ def attacks(count: int, orders: int) -> Mapping[str, Attack]:
     `count` is that of requests, `orders` that of sequences.
     """
     return {
-        "kills": kills.run,
         "money": money.run,
         "nodes": nodes.run,
-        "real_nodes": real_nodes.run,
         "requests": lambda seed: requests.run(seed, count),
         "sequences": lambda seed: money.search(seed, orders),
         "starvation": starvation.run,

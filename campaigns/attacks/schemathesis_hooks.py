@@ -18,7 +18,7 @@ import schemathesis
 _KNOWN = json.loads(Path(os.environ["ATTACK_KNOWN"]).read_text())
 _TAKE_BATCHES = {"/submit-batch-query", "/estimate-batch-query"}
 _lock = threading.Lock()
-_counts: Counter[tuple[str, str]] = Counter()
+_counts: Counter[str] = Counter()
 _seconds: list[float] = []
 
 
@@ -45,11 +45,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 @schemathesis.hook
 def after_call(context: Any, case: Any, response: Any) -> None:
     with _lock:
-        _counts[f"{case.operation.method.upper()} {case.operation.path}", str(response.status_code)] += 1
+        _counts[f"{case.operation.method.upper()} {case.operation.path} {response.status_code}"] += 1
         _seconds.append(response.elapsed)
 
 
 @atexit.register
 def _write() -> None:
-    counted = [[*key, count] for key, count in _counts.items()]
-    Path(os.environ["ATTACK_COUNTS"]).write_text(json.dumps({"counts": counted, "seconds": _seconds}))
+    Path(os.environ["ATTACK_COUNTS"]).write_text(json.dumps({"counts": _counts, "seconds": _seconds}))

@@ -1,14 +1,13 @@
 """Gas of the transactions that prove, each on a development chain whose history contract vouches for the block.
 
-`python -m campaigns.benchmarks.gas [--json PATH] [--fixtures 'GLOB']`; without a glob, the recorded cases beside the
-project and generated ones of the same shape. Two chains run each transaction: one of today's rules tells `tx`, what the
+`python -m campaigns.benchmarks.gas [--json PATH]`: the recorded cases beside the project, and generated ones of the
+same shape. Two chains run each transaction: one of today's rules tells `tx`, what the
 sender pays; one from before EIP-7623, whose floor hides the rest, tells `exec`: gas used, less 21,000 and the
 calldata's. `next` is what the sender would pay by the prices that are scheduled for the next fork, Glamsterdam
 (EIP-7773); no node here has them, so they are computed.
 """
 
 import argparse
-import glob
 import json
 import random
 import sys
@@ -227,19 +226,6 @@ def recorded(
         header=header,
         accounts=accounts,
     )
-
-
-def cases_of(paths: Sequence[str]) -> Iterator[Case]:
-    for path in paths:
-        fixture = json.loads(Path(path).read_text())
-        if "headers" in fixture:
-            continue
-        name = Path(path).stem
-        yield recorded(name, [fixture])
-        if fixture.get("storage"):
-            yield recorded(f"{name}, without its slots", [fixture], slots=False)
-        if "account" in fixture:
-            yield recorded(f"{name}, block known", [fixture], known=True)
 
 
 def recorded_cases() -> Iterator[Case]:
@@ -667,24 +653,15 @@ def main() -> int:
         prog="python -m campaigns.benchmarks.gas", description="Measure the gas of proving."
     )
     parser.add_argument("--json", type=Path, help="also write the results to this file")
-    parser.add_argument("--fixtures", help="measure these files (a glob) instead of the usual cases")
     arguments = parser.parse_args()
 
-    if arguments.fixtures:
-        paths = sorted(glob.glob(arguments.fixtures))  # noqa: PTH207 - the pattern may be absolute.
-        if not paths:
-            print("There are no such files.", file=sys.stderr)
-            return 1
-        results = list(measure(list(cases_of(paths))))
-    else:
-        cases = list(recorded_cases())
-        if not cases:
-            print("The recorded proofs are not on this machine: generated cases only.")
-        results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases()]))
-        results += [*measure_sources(), *measure_reads()]
+    cases = list(recorded_cases())
+    if not cases:
+        print("The recorded proofs are not on this machine: generated cases only.")
+    results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases()]))
+    results += [*measure_sources(), *measure_reads()]
     show(results)
-    if not arguments.fixtures:
-        show_ages(results)
+    show_ages(results)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
     return 0

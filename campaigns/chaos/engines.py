@@ -31,14 +31,10 @@ class ChaosService(Service):
         super().__init__(running, folder, chains_toml, ACCOUNTS[3][1], free_port(), **variables)
 
     def start_worker(self, name: str = "worker 1") -> None:
-        self.start_worker_with(name)
-
-    def start_worker_with(self, name: str, **variables: str) -> None:
-        """With further variables of its environment."""
         if "BROKER_URL" in self.environment:
-            self.start(name, *_CELERY, "-n", f"{name.replace(' ', '-')}@%h", **variables)
+            self.start(name, *_CELERY, "-n", f"{name.replace(' ', '-')}@%h")
         else:
-            self.start(name, *MANAGE, "runworker", **variables)
+            self.start(name, *MANAGE, "runworker")
 
 
 @dataclass(frozen=True)
@@ -81,18 +77,17 @@ class Target(Installed):
 
 
 @contextmanager
-def target(engine: str, *, node: str = "", chain: DevChain | None = None, **variables: str) -> Iterator[Target]:
-    """`node` is the URL by which the service reaches the `chain`, if it isn't the chain's own."""
+def target(engine: str) -> Iterator[Target]:
     has_postgres, has_celery = ENGINES[engine]
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        chain = chain or running.enter_context(a_chain())
+        chain = running.enter_context(a_chain())
         postgres = running.enter_context(Postgres()) if has_postgres else None
         redis = running.enter_context(Redis()) if has_celery else None
+        variables = {"LEASE_SECONDS": "2", "MAX_BATCHES_PER_MINUTE": "100000"}
         variables |= {"DATABASE_URL": postgres.url()} if postgres else {}
         variables |= {"BROKER_URL": redis.url()} if redis else {}
-        variables = {"LEASE_SECONDS": "2", "MAX_BATCHES_PER_MINUTE": "100000"} | variables
-        service = ChaosService(running, folder / "state", CHAINS_TOML % (node or chain.url), **variables)
+        service = ChaosService(running, folder / "state", CHAINS_TOML % chain.url, **variables)
         registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
         chain.mine(DEEPEST_REORG + 1)
         service.serve()

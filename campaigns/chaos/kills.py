@@ -1,4 +1,4 @@
-"""Forty times `kill -9` among three workers during a hundred batches, while the chain is reorganised."""
+"""Forty times `kill -9` during a hundred batches, among all that runs but the chain, which is reorganised meanwhile."""
 
 import random
 import time
@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from campaigns.attacks.table import Seen
-from campaigns.chaos.engines import DEEPEST_REORG, WORKERS, target
-from campaigns.chaos.load import Load, judge
+from campaigns.chaos.engines import DEEPEST_REORG, WORKERS, Target, target
+from campaigns.chaos.load import Load, judge, kinds
 
 _KILLS, _REORGS, _BATCHES = 40, 10, 100
 _SECONDS_TO_END = 180
@@ -18,16 +18,32 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
     reorg_after = set(chosen.sample(range(_KILLS), _REORGS))
     depths = [1, DEEPEST_REORG, *(chosen.randint(1, DEEPEST_REORG) for _ in range(_REORGS - 2))]
     with target(engine) as attacked:
+        # Workers most of all: they have what can be done twice, and without the others there is nothing to do.
+        names = [f"worker {number}" for number in range(1, WORKERS + 1)] * 3 + ["web"]
+        names += ["database"] if attacked.postgres else []
+        names += ["broker"] if attacked.redis else []
         load = Load(attacked, seed, batches=_BATCHES, pause=0.3)
         load.start()
         killed = Counter[str]()
         for number in range(_KILLS):
             time.sleep(chosen.uniform(0.1, 1.5))
-            name = f"worker {chosen.randint(1, WORKERS)}"
-            attacked.service.kill(name)
-            attacked.service.start_worker(name)
+            name = chosen.choice(names)
+            _kill(attacked, name)
             killed[name] += 1
             if number in reorg_after:
                 attacked.chain.rpc("anvil_reorg", depths.pop(), [])
-        tried = f"{sum(killed.values())} times kill -9 among {WORKERS} workers, {_REORGS} reorgs of depth 1 to 20"
+        tried = f"kill -9 of {kinds(killed)}, {_REORGS} reorgs of depth 1 to {DEEPEST_REORG}"
         yield from judge(attacked, load, tried, _SECONDS_TO_END)
+
+
+def _kill(attacked: Target, name: str) -> None:
+    """Kill it, and start it anew at once."""
+    if server := {"database": attacked.postgres, "broker": attacked.redis}.get(name):
+        server.kill()
+        server.start()
+        return
+    attacked.service.kill(name)
+    if name == "web":
+        attacked.service.start_web()
+    else:
+        attacked.service.start_worker(name)

@@ -23,8 +23,8 @@ from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.servers import Postgres, Redis
 from tests.deploy.units import Units
 
-# It lacks the newest migrations, and has today's contracts: else registries would have to be deployed anew.
-_OLDER = "cc01094"
+# Of version 0.2, and with today's contracts: else registries would have to be deployed anew.
+_OLDER = "018140de"
 _CONTRACTS = ("FactsRegistry.json", "NativeBlockHashSource.json")
 _WEB, _MIGRATE = "batch-query-web", "batch-query-migrate"
 _PAUSE_SECONDS, _POLLS = 4, 6
@@ -66,9 +66,9 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
             each.start()
         _upgrade(units, older, workers)
         load.end()
+        for each in polls:
+            each.over.set()
         for thread in (*polls, load):
-            if isinstance(thread, _Polls):
-                thread.over.set()
             thread.join()
         answered, failed = sum(each.answered for each in polls), sum((each.failed for each in polls), load.refused)
         yield Seen(

@@ -1,8 +1,7 @@
-"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1 LAYERS=1.
+"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1.
 
 Each check in each contract is removed or weakened in turn, each statement left out. The tests must fail then, or
-equivalents.toml must say why nobody can notice. With LAYERS all tests are tried on the few changes that were made by
-hand: two layers must notice each.
+equivalents.toml must say why nobody can notice.
 """
 
 import argparse
@@ -13,9 +12,8 @@ import sys
 from pathlib import Path
 
 from campaigns.contract_mutants.compiling import Code, Compiler, Store, name_of
-from campaigns.contract_mutants.generate import Mutant, generate, syntax_trees
-from campaigns.contract_mutants.layers import LEAST, Found, noticing, table, try_layers
-from campaigns.contract_mutants.named import Change, named
+from campaigns.contract_mutants.generate import generate, syntax_trees
+from campaigns.contract_mutants.named import named
 from campaigns.contract_mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
 from campaigns.contract_mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
 from contracts import code_digest
@@ -74,17 +72,10 @@ def main() -> int:
         help="only those that were not caught before and aren't listed: for when nothing but tests was added",
     )
     parser.add_argument("--list", action="store_true", help="only list them")
-    parser.add_argument(
-        "--layers",
-        action="store_true",
-        help=f"try every layer of tests on the changes that were made by hand: {LEAST} must notice each",
-    )
     arguments = parser.parse_args()
     # As Ctrl-C: what runs comes to its end, and leaves nothing behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if arguments.layers:
-            return run_layers(arguments.only, arguments.jobs)
         return run(
             arguments.only,
             arguments.shard,
@@ -106,7 +97,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
     sources = read_sources("src", "test")
     trees = syntax_trees(sources)
     generated = [mutant for mutant in generate(sources, trees) if mutant.source.startswith("src/")]
-    known = list(dict.fromkeys([*generated, *named(sources, generated).values()]))
+    known = [*generated, *named(sources)]
     selected = [mutant for mutant in known if only in str(mutant)][shard[0] - 1 :: shard[1]]
     if only_list or not selected:
         print("\n".join(map(str, selected)) or "There is no such mutant.")
@@ -155,42 +146,6 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
         print(sentence)
     print(f"The code's digest: {code_digest()}")
     return 0 if report.is_fine() else 1
-
-
-def run_layers(only: str, jobs: int) -> int:
-    """Print the table. Raises BuildError, TrialError, or ValueError for the changes."""
-    sources = read_sources("src", "test")
-    trees = syntax_trees(sources)
-    mutants = {
-        change: mutant for change, mutant in named(sources, generate(sources, trees)).items() if only in change.name
-    }
-    if not mutants:
-        print("There is no such change.")
-        return 1
-    project = Project(ROOT_DIR, build(), COMMANDS)
-    compiler = Compiler(sources, trees, Store(FOUND / "code"))
-    print(f"Compiling {len(mutants)} ...", flush=True)
-    codes = compiler.compile_all(list(mutants.values()), jobs=jobs)
-    changes: dict[Change, tuple[Mutant, Code]] = {}
-    for change, mutant in mutants.items():
-        if not (changed := project.changed(codes[mutant] or {})):
-            raise ValueError(f"It doesn't compile, or to the same: {change.name}")
-        changes[change] = mutant, changed
-
-    def told(change: Change, column: str, found: Found) -> None:
-        print(f"{change.name}: {column} {'' if found.is_noticed else 'not '}in {found.seconds:.0f} s", flush=True)
-
-    rows = try_layers(
-        project,
-        changes,
-        read_sources("src", "test", "proofs"),
-        compiler=compiler,
-        store=Store(FOUND / "layers"),
-        jobs=jobs,
-        tell=told,
-    )
-    print(f"\n{table(rows)}")
-    return 0 if all(len(noticing(row)) >= LEAST for row in rows.values()) else 1
 
 
 def _shard(text: str) -> tuple[int, int]:

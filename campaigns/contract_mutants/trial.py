@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from campaigns.contract_mutants.compiling import Code, Compiler, Store, digest, name_of
 from campaigns.contract_mutants.generate import Mutant
@@ -22,9 +22,6 @@ from campaigns.contract_mutants.generate import Mutant
 # Whatever takes so much longer than without a mutation has hung. A busy machine is slow, and isn't to be taken for it.
 _PATIENCE_FACTOR = 5
 _PATIENCE_SECONDS = 300
-
-_Key = TypeVar("_Key")
-_Result = TypeVar("_Result")
 
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 _TEST = re.compile(r"\S+\.py::")
@@ -258,45 +255,30 @@ def judge_all(
     if not waiting:
         return verdicts
 
-    def judge(name: str, mutant: Mutant, copy: Path) -> Verdict:
-        code = codes[mutant]
-        harnesses = partial(compiler.harnesses, mutant)
-        return project.judge(copy, code, harnesses, project.commands(code), first=first[name])
-
-    tasks = {name: partial(judge, name, mutant) for name, mutant in waiting.items()}
-    commands = project.commands({contract for mutant in waiting.values() for contract in codes[mutant]})
-    for name, verdict in run_in_copies(project, tasks, commands, jobs=jobs):
-        verdicts[name] = verdict
-        store.put(name, {"state": state, "verdict": verdict})
-        tell(codes[waiting[name]], verdict)
-    return verdicts
-
-
-def run_in_copies(
-    project: Project, tasks: Mapping[_Key, Callable[[Path], _Result]], commands: Iterable[Command], *, jobs: int
-) -> Iterator[tuple[_Key, _Result]]:
-    """Run tasks and yield their results as they come. Each has a copy of the project, in which it runs these commands.
-
-    Raises TrialError where a command fails without a mutation.
-    """
     free: SimpleQueue[Path] = SimpleQueue()
 
-    def run(task: Callable[[Path], _Result]) -> _Result:
-        copy = free.get()
+    def judge(name: str, mutant: Mutant) -> Verdict:
+        code, copy = codes[mutant], free.get()
         try:
-            return task(copy)
+            harnesses = partial(compiler.harnesses, mutant)
+            return project.judge(copy, code, harnesses, project.commands(code), first=first[name])
         finally:
             free.put(copy)
 
     with ExitStack() as copies, ThreadPoolExecutor(jobs) as pool:
         for _ in range(jobs):
             free.put(copies.enter_context(project.copy()))
+        commands = project.commands({contract for mutant in waiting.values() for contract in codes[mutant]})
         project.measure(copy := free.get(), commands)
         free.put(copy)
-        futures = {pool.submit(run, task): key for key, task in tasks.items()}
+        futures = {pool.submit(judge, name, mutant): name for name, mutant in waiting.items()}
         try:
             for done in as_completed(futures):
-                yield futures[done], done.result()
+                name, verdict = futures[done], done.result()
+                verdicts[name] = verdict
+                store.put(name, {"state": state, "verdict": verdict})
+                tell(codes[waiting[name]], verdict)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+    return verdicts

@@ -114,12 +114,11 @@ def test_a_check_that_is_taken_out_is_missed_within_seconds(chain, source, check
         steps.run(chain, 1, 50_000, artifact=contract)
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("compared", UNCOMPARED)
-def test_a_nibble_of_a_path_that_is_not_compared_is_missed(chain, compared, seed):
+def test_a_nibble_of_a_path_that_is_not_compared_is_missed(chain, compared):
     contract = compile_with(HARNESS, "src/BranchWriter.sol", *UNCOMPARED[compared])
     with pytest.raises(Divergence, match=r"the contract takes them.* The children belong to several branches\."):
-        steps.run(chain, seed, 40_000, artifact=contract)
+        steps.run(chain, 1, 40_000, artifact=contract)
 
 
 @pytest.mark.parametrize("check", ["_checkHash(nextNumber, keccak256(next));", "_checkHash(blockNumber, headerHash);"])
@@ -136,12 +135,6 @@ def test_transactions_find_a_model_that_reads_another_number(chain, monkeypatch)
         transactions.run(chain, 1, 5_000)
 
 
-def test_transactions_find_a_model_that_takes_absent_keys_in_any_order(chain, monkeypatch):
-    monkeypatch.setattr(decoder._Subtree, "attach", lambda *_: None)
-    with pytest.raises(Divergence, match="takes another encoding"):
-        transactions.run(chain, 1, 5_000)
-
-
 def test_transactions_find_a_model_that_refuses_what_is_true(chain, monkeypatch):
     monkeypatch.setattr(decoder, "CODE_HASH_FOLLOWS", 0)
     with pytest.raises(Divergence, match="refuses a genuine proof"):
@@ -151,12 +144,6 @@ def test_transactions_find_a_model_that_refuses_what_is_true(chain, monkeypatch)
 def test_headers_find_a_model_that_takes_more(chain, monkeypatch):
     monkeypatch.setattr(decoder, "IMPLIED_HEADER_FIELDS", frozenset())
     with pytest.raises(Divergence, match=r"the contract refuses it. headers\.run, seed 1, count 2000, call \d+: 0x"):
-        headers.run(chain, 1, 2_000)
-
-
-def test_headers_find_a_model_that_reads_others(chain, monkeypatch):
-    monkeypatch.setattr(decoder, "HASHED_HEADER_FIELDS", frozenset({6, 12, 13}))
-    with pytest.raises(Divergence, match="another header than py-rlp"):
         headers.run(chain, 1, 2_000)
 
 
@@ -183,12 +170,6 @@ def test_the_command_plans_all_that_it_is_told():
     assert len(set(seeds)) == len(seeds) == 40
 
 
-@pytest.mark.parametrize("name", command.BY_NAME)
-def test_the_command_does_again_what_it_names(name):
-    job = command.Job(name, 1 << 32 | 7, 50)
-    assert command.read_arguments([f"AGAIN={job}"]) == ([job], 2)
-
-
 @pytest.mark.parametrize("word", ["STEPS", "STEPS=many", "LEAPS=5", "AGAIN=leaps/1/5", "AGAIN=steps/1", "JOBS=0"])
 def test_the_command_refuses_what_makes_no_sense(capsys, monkeypatch, word):
     monkeypatch.setattr(sys, "argv", ["fuzzing", word])
@@ -210,29 +191,6 @@ def test_the_command_tells_how_to_see_a_divergence_again(capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "Contract and model differ.\nAgain: make fuzz AGAIN=steps/77/9\n" in said
     assert "steps: 0, 0 a second in each process, 1 divergences" in said
-
-
-def test_a_campaign_that_fails_ends_no_other(monkeypatch):
-    def fail(*_: object) -> Tally:
-        raise IndexError("A mistake of its own.")
-
-    monkeypatch.setattr(command, "BY_NAME", {"steps": command.Campaign("steps", fail, 100, 100_000)})
-    said = command.work(command.Job("steps", 77, 9)).divergence
-    assert "IndexError: A mistake of its own." in said
-    assert said.endswith("The campaign itself failed. Again: make fuzz AGAIN=steps/77/9")
-
-
-def test_an_interrupted_run_reports_what_was_done(capsys, monkeypatch):
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    others = [f"{name.upper()}=0" for name in command.BY_NAME if name != "headers"]
-    monkeypatch.setattr(command, "wait", interrupt)
-    monkeypatch.setattr(sys, "argv", ["fuzzing", "AGAIN=headers/1/40", *["AGAIN=headers/2/40"] * 9, *others, "JOBS=1"])
-    assert command.main() == 1
-    said = capsys.readouterr().out
-    assert "Stopping. What has begun comes to its end ..." in said
-    assert re.search(r"^Not all: \d+ of 400\.$", said, re.MULTILINE)
 
 
 def test_the_command_runs_campaigns_in_processes():

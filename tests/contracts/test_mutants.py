@@ -8,9 +8,8 @@ import pytest
 from campaigns.contract_mutants import trial
 from campaigns.contract_mutants.__main__ import COMMANDS, LIST
 from campaigns.contract_mutants.compiling import Code, Compiler, Store, name_of
-from campaigns.contract_mutants.generate import NAMED, Mutant, Node, generate, syntax_trees
-from campaigns.contract_mutants.layers import Found, noticing, table, try_layers
-from campaigns.contract_mutants.named import CHANGES, Change, named
+from campaigns.contract_mutants.generate import Mutant, Node, generate, syntax_trees
+from campaigns.contract_mutants.named import named
 from campaigns.contract_mutants.report import SAME_CODE, Key, judge, read_list
 from campaigns.contract_mutants.trial import SURVIVED, TIMED_OUT, Command, Project, TrialError, Verdict, judge_all
 from contracts import ARTIFACTS_DIR
@@ -21,7 +20,6 @@ FORMS = """// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
 function refuse() pure { revert(); }
-function note() pure { return; }
 
 contract Forms {
     error Wrong();
@@ -38,17 +36,6 @@ contract Forms {
         _;
     }
 
-    function guard(uint256 a, bool b) external pure {
-        if (b) revert Wrong();
-        if (a != 0) { revert Wrong(); }
-        if (b) refuse();
-        if (b) note();
-        assert(MOST == 100);
-    }
-    function choice(bool b) external pure returns (uint256) {
-        if (b) return 1;
-        else return b ? 2 : 3;
-    }
     function compound(uint256 a, bool b) external pure {
         if (b || a > MOST && !b) revert Wrong();
     }
@@ -62,10 +49,6 @@ contract Forms {
         if (kind != Kind.FIRST) return;
         if (a > type(uint8).max) return;
     }
-    function value(uint256 a, bool b) external pure returns (bool, bool) {
-        bool c = a == 0;
-        return (c == b, false);
-    }
     function masks(uint256 a, uint256 b) external pure returns (uint256 c) {
         c = uint8(a) + (a & 0xff);
         c &= b;
@@ -74,9 +57,6 @@ contract Forms {
     function loops(uint256 a) external pure returns (uint256 c) {
         for (uint256 i = 0; i < a; ++i) c += i;
         while (c > 0) --c;
-    }
-    function end() external pure {
-        revert Wrong();
     }
     function statements(uint256 a, bool b) external returns (uint256 c) {
         delete kept[a];
@@ -95,14 +75,6 @@ contract Forms {
         (a, kept[a]) = (kept[a], a);
         if (a > 9) return true;
         c = kept[a] > a;
-    }
-    function declarations(uint256 a) external view returns (uint256) {
-        uint256 known = kept[a];
-        uint256 none = 0;
-        uint256 other = known;
-        mapping(uint256 => uint256) storage all = kept;
-        if (known != none && all[a] > a) return a;
-        return other;
     }
     function widths(uint256 a) external pure returns (address, uint256) {
         if (a == type(uint184).max) revert Wrong();
@@ -148,23 +120,12 @@ contract Forms {
             c := size
         }
     }
-    function yulFlag(uint256 a) external pure {
-        assembly {
-            let wrong := xor(a, 8)
-            wrong := or(wrong, iszero(lt(shl(3, a), sub(a, 1))))
-            for { } mul(a, iszero(byte(0, a))) { } { a := add(a, gt(a, calldataload(4))) }
-            if wrong { revert(0, 0) }
-        }
-    }
 }
 """
 
 EXPECTED = {
     "refuse": [
         "revert(); -> {}",
-    ],
-    "note": [
-        "return; -> {}",
     ],
     "Forms.MOST": [
         "100 -> 99",
@@ -187,25 +148,6 @@ EXPECTED = {
         "a < 9 -> a < 8",
         "a < 9 -> a <= 9",
         "a < 9 -> true",
-    ],
-    "Forms.guard": [
-        "b -> false",
-        "a != 0 -> false",
-        "b -> false (2)",
-        "b -> false (3)",
-        "b -> true",
-        "MOST == 100 -> true",
-    ],
-    "Forms.choice": [
-        "b -> false",
-        "b -> true",
-        "return 1; -> {}",
-        "1 -> 0",
-        "return b ? 2 : 3; -> {}",
-        "b -> false (2)",
-        "b -> true (2)",
-        "2 -> 1",
-        "3 -> 2",
     ],
     "Forms.compound": [
         "b || a > MOST && !b -> a > MOST && !b",
@@ -242,13 +184,6 @@ EXPECTED = {
         "a > type(uint8).max -> false",
         "type(uint8).max -> type(uint16).max",
     ],
-    "Forms.value": [
-        "a == 0 -> false",
-        "a == 0 -> true",
-        "c == b -> c != b",
-        "c == b -> false",
-        "c == b -> true",
-    ],
     "Forms.masks": [
         "c = uint8(a) + (a & 0xff); -> {}",
         "a & 0xff -> a",
@@ -278,9 +213,6 @@ EXPECTED = {
         "c > 0 -> false",
         "--c; -> {}",
     ],
-    "Forms.end": [
-        "revert Wrong(); -> {}",
-    ],
     "Forms.statements": [
         "delete kept[a]; -> {}",
         "refuse(); -> {}",
@@ -304,16 +236,6 @@ EXPECTED = {
         "kept[a] > a -> false",
         "kept[a] > a -> kept[a] >= a",
         "kept[a] > a -> true",
-    ],
-    "Forms.declarations": [
-        "uint256 known = kept[a]; -> uint256 known;",
-        "0 -> 1",
-        "known != none -> known < none",
-        "known != none -> known > none",
-        "known != none && all[a] > a -> all[a] > a",
-        "known != none && all[a] > a -> false",
-        "known != none && all[a] > a -> known != none",
-        "all[a] > a -> all[a] >= a",
     ],
     "Forms.widths": [
         "a == type(uint184).max -> a <= type(uint184).max",
@@ -393,26 +315,6 @@ EXPECTED = {
         "size := a -> {}",
         "break -> {}",
     ],
-    "Forms.yulFlag": [
-        "xor(a, 8) -> 0",
-        "8 -> 7",
-        "wrong := or(wrong, iszero(lt(shl(3, a), sub(a, 1)))) -> {}",
-        "or(wrong, iszero(lt(shl(3, a), sub(a, 1)))) -> iszero(lt(shl(3, a), sub(a, 1)))",
-        "or(wrong, iszero(lt(shl(3, a), sub(a, 1)))) -> wrong",
-        "lt(shl(3, a), sub(a, 1)) -> iszero(gt(shl(3, a), sub(a, 1)))",
-        "lt(shl(3, a), sub(a, 1)) -> lt(shl(3, a), sub(a, 0))",
-        "lt(shl(3, a), sub(a, 1)) -> lt(shl(3, a), sub(a, 2))",
-        "3 -> 4",
-        "mul(a, iszero(byte(0, a))) -> 0",
-        "mul(a, iszero(byte(0, a))) -> a",
-        "mul(a, iszero(byte(0, a))) -> iszero(byte(0, a))",
-        "a := add(a, gt(a, calldataload(4))) -> {}",
-        "gt(a, calldataload(4)) -> 0",
-        "gt(a, calldataload(4)) -> 1",
-        "gt(a, calldataload(4)) -> iszero(lt(a, calldataload(4)))",
-        "4 -> 3",
-        "wrong -> 0",
-    ],
 }
 
 
@@ -437,7 +339,6 @@ KINDS = {
     "Forms.masks: a & 0xff -> a": "mask",
     "Forms.masks: a & 0xff -> a & 0x7f": "mask",
     "Forms.masks: uint64(b) -> uint56(b)": "width",
-    "Forms.end: revert Wrong(); -> {}": "statement",
     "Forms.statements: kept[a]++; -> {}": "statement",
     "Forms.shifts: 8 -> 9": "shift",
     "Forms.loops: 0 -> 1": "number",
@@ -646,35 +547,6 @@ def test_what_fails_by_itself_catches_nothing(tiny, artifacts, compiler, store, 
     assert len(counter.read_text()) == runs
 
 
-def test_only_the_test_that_failed_is_run_again(tiny, artifacts, compiler, store, tmp_path, monkeypatch):
-    counter, file = tmp_path / "runs", tmp_path / "test_two.py"
-    lines = [*COUNTED.format(runs=str(counter)).splitlines(), "def test_one(): pass", "def test_two(): assert run == 1"]
-    file.write_text("\n".join(lines))
-    project = _project(artifacts, trial.pytest(str(file)))
-    ran: list[str] = []
-    run = project._run
-
-    def recorded(copy: Path, command: Command, limit: float | None) -> Verdict:
-        ran.append(command.arguments[-1])
-        return run(copy, command, limit)
-
-    monkeypatch.setattr(project, "_run", recorded)
-    changed = _changed(project, compiler, tiny["false"])
-    [verdict] = judge_all(project, changed, compiler=compiler, store=store, jobs=1).values()
-    assert verdict.outcome == "tests"
-    assert verdict.by.endswith("test_two.py::test_two")
-    assert ran == [str(file), str(file), verdict.by]
-
-
-def test_a_harness_that_has_none_of_its_code_is_not_tried(tiny, artifacts, compiler, store, monkeypatch):
-    project = _project(artifacts, TEST_OF_HARNESS)
-    changed = _changed(project, compiler, mutant := tiny["n >= 0"])
-    monkeypatch.setattr(Project, "_run", lambda *_, **__: pytest.fail("it was tried"))
-    with project.copy() as copy:
-        verdict = project.judge(copy, changed[mutant], lambda: compiler.harnesses(mutant), [TEST_OF_HARNESS])
-    assert verdict == Verdict(SURVIVED, "")
-
-
 def test_one_that_does_not_compile_keeps_no_other_from_it(tiny, compiler):
     fine = tiny["value"]
     wrong = Mutant("src/Tiny.sol", "Tiny.keep", 0, 0, "", "nonsense", 1, 1)
@@ -772,84 +644,6 @@ def test_a_wrong_entry_of_the_list_is_an_error(tmp_path, text):
         read_list(tmp_path / "list.toml")
 
 
-# --- Layers -----------------------------------------------------------------------------------------------------------
-
-SUM = Removal("Tiny", "++c;", "c += 2;")
-TWO_EDITS = Change("counts twice, and keeps nothing", (Removal("Tiny", "kept = value;", "kept = 0;"), SUM))
-
-
-def test_a_change_is_one_replacement_of_all_its_edits():
-    [mutant] = named(TINY_SOURCES, [], [TWO_EDITS]).values()
-    assert mutant.apply(TINY) == TINY.replace("kept = value;", "kept = 0;").replace("++c;", "c += 2;")
-    assert str(mutant) == f"src/Tiny.sol:{mutant.line}:9 counts twice, and keeps nothing  [named]"
-    assert TINY.splitlines()[mutant.line - 1].strip() == "kept = value;"
-
-
-def test_a_change_that_is_generated_is_that_mutant_and_one_whose_check_is_gone_an_error(trees):
-    generated = generate(TINY_SOURCES, trees)
-    change = Change("keeps nothing", (Removal("Tiny", "kept = value;", "{}"),))
-    [same] = [mutant for mutant in generated if mutant.original == "kept = value;"]
-    assert named(TINY_SOURCES, generated, [change]) == {change: same}
-    gone = Change("gone", (Removal("Tiny", "kept == value;"),))
-    with pytest.raises(ValueError, match="Tiny has 0 times: kept == value;"):
-        named(TINY_SOURCES, generated, [gone])
-
-
-def test_each_layer_is_tried_on_a_change_and_what_they_found_is_kept(artifacts, compiler, store, monkeypatch):
-    change = Change("nine are too many", (Removal("Bounds", "> MOST", "> MOST + 1"),))
-    several = TEST_OF_HARNESS._replace(arguments=(*TEST_OF_HARNESS.arguments, "steps", "boundaries"))
-    project = _project(artifacts, TEST_OF_TINY, several)
-    mutants = named(TINY_SOURCES, [], [change])
-    code = _changed(project, compiler, mutants[change])[mutants[change]]
-    changes = {change: (mutants[change], code)}
-    told: list[str] = []
-
-    def rows() -> dict[Change, dict[str, Found]]:
-        return try_layers(
-            project,
-            changes,
-            {},
-            compiler=compiler,
-            store=store,
-            jobs=2,
-            tell=lambda *each: told.append(each[1]),
-        )
-
-    found = rows()
-    assert {column: each.is_noticed for column, each in found[change].items()} == {
-        "tests": False,
-        "steps": True,
-        "boundaries": True,
-    }
-    assert sorted(told) == ["boundaries", "steps", "tests"]
-    assert noticing(found[change]) == {"model"}
-    monkeypatch.setattr(Project, "judge", lambda *_, **__: pytest.fail("it was tried again"))
-    assert rows() == found
-
-
-def test_the_table_has_the_seconds_of_each_column_and_counts_layers():
-    row = {
-        "tests": Found(True, 3.4),
-        "steps": Found(True, 12.6),
-        "boundaries": Found(True, 2),
-        "headers": Found(False, 9),
-    }
-    assert table({TWO_EDITS: row, Change("other", ()): {"halmos": Found(True, 70)}}).splitlines() == [
-        (
-            "change                           tests  steps  boundaries  trans"
-            "actions  branches  jumps  sequences  headers  halmos  layers"
-        ),
-        (
-            "counts twice, and keeps nothing    3 s   13 s         2 s       "
-            "                                           -               2"
-        ),
-        (
-            "other                                                           "
-            "                                                70 s       1"
-        ),
-    ]
-
-
 # --- The contracts ----------------------------------------------------------------------------------------------------
 
 
@@ -860,45 +654,14 @@ def test_each_listed_mutant_exists_and_each_contract_has_tests():
     assert COMMANDS.keys() == {path.stem for path in ARTIFACTS_DIR.glob("*.json")}
 
 
-def test_each_change_made_by_hand_can_be_made_and_most_are_generated_too():
+def test_a_change_made_by_hand_is_one_replacement_of_all_its_edits():
+    twice = [Removal("Tiny", "kept = value;", "kept = 0;"), Removal("Tiny", "++c;", "c += 2;")]
+    [mutant] = named(TINY_SOURCES, {"counts twice, and keeps nothing": twice})
+    assert mutant.apply(TINY) == TINY.replace("kept = value;", "kept = 0;").replace("++c;", "c += 2;")
+    assert str(mutant) == f"src/Tiny.sol:{mutant.line}:9 counts twice, and keeps nothing  [named]"
+    assert TINY.splitlines()[mutant.line - 1].strip() == "kept = value;"
+
+
+def test_each_change_made_by_hand_can_be_made():
     sources = read_sources("src")
-    changes = named(sources, generate(sources, syntax_trees(sources)))
-    assert [change.name for change, mutant in changes.items() if mutant.kind == NAMED] == [
-        "an extension reaches a nibble too far",
-        "a full branch reaches a nibble far",
-        "absent keys are compared at even depths only",
-        "a branch's path is compared but for its last nibble",
-        "of a branch's path only four nibbles are compared",
-        "a branch's path is folded to 32 bits before it is compared",
-        "a branch's children may be in any order at depth 41",
-        "a branch may leave subtrees over at depth 41",
-        "zero slots are kept by 192 bits of their number",
-        "a known hash is kept by 16 of its bytes",
-        "of a header's hash 64 bits are compared",
-        "a known hash that the source answers makes other headers trusted",
-        "a walk goes on to any header whose hash is known",
-        "a time is taken from any header whose number is accumulated",
-        "a time is compared by its lowest 64 bits",
-        "six bits of a mask of header fields don't count for its parity",
-        "a jump starts at another field of the header",
-        "after a jump any header is taken",
-        "after a constant any header is taken",
-        "something may follow a hash alone",
-        "a block's hash is elsewhere in a payload",
-        "an anchor may be from before Capella",
-        "a block may be from before Bellatrix",
-        "an empty payload has a hash",
-        "an element may be beyond the end",
-        "a period's places are shifted",
-        "an epoch before the Merge may have more records",
-        "of a confirmed hash 64 bits are compared",
-        "of an output root the hash of its block isn't looked at",
-    ]
-    assert len(changes) == 58
-
-
-def test_each_property_that_must_notice_a_change_is_one():
-    proofs = read_sources("proofs")
-    for change in CHANGES:
-        for contract, _, function in (check.partition(".") for check in change.properties):
-            assert f"function {function}(" in proofs[f"proofs/{contract}.sol"]
+    assert all(mutant.apply(sources[mutant.source]) != sources[mutant.source] for mutant in named(sources))

@@ -1,13 +1,13 @@
 """A clock that jumps alone ends no batch; deadlines pass when the chains agree, or a day later."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partialmethod
 
 import pytest
 from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from campaigns.attacks.skewed import skewed_now
 from queries.models import Batch, BatchStatus, Step
 from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
@@ -23,7 +23,14 @@ def jump(monkeypatch):
 
     def to(machine: timedelta, database: timedelta) -> None:
         monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + machine)
-        monkeypatch.setattr(Now, f"as_{connection.vendor}", skewed_now(database.total_seconds))
+        seconds = f"{database.total_seconds():+f} seconds"
+        templates = {
+            "postgresql": f"(STATEMENT_TIMESTAMP() + INTERVAL '{seconds}')",
+            # Django's own form, with a modifier (https://www.sqlite.org/lang_datefunc.html).
+            "sqlite": f"STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW', '{seconds}')",
+        }
+        as_sql = partialmethod(Now.as_sql, template=templates[connection.vendor])
+        monkeypatch.setattr(Now, f"as_{connection.vendor}", as_sql)
 
     return to
 
