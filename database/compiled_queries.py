@@ -1,7 +1,6 @@
 """Queries of Django's ORM that are made into SQL once: making a statement takes longer than running it.
 
-They are for what every status poll and every submission asks. `make bench-parts` measures both ways
-(campaigns/benchmarks/test_compiled_queries.py).
+They are for what every status poll and every submission asks.
 """
 
 from collections.abc import Callable

@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,8 +37,6 @@ _SLOW_SECONDS, _P99_SECONDS = 10, 2
 
 def run(seed: int, count: int) -> Iterator[Seen]:
     """Send so many to a service on SQLite, and a tenth of them to one on PostgreSQL."""
-    with target() as attacked:
-        yield from _throttle(attacked)
     with _unthrottled() as attacked:
         yield from _flood(attacked, "SQLite", seed, count)
     with Postgres() as server, _unthrottled(server.url()) as attacked:
@@ -55,31 +52,6 @@ def _unthrottled(database_url: str = "") -> Iterator[Target]:
     ) as attacked:
         Names(attacked.chain).set("alice.eth", ACCOUNTS[0][0])
         yield attacked
-
-
-# --- The throttle -----------------------------------------------------------------------------------------------------
-
-
-def _throttle(attacked: Target) -> Iterator[Seen]:
-    key, other, most = attacked.key(0), attacked.key(1), 60
-
-    def post(body: bytes, key: str = key) -> requests.Response:
-        headers = {"api-key": key, "Content-Type": "application/json"}
-        return requests.post(f"{attacked.url}/submit-batch-query", body, headers=headers, timeout=30)
-
-    with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(post, [b"{"] * 60 + [json.dumps(_good(block)).encode() for block in range(140)]))
-    statuses = Counter(answer.status_code for answer in answers)
-    waits = [int(answer.headers["Retry-After"]) for answer in answers if answer.status_code == requests.codes.too_many]
-    yield Seen(
-        f"{len(answers)} submissions of one user by 16 connections at once, 60 of them malformed",
-        f"{most} get through, refused ones count, the others are told when to come back",
-        f"{', '.join(f'{many} of {status}' for status, many in sorted(statuses.items()))}; Retry-After {min(waits)} "
-        f"to {max(waits)} s",
-        statuses.total() - statuses[429] == most and all(1 <= wait <= most for wait in waits),
-    )
-    status = post(json.dumps(_good(1)).encode(), other).status_code
-    yield Seen("another user meanwhile", "is not throttled", f"status {status}", status == requests.codes.ok)
 
 
 # --- What they ask about ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The disk fills up at any moment, and the database is locked: the service says so, loses nothing, and goes on."""
+"""The disk fills up at any moment: the service says so, loses nothing, and goes on."""
 
 import os
 import random
@@ -22,7 +22,7 @@ _SIGNER = ACCOUNTS[3][0]
 _DISK = "40m"
 _ROUNDS = 6
 _SECONDS = 60  # until all is well again
-_ANSWER_SECONDS = 10  # for one answer; of them a web request waits 5 for a lock
+_ANSWER_SECONDS = 10  # for one answer
 
 
 def run(seed: int) -> Iterator[Seen]:
@@ -33,7 +33,6 @@ def run(seed: int) -> Iterator[Seen]:
     ):
         key = attacked.key()
         service = _Attacked(attacked, folder, key, chance)
-        yield service.locked()
         if os.path.ismount(folder):
             yield service.full()
             yield service.filled_again_and_again()
@@ -59,34 +58,6 @@ class _Attacked:
         self._taken: list[str] = []
 
     # --- The attacks --------------------------------------------------------------------------------------------------
-
-    def locked(self) -> Seen:
-        batch = self._submit(1).json()["internalId"]
-        with closing(sqlite3.connect(self._database, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            refused, refused_after = _timed(lambda: self._submit(1))
-            health = self._until(lambda: self._get("/healthz").status_code == 503)
-            page, page_after = _timed(lambda: self._get(f"/explorer/query/{batch}"))
-            status, status_after = _timed(lambda: self._status(batch))
-            other.execute("ROLLBACK")
-        after = self._submit(1)
-        done = self._until(self._all_are_done)
-        return Seen(
-            "another process keeps the database's lock",
-            "what writes is 503 with Retry-After as JSON, what reads is answered at once, /healthz says it, and all is "
-            "DONE afterwards",
-            f"submission {_said(refused)} after {refused_after:.1f} s, /healthz 503 after {health:.1f} "
-            f"s; page {page.status_code} after {page_after:.1f} s; status {status.status_code} after "
-            f"{status_after:.1f} s; then submission {after.status_code}; DONE after {done:.1f} s",
-            kept=_is_refused(refused)
-            and refused_after < _ANSWER_SECONDS
-            and health < 2 * _ANSWER_SECONDS
-            and page.ok
-            and status.ok
-            and max(page_after, status_after) < 1
-            and after.ok
-            and done < _SECONDS,
-        )
 
     def full(self) -> Seen:
         # Some that are under way, and as many as find room in what the log has left.
@@ -209,12 +180,6 @@ SELECT query.id FROM queries_query query WHERE query.step IS NOT NULL AND NOT EX
     SELECT count(*) FROM queries_step step WHERE step.query_id = query.id AND step.status = 'COMPLETED'
 )
 """
-
-
-def _timed(do: Callable[[], requests.Response]) -> tuple[requests.Response, float]:
-    began = time.monotonic()
-    answer = do()
-    return answer, time.monotonic() - began
 
 
 def _is_refused(answer: requests.Response) -> bool:

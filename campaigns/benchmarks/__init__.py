@@ -1,1 +1,1 @@
-"""Measurements of the service. `make bench-parts` prints most; they are no tests and pass as long as they run."""
+"""Measurements of the service and its contracts. Each has a target of its own."""

@@ -97,6 +97,7 @@ def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1)
     "batch_bundle",
     ProofBundle,
     410,
+    429,
     summary="Proof of a batch",
 )
 @read_rate.counted

@@ -39,9 +39,6 @@ contract Forms {
     function compound(uint256 a, bool b) external pure {
         if (b || a > MOST && !b) revert Wrong();
     }
-    function store(uint256 a) external small(a) {
-        if (kept[a] == 0) kept[a] = 1;
-    }
     function orders(uint256 a, bytes32 b, Kind kind) external pure {
         if (0x08 <= a) return;
         if (b >= LIMIT) return;
@@ -49,14 +46,10 @@ contract Forms {
         if (kind != Kind.FIRST) return;
         if (a > type(uint8).max) return;
     }
-    function masks(uint256 a, uint256 b) external pure returns (uint256 c) {
+    function masks(uint256 a, uint256 b) external pure small(a) returns (uint256 c) {
         c = uint8(a) + (a & 0xff);
         c &= b;
         if (1 << a & b != 0) c = uint256(uint64(b));
-    }
-    function loops(uint256 a) external pure returns (uint256 c) {
-        for (uint256 i = 0; i < a; ++i) c += i;
-        while (c > 0) --c;
     }
     function statements(uint256 a, bool b) external returns (uint256 c) {
         delete kept[a];
@@ -158,12 +151,6 @@ EXPECTED = {
         "a > MOST && !b -> !b",
         "a > MOST && !b -> a > MOST",
     ],
-    "Forms.store": [
-        "small(a) -> ",
-        "kept[a] == 0 -> false",
-        "kept[a] == 0 -> true",
-        "1 -> 0",
-    ],
     "Forms.orders": [
         "0x08 <= a -> 0x07 <= a",
         "0x08 <= a -> 0x08 < a",
@@ -185,6 +172,7 @@ EXPECTED = {
         "type(uint8).max -> type(uint16).max",
     ],
     "Forms.masks": [
+        "small(a) -> ",
         "c = uint8(a) + (a & 0xff); -> {}",
         "a & 0xff -> a",
         "a & 0xff -> a & 0x1ff",
@@ -201,17 +189,6 @@ EXPECTED = {
         "uint64(b) -> (b)",
         "uint64(b) -> uint56(b)",
         "uint64(b) -> uint72(b)",
-    ],
-    "Forms.loops": [
-        "0 -> 1",
-        "i < a -> false",
-        "i < a -> i <= a",
-        "++i -> ",
-        "c += i; -> {}",
-        "c > 0 -> c > 1",
-        "c > 0 -> c >= 0",
-        "c > 0 -> false",
-        "--c; -> {}",
     ],
     "Forms.statements": [
         "delete kept[a]; -> {}",
@@ -341,7 +318,7 @@ KINDS = {
     "Forms.masks: uint64(b) -> uint56(b)": "width",
     "Forms.statements: kept[a]++; -> {}": "statement",
     "Forms.shifts: 8 -> 9": "shift",
-    "Forms.loops: 0 -> 1": "number",
+    "Forms.yulStatements: 33 -> 32": "number",
     "Forms.MOST: 100 -> 99": "constant",
 }
 
