@@ -46,8 +46,8 @@ _PROBES, _GAMES, _LOOKS = 16, 32, 4
 _CLAIMS = 8
 # How a clone of a game's implementation calls that: PUSH20, GAS, DELEGATECALL. What it was made with comes behind.
 _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
-# Of recording a block: as measured, and what the real contracts' proxies take beside.
-_GAS = Likely(120_000, 200_000)
+# Of recording a block, as measured.
+_GAS = Likely(150_000, 200_000)
 
 
 class OpStackGames(BlockHashSource):

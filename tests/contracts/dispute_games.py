@@ -1,27 +1,40 @@
 """Dispute games about the blocks of an OP Stack chain, on the development chain below it.
 
-Factory and games are the OP Stack's own code, from the npm package @eth-optimism/contracts-bedrock. The
-AnchorStateRegistry is a stand-in: the package has it from before it could tell which claims are valid. What holds the
-bonds takes whatever it is sent, and clocks run out at once, so that a game can be resolved when it is made.
+All contracts are the OP Stack's own code. What was chosen when they were deployed is another: one account may do all,
+and clocks run out at once, so that a game can be resolved when it is made.
 """
 
+from secrets import token_hex
 from typing import Any
 
-from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from contracts import load_artifact
+from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
-from devnet.foreign_contracts import OWNER, ask, bytecode, create, create_behind_proxy, send
+from devnet.foreign_contracts import OWNER, ask, send
+from tests.contracts import supersim
 
-GAME_TYPE = 0
-_ARTIFACTS = "@eth-optimism/contracts-bedrock/forge-artifacts/"
-_FACTORY, _GAME = (f"{_ARTIFACTS}{name}.sol/{name}.json" for name in ("DisputeGameFactory", "FaultDisputeGame"))
-# Takes any call and answers nothing: STOP; before it, what copies this byte.
-_ACCEPTS_ALL = "600180600a5f395ff30000"
-_PRESTATE = b"\x03" + bytes(31)
-_MAX_DEPTH, _SPLIT_DEPTH = 73, 30
+_GAME_TYPE = 1
+# Where supersim has the proxies of the AnchorStateRegistry and the factory, the implementation of games, and what these
+# ask: SuperchainConfig, SystemConfig, OptimismPortal and DelayedWETH.
+_REGISTRY, _FACTORY = "2ea98e1a37f77e0e6eb41bb07410cc35b9bae345", "51095eac6e2b6da9811c6febbdd67add79135ce0"
+_GAME = "c77c081d3245be490949e4c2e5dd8b522a194927"
+_SUPERCHAIN_CONFIG, *_OTHERS = (
+    "811d626a3444c5c10fa01607ee11efbeaf19b0ff",
+    "3feb7f8765b9341b054eb4671cc47d3e33d1606d",
+    "75ceb25776d0402972b736f6e13fd0616be98f22",
+    "ae031485f7ea731d6b5dcbffe2e33417a940c1e1",
+)
+# The factory's owner, the guardian, who proposes, and who challenges.
+_PARTIES = (
+    "69a2d297b1af083885fef2e8f378201da757dfd8",
+    "9e6a4a0bab4de21d43ecc97bfa9d65eb3053793a",
+    "147a0ea1b0a0c4a8917f3e448571112548159f2a",
+    "272e54b107971e195b37d03d0bc425f3ad5497c5",
+)
+# Seconds: of a party's clock, what is added to it, and after a game.
+_CLOCK, _EXTENSION, _DELAY = 302_400, 10_800, 6
 
 
 def output_root(state_root: bytes, message_passer_storage_root: bytes, block_hash: bytes) -> bytes:
@@ -35,51 +48,62 @@ def output_of(chain: DevChain, number: int) -> bytes:
     return output_root(*(bytes.fromhex(block[name][2:]) for name in ("stateRoot", "withdrawalsRoot", "hash")))
 
 
+def _constant(value: int) -> str:
+    """Return a word as code has it: PUSH32 first."""
+    return f"7f{value:064x}"
+
+
 class DisputeGames:
-    """The contracts on `chain`; `anchor_state_registry` is an address. Anybody proposes, and acts as the guardian."""
+    """The contracts on `chain`; `anchor_state_registry` is an address."""
 
-    def __init__(self, chain: DevChain, source_id: int, *, delay_seconds: int = 0) -> None:
-        """`delay_seconds` must be over after a game was resolved, before its claim is valid."""
+    def __init__(self, chain: DevChain, source_id: int, *, delay_seconds: int = 0, factory: str = "") -> None:
+        """`delay_seconds` must be over after a game was resolved, before its claim is valid.
+
+        With another's `factory` its new games heed this AnchorStateRegistry.
+        """
         self.chain = chain
-        self.factory = create_behind_proxy(chain, bytecode(_FACTORY))
-        send(chain, self.factory, "initialize(address)", OWNER)
-        stand_in = load_artifact("test/AnchorStateRegistryStandIn").bytecode
-        arguments = encode(["address", "uint256"], [self.factory, delay_seconds])
-        self.anchor_state_registry = create(chain, (stand_in + arguments).hex())
-        self.source_id = source_id
-        self.implement(GAME_TYPE)
+        chosen = {_CLOCK: 0, _EXTENSION: 0, _DELAY: delay_seconds, supersim.L2: source_id}
+        self._changes = dict.fromkeys(_PARTIES, OWNER[2:].lower()) | {
+            **{_constant(old): _constant(new) for old, new in chosen.items()},
+            _REGISTRY: token_hex(20),
+            _FACTORY: factory[2:].lower() or token_hex(20),
+        }
+        supersim.place(chain, supersim.L1, (_REGISTRY, _FACTORY, _SUPERCHAIN_CONFIG, *_OTHERS), self._changes)
+        self.anchor_state_registry = to_checksum_address(self._changes[_REGISTRY])
+        self.factory = to_checksum_address(self._changes[_FACTORY])
+        send(chain, self.factory, "setInitBond(uint32,uint256)", _GAME_TYPE, 0)
+        self.implement()
 
-    def implement(self, game_type: int) -> None:
-        """Make games of a type possible, by a new implementation."""
-        bonds = create(self.chain, _ACCEPTS_ALL)
-        types = ["uint32", "bytes32", "uint256", "uint256", "uint64", "uint64", *["address"] * 3, "uint256"]
-        values = [game_type, _PRESTATE, _MAX_DEPTH, _SPLIT_DEPTH, 0, 0, bonds, bonds, self.anchor_state_registry]
-        code = bytecode(_GAME) + encode(types, [*values, self.source_id]).hex()
-        game = create(self.chain, code)
-        send(self.chain, self.factory, "setImplementation(uint32,address)", game_type, game)
+    def implement(self) -> None:
+        """Let new games run the same code at another address."""
+        game = token_hex(20)
+        supersim.place(self.chain, supersim.L1, [_GAME], self._changes | {_GAME: game})
+        send(self.chain, self.factory, "setImplementation(uint32,address)", _GAME_TYPE, to_checksum_address(game))
 
-    def propose(self, claim: bytes, number: int, *, game_type: int = GAME_TYPE) -> str:
+    def propose(self, claim: bytes, number: int) -> str:
         """Make a game that claims an output root of the block `number`; returns its address."""
-        extra = number.to_bytes(32)
-        create_game = "create(uint32,bytes32,bytes)"
-        answer = ask(self.chain, self.factory, create_game, game_type, claim, extra)
-        send(self.chain, self.factory, create_game, game_type, claim, extra)
-        return to_checksum_address(answer[12:])
+        what = _GAME_TYPE, claim, number.to_bytes(32)
+        send(self.chain, self.factory, "create(uint32,bytes32,bytes)", *what)
+        return to_checksum_address(ask(self.chain, self.factory, "games(uint32,bytes32,bytes)", *what)[12:32])
 
     def resolve(self, game: str) -> None:
         """Bring a game to its end, in favour of whoever is right by its moves."""
         send(self.chain, game, "resolveClaim(uint256,uint256)", 0, 0)
         send(self.chain, game, "resolve()")
 
-    def settle(self, claim: bytes, number: int, *, game_type: int = GAME_TYPE) -> str:
+    def settle(self, claim: bytes, number: int) -> str:
         """Make a game that its proposer wins. Its claim is valid when the next block has a later time than this one."""
-        game = self.propose(claim, number, game_type=game_type)
+        game = self.propose(claim, number)
         self.resolve(game)
         return game
 
     def guardian(self, signature: str, *arguments: object) -> Any:
         """Call a function of the AnchorStateRegistry."""
         return send(self.chain, self.anchor_state_registry, signature, *arguments)
+
+    def superchain(self, function: str) -> None:
+        """Let the guardian "pause" or "unpause" all chains."""
+        send(self.chain, to_checksum_address(_SUPERCHAIN_CONFIG), f"{function}(address)", NO_CONTRACT)
 
     def is_valid(self, game: str) -> bool:
         return any(ask(self.chain, self.anchor_state_registry, "isGameClaimValid(address)", game))

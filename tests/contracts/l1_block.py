@@ -3,29 +3,28 @@
 from eth_utils.address import to_checksum_address
 
 from devnet.devchain import DevChain
-from tests.contracts.deployed import Deployed
+from devnet.foreign_contracts import send
+from tests.contracts import supersim
 
 ADDRESS = to_checksum_address("0x4200000000000000000000000000000000000015")
-DEPOSITOR = "0xDeaDDEaDDeAdDeAdDEAdDEaddeAddEAdDEAd0001"
+_DEPOSITOR = "0xDeaDDEaDDeAdDeAdDEAdDEaddeAddEAdDEAd0001"
 
 
 class L1Block:
-    """`contract` is the predeploy as anybody may call it."""
+    """The OP Stack's own code, behind its proxy."""
 
     def __init__(self, chain: DevChain) -> None:
         self._chain = chain
-        self.contract = Deployed(chain, "test/L1BlockStandIn")
-        chain.rpc("anvil_setCode", ADDRESS, chain.rpc("eth_getCode", self.contract.address, "latest"))
-        self.contract.address = ADDRESS
-        chain.rpc("anvil_setBalance", DEPOSITOR, hex(10**18))
-        chain.rpc("anvil_impersonateAccount", DEPOSITOR)
+        supersim.place(chain, supersim.L2, [ADDRESS[2:]], {})
+        chain.rpc("anvil_setBalance", _DEPOSITOR, hex(10**18))
+        chain.rpc("anvil_impersonateAccount", _DEPOSITOR)
 
     def tell(self, number: int, block_hash: bytes, *, timestamp: int = 0) -> None:
         """From now on this is the L1 block, as if it had come with a block of this chain."""
-        values = (number, timestamp, 0, block_hash, 0, bytes(32), 0, 0)
-        data = "0x" + self.contract.calldata("setL1BlockValues", *values).hex()
-        receipt = self._chain.rpc("eth_sendTransactionSync", {"from": DEPOSITOR, "to": ADDRESS, "data": data})
-        assert receipt["status"] == "0x1"
+        # The setter of Bedrock, which still exists. Its successors take the same packed, and scalars of fees.
+        setter = "setL1BlockValues(uint64,uint64,uint256,bytes32,uint64,bytes32,uint256,uint256)"
+        values = number, timestamp, 0, block_hash, 0, bytes(32), 0, 0
+        send(self._chain, ADDRESS, setter, *values, sender=_DEPOSITOR)
 
     def tell_of(self, l1: DevChain, number: int | None = None) -> int:
         """Tell of a block of this L1, its newest if none is named. Returns its number."""

@@ -181,20 +181,3 @@ def test_a_registry_takes_headers_of_recorded_blocks_and_of_no_other_chain(op_ch
         registry.send_raw(encode(other, OTHER_HASH))
     assert reverted.value.error == ("HeaderMismatch", BLOCK)
     assert registry.logged(registry.send_raw(encode(header, HASH))) == [("HeaderAccumulated", BLOCK, HASH)]
-
-
-# --- The stand-in -----------------------------------------------------------------------------------------------------
-
-
-def test_the_stand_in_keeps_number_and_hash_where_the_predeploy_does(op_chain, l1):
-    l1.tell(BLOCK, HASH, timestamp=99)
-    first, third = (op_chain.rpc("eth_getStorageAt", l1_block.ADDRESS, slot, "latest") for slot in ("0x0", "0x2"))
-    assert int(first, 16) == 99 << 64 | BLOCK
-    assert bytes.fromhex(third[2:]) == HASH
-
-
-def test_nobody_but_the_depositor_tells_the_stand_in(l1, source):
-    with pytest.raises(Reverted) as reverted:
-        l1.contract.send("setL1BlockValues", BLOCK, 0, 0, HASH, 0, ZERO, 0, 0)
-    assert reverted.value.error == ("NotDepositor",)
-    assert source.call("blockHash", BLOCK) == ZERO
