@@ -29,14 +29,12 @@ from chains.beacon.jumps import Anchor, BeaconChain
 from chains.encoding import hex_data
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts import NO_CONTRACT
-from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
-from tests.contracts import tries
+from tests.contracts import rollup_sources, tries
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.deployed import SENDER, Deployed
-from tests.contracts.dispute_games import DisputeGames, output_root
-from tests.contracts.worlds import Asked, World
+from tests.contracts.rollup_sources import EXTRA_DATA, ROLLUP
 from tests.fixtures_folder import FOLDER, unhex
 
 HISTORY = hex_data(packed.HISTORY_ADDRESS)
@@ -511,7 +509,6 @@ def show_ages(results: Sequence[Result]) -> None:
 
 # --- What makes a block's hash known ----------------------------------------------------------------------------------
 
-_ROLLUP, _STATE_ROOT, _EXTRA_DATA = 5, 3, 12
 # Of the small beacon chain, since Electra.
 _SLOT = 70
 _ATTESTERS = [Account.from_key(f"0x{number:064x}") for number in (1, 2)]
@@ -521,61 +518,19 @@ Recording = Callable[[int, bytes], bytes]
 
 def attested(chain: DevChain) -> tuple[Deployed, Recording]:
     attesters = sorted(_ATTESTERS, key=lambda one: one.address.lower())
-    source = Deployed(chain, "AttestedBlockHashSource", _ROLLUP, [one.address for one in attesters], len(attesters))
+    source = Deployed(chain, "AttestedBlockHashSource", ROLLUP, [one.address for one in attesters], len(attesters))
 
     def record(number: int, header: bytes) -> bytes:
-        question = Question(Domain(chain.chain_id, source.address), _ROLLUP, number)
+        question = Question(Domain(chain.chain_id, source.address), ROLLUP, number)
         signatures = b"".join(sign(one, question.message(keccak(header))) for one in attesters)
         return source.calldata("attest", number, keccak(header), signatures)
 
     return source, record
 
 
-def arbitrum(chain: DevChain) -> tuple[Deployed, Recording]:
-    outbox = ArbitrumOutbox(chain)
-    source = Deployed(chain, "ArbitrumBlockHashSource", _ROLLUP, outbox.address)
-
-    def record(_: int, header: bytes) -> bytes:
-        outbox.confirm(rlp.decode(header)[_EXTRA_DATA], keccak(header))
-        return source.calldata("record", header)
-
-    return source, record
-
-
-def arbitrum_slot(chain: DevChain) -> tuple[Deployed, Recording]:
-    """Measured without the proof of the slot, which is another transaction's here, or another call's."""
-    outbox, vouching = b"\x0b" * 20, Deployed(chain, "test/SettableBlockHashSource", _ROLLUP)
-    registry = Deployed(chain, "FactsRegistry", _ROLLUP, vouching.address, WINDOW, NO_CONTRACT)
-    source = Deployed(chain, "ArbitrumSlotBlockHashSource", _ROLLUP, outbox, registry.address)
-
-    def record(number: int, header: bytes) -> bytes:
-        slot = int.from_bytes(keccak(rlp.decode(header)[_EXTRA_DATA] + (3).to_bytes(32)))
-        world = World(random.Random(number), number)
-        world.accounts[outbox] = (1, 0, keccak(b"code"))
-        world.storages[outbox] = {slot: int.from_bytes(keccak(header))}
-        world.close()
-        vouching.send("set", number, world.block_hash)
-        registry.send_raw(world.prove([Asked(outbox, 0, [slot])]))
-        return source.calldata("record", number, header)
-
-    return source, record
-
-
-def op_stack_games(chain: DevChain) -> tuple[Deployed, Recording]:
-    games = DisputeGames(chain, _ROLLUP)
-    source = Deployed(chain, "OpStackGamesBlockHashSource", _ROLLUP, games.anchor_state_registry)
-    passer_root = bytes(range(1, 33))
-
-    def record(number: int, header: bytes) -> bytes:
-        claim = output_root(rlp.decode(header)[_STATE_ROOT], passer_root, keccak(header))
-        return source.calldata("record", games.settle(claim, number), passer_root, header)
-
-    return source, record
-
-
 def beacon_roots(chain: DevChain) -> tuple[Deployed, Recording]:
     roots = BeaconRoots(chain)
-    source = Deployed(chain, "BeaconBlockHashSource", replace(SMALL, id=_ROLLUP).arguments)
+    source = Deployed(chain, "BeaconBlockHashSource", replace(SMALL, id=ROLLUP).arguments)
 
     def record(number: int, header: bytes) -> bytes:
         world = BeaconWorld(random.Random(number), hashes={_SLOT: keccak(header)})
@@ -587,9 +542,9 @@ def beacon_roots(chain: DevChain) -> tuple[Deployed, Recording]:
 
 _SOURCES: Mapping[str, Callable[[DevChain], tuple[Deployed, Recording]]] = {
     "attested, two signatures": attested,
-    "arbitrum": arbitrum,
-    "arbitrum-slot, beside the slot": arbitrum_slot,
-    "op-stack-games": op_stack_games,
+    "arbitrum": rollup_sources.arbitrum,
+    "arbitrum-slot, beside the slot": rollup_sources.arbitrum_slot,
+    "op-stack-games": rollup_sources.op_stack_games,
     "beacon-roots": beacon_roots,
 }
 
@@ -598,7 +553,7 @@ def rollup_header(number: int) -> bytes:
     """Make a header of mainnet's size whose extra data is a send root."""
     chance = random.Random(number)
     fields = list(rlp.decode(prague_header(number, chance.randbytes(32), chance.randbytes(32), chance)))
-    fields[_EXTRA_DATA] = chance.randbytes(32)
+    fields[EXTRA_DATA] = chance.randbytes(32)
     return tries.encode(fields)
 
 

@@ -21,6 +21,7 @@ from contracts.build import ROOT_DIR, BuildError, build, read_sources
 
 LIST = Path(__file__).parent / "equivalents.toml"
 FOUND = ROOT_DIR / ".mutants"
+ROLLUPS = "tests/contracts/test_rollup_block_hash_sources.py"
 
 
 def campaigns(*names: str, harness: bool = False) -> Command:
@@ -30,9 +31,9 @@ def campaigns(*names: str, harness: bool = False) -> Command:
 
 # What may catch a mutant that changes a contract's code. First what catches most in a second, then the cheapest.
 COMMANDS: dict[str, tuple[Command, ...]] = {
-    "ArbitrumBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
+    "ArbitrumBlockHashSource": (pytest(ROLLUPS, "tests/contracts/test_arbitrum_block_hash_source.py"),),
     "ArbitrumBufferBlockHashSource": (pytest("tests/contracts/test_arbitrum_buffer_block_hash_source.py"),),
-    "ArbitrumSlotBlockHashSource": (pytest("tests/contracts/test_arbitrum_block_hash_source.py"),),
+    "ArbitrumSlotBlockHashSource": (pytest(ROLLUPS, "tests/contracts/test_arbitrum_block_hash_source.py"),),
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
     "BeaconBlockHashSource": (pytest("tests/contracts/test_beacon_block_hash_source.py"),),
     "BeaconHistory": (
@@ -52,7 +53,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         pytest("tests/contracts/test_packed_proofs.py"),
     ),
     "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
-    "OpStackGamesBlockHashSource": (pytest("tests/contracts/test_op_stack_games_block_hash_source.py"),),
+    "OpStackGamesBlockHashSource": (pytest(ROLLUPS, "tests/contracts/test_op_stack_games_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
     "Multicall": (pytest("tests/contracts/test_multicall.py"),),
 }

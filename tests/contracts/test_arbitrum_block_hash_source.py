@@ -55,30 +55,6 @@ def arbitrum(chain: DevChain, outbox: ArbitrumOutbox) -> Deployed:
 # --- Beside the Outbox ------------------------------------------------------------------------------------------------
 
 
-def test_a_block_is_known_once_it_is_confirmed_and_recorded(outbox, arbitrum):
-    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
-    outbox.confirm(SEND_ROOT, HASH)
-    assert arbitrum.call("blockHash", BLOCK) == ZERO
-    assert arbitrum.call("record", HEADER) == BLOCK
-    assert arbitrum.logged(arbitrum.send("record", HEADER)) == [("BlockRecorded", BLOCK, HASH)]
-    assert [arbitrum.call("blockHash", number) for number in (BLOCK - 1, BLOCK, BLOCK + 1)] == [ZERO, HASH, ZERO]
-    assert arbitrum.call("newest") == BLOCK
-    assert arbitrum.call("sourceChainId") == ROLLUP_CHAIN_ID
-    assert arbitrum.call("outbox") == outbox.address.lower()
-
-
-def test_nothing_is_known_before(arbitrum):
-    assert [arbitrum.call("blockHash", number) for number in (0, 1, BLOCK, 2**256 - 1)] == [ZERO] * 4
-    assert arbitrum.call("newest") == 0
-
-
-def test_recording_again_changes_nothing(outbox, arbitrum):
-    outbox.confirm(SEND_ROOT, HASH)
-    arbitrum.send("record", HEADER)
-    assert arbitrum.logged(arbitrum.send("record", HEADER)) == []
-    assert arbitrum.call("blockHash", BLOCK) == HASH
-
-
 def test_a_header_is_not_confirmed_by_another_with_its_send_root(outbox, arbitrum):
     forged = header_of(state_root=b"\x66" * 32)
     outbox.confirm(SEND_ROOT, HASH)
@@ -97,16 +73,6 @@ def test_a_header_is_not_confirmed_under_another_send_root(outbox, arbitrum):
 def test_the_whole_hash_is_compared(outbox, arbitrum, bit):
     outbox.confirm(SEND_ROOT, (int.from_bytes(HASH) ^ 1 << bit).to_bytes(32))
     assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
-
-
-def test_no_changed_byte_passes(outbox, arbitrum):
-    outbox.confirm(SEND_ROOT, HASH)
-    for place in range(len(HEADER)):
-        changed = bytearray(HEADER)
-        changed[place] ^= 1
-        with pytest.raises(Reverted) as reverted:
-            arbitrum.call("record", bytes(changed))
-        assert reverted.value.error[0] in {"NotConfirmed", "InvalidHeader"}
 
 
 def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(simulator, outbox, arbitrum):
@@ -138,32 +104,6 @@ def test_a_recorded_block_stays_known(chain, outbox, arbitrum):
     assert arbitrum.call("blockHash", BLOCK) == HASH
 
 
-def test_a_recorded_block_is_replaced_by_no_other_of_its_number(outbox, arbitrum):
-    other = header_of(state_root=b"\x66" * 32, extra_data=OTHER_SEND_ROOT)
-    outbox.confirm(SEND_ROOT, HASH)
-    arbitrum.send("record", HEADER)
-    outbox.confirm(OTHER_SEND_ROOT, keccak(other))
-    assert refusal(arbitrum, other) == ("Conflict", BLOCK)
-    assert arbitrum.call("blockHash", BLOCK) == HASH
-
-
-def test_the_newest_is_the_highest_that_was_recorded(outbox, arbitrum):
-    for number, send_root in ((BLOCK + 5, b"\x0a" * 32), (BLOCK + 3, b"\x0b" * 32)):
-        header = header_of(number, extra_data=send_root)
-        outbox.confirm(send_root, keccak(header))
-        arbitrum.send("record", header)
-        assert arbitrum.call("blockHash", number) == keccak(header)
-    assert arbitrum.call("newest") == BLOCK + 5
-
-
-@pytest.mark.parametrize("number", [0, 1, 2**64 - 1])
-def test_the_number_is_the_header_s(outbox, arbitrum, number):
-    header = header_of(number)
-    outbox.confirm(SEND_ROOT, keccak(header))
-    arbitrum.send("record", header)
-    assert (arbitrum.call("blockHash", number), arbitrum.call("newest")) == (keccak(header), number)
-
-
 @pytest.mark.parametrize("extra_data", [b"", b"\x05", b"\x05" * 31, b"\x05" * 33, b"\x05" * 64, bytes(31)])
 def test_extra_data_of_another_size_is_no_send_root(outbox, arbitrum, extra_data):
     header = header_of(extra_data=extra_data)
@@ -179,16 +119,8 @@ def test_extra_data_of_another_size_is_no_send_root(outbox, arbitrum, extra_data
 
 _FIELDS = rlp.decode(HEADER)
 NO_HEADERS = {
-    "nothing": b"",
-    "a byte": b"\xf9",
-    "a byte too many": HEADER + b"\0",
-    "a byte too few": HEADER[:-1],
-    "without what comes after the extra data, as its length says": HEADER[:-50],
     "no extra data": tries.encode(_FIELDS[:12]),
-    "a number that begins with a zero": tries.encode([*_FIELDS[:8], b"\0\1", *_FIELDS[9:]]),
-    "a number of nine bytes": tries.encode([*_FIELDS[:8], b"\1" * 9, *_FIELDS[9:]]),
     "a list for a field": tries.encode([*_FIELDS[:9], [b"\1"], *_FIELDS[10:]]),
-    "a state root of 31 bytes": tries.encode([*_FIELDS[:3], b"\1" * 31, *_FIELDS[4:]]),
 }
 
 
@@ -240,27 +172,6 @@ def test_nobody_but_the_rollup_confirms(chain, outbox, arbitrum):
     assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
 
 
-def test_a_reorg_of_the_parent_takes_the_record_with_the_confirmation(outbox, arbitrum, chain):
-    before = chain.rpc("evm_snapshot")
-    outbox.confirm(SEND_ROOT, HASH)
-    arbitrum.send("record", HEADER)
-    assert chain.rpc("evm_revert", before)
-    assert arbitrum.call("blockHash", BLOCK) == ZERO
-    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
-
-
-def test_a_registry_takes_headers_of_recorded_blocks(chain, outbox, arbitrum):
-    registry = Deployed(chain, "FactsRegistry", ROLLUP_CHAIN_ID, arbitrum.address, 393168, NO_CONTRACT)
-    with pytest.raises(Reverted) as reverted:
-        registry.send_raw(encode(HEADER, b"\x01" * 32))
-    assert reverted.value.error == ("UnknownBlock", BLOCK)
-    outbox.confirm(SEND_ROOT, HASH)
-    arbitrum.send("record", HEADER)
-    assert registry.logged(registry.send_raw(encode(HEADER, b"\x01" * 32))) == [
-        ("HeaderAccumulated", BLOCK, b"\x01" * 32)
-    ]
-
-
 @needs_fixtures
 def test_what_it_costs_to_record_a_real_header(outbox, arbitrum):
     fixture = load_fixture(ON_ARBITRUM_SEPOLIA)
@@ -305,17 +216,6 @@ def elsewhere(chain: DevChain, registry: Deployed) -> Deployed:
     return Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP_CHAIN_ID, OUTBOX, registry.address)
 
 
-def test_a_block_is_known_once_its_slot_of_the_outbox_is_proven(source, registry, elsewhere):
-    assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
-    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}))
-    assert elsewhere.call("blockHash", BLOCK) == ZERO
-    assert elsewhere.call("record", PARENT_BLOCK, HEADER) == BLOCK
-    receipt = elsewhere.send("record", PARENT_BLOCK, HEADER)
-    assert elsewhere.logged(receipt) == [("BlockRecorded", BLOCK, HASH)]
-    assert (elsewhere.call("blockHash", BLOCK), elsewhere.call("newest")) == (HASH, BLOCK)
-    assert elsewhere.call("registry") == registry.address.lower()
-
-
 @pytest.mark.parametrize(
     "world",
     [
@@ -358,15 +258,6 @@ def test_what_another_registry_knows_confirms_nothing(chain, source, registry):
         relying = Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP_CHAIN_ID, OUTBOX, address)
         assert refusal(relying, PARENT_BLOCK, HEADER) == error
         assert relying.call("blockHash", BLOCK) == ZERO
-
-
-def test_of_two_confirmed_blocks_of_a_number_the_first_stays(source, registry, elsewhere):
-    other = header_of(state_root=b"\x66" * 32)
-    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}))
-    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(keccak(other))}, number=PARENT_BLOCK + 1))
-    elsewhere.send("record", PARENT_BLOCK, HEADER)
-    assert refusal(elsewhere, PARENT_BLOCK + 1, other) == ("Conflict", BLOCK)
-    assert elsewhere.logged(elsewhere.send("record", PARENT_BLOCK, HEADER)) == []
 
 
 def test_a_block_that_the_outbox_has_forgotten_is_proven_from_a_state_that_knows_it(source, registry, elsewhere):

@@ -78,6 +78,7 @@ def test_an_artifact_tells_the_code_that_is_deployed(chain, name, immutables):
     code = chain.rpc("eth_getCode", deployed.address, "latest")
     numbers = {each: int(value, 16) if isinstance(value, str) else value for each, value in immutables.items()}
     assert code == "0x" + artifact.deployed(**numbers).hex()
+    assert [str(deployed.call(each)) for each in immutables] == [str(each).lower() for each in immutables.values()]
 
 
 def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):

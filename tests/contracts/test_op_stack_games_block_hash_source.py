@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import rlp
 from eth_utils.crypto import keccak
 
-from chains.packed import encode
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import OWNER, ask, create, send
@@ -76,30 +74,6 @@ def refused_game(error: tuple[Any, ...]) -> str:
     name, address = error
     assert name == "ClaimNotValid"
     return str(address)
-
-
-def test_a_block_is_known_once_its_output_is_a_valid_claim_and_it_is_recorded(games, source):
-    game = settled(games)
-    assert source.call("blockHash", BLOCK) == ZERO
-    assert source.call("record", game, PASSER_ROOT, HEADER) == BLOCK
-    assert source.logged(source.send("record", game, PASSER_ROOT, HEADER)) == [("BlockRecorded", BLOCK, HASH)]
-    assert [source.call("blockHash", number) for number in (BLOCK - 1, BLOCK, BLOCK + 1)] == [ZERO, HASH, ZERO]
-    assert source.call("newest") == BLOCK
-    assert source.call("sourceChainId") == OP_CHAIN_ID
-    assert source.call("anchorStateRegistry") == games.anchor_state_registry.lower()
-
-
-def test_nothing_is_known_before(source):
-    assert [source.call("blockHash", number) for number in (0, 1, BLOCK, 2**256 - 1)] == [ZERO] * 4
-    assert source.call("newest") == 0
-
-
-def test_recording_again_changes_nothing(games, source):
-    game, other = settled(games), settled(games, number=BLOCK + 1)
-    source.send("record", game, PASSER_ROOT, HEADER)
-    for again in (game, other):
-        assert source.logged(source.send("record", again, PASSER_ROOT, HEADER)) == []
-    assert source.call("blockHash", BLOCK) == HASH
 
 
 # --- Games whose claims aren't valid ----------------------------------------------------------------------------------
@@ -220,16 +194,6 @@ def test_a_claim_is_of_one_block_alone(games, source):
     assert source.call("blockHash", BLOCK) == ZERO
 
 
-def test_no_changed_byte_passes(games, source):
-    game = settled(games)
-    for place in range(len(HEADER)):
-        changed = bytearray(HEADER)
-        changed[place] ^= 1
-        with pytest.raises(Reverted) as reverted:
-            source.call("record", game, PASSER_ROOT, bytes(changed))
-        assert reverted.value.error[0] in {"NotClaimed", "InvalidHeader"}
-
-
 @pytest.mark.parametrize(
     "claim",
     [
@@ -260,54 +224,6 @@ def test_no_changed_byte_passes(games, source):
 def test_a_valid_claim_of_anything_else_proves_nothing(games, source, claim):
     game = settled(games, claim)
     assert refusal(source, game) == ("NotClaimed", game.lower(), BLOCK)
-
-
-@pytest.mark.parametrize("number", [0, 1, 2**64 - 1])
-def test_the_number_is_the_header_s_not_the_game_s(games, source, number):
-    header = header_of(number)
-    game = settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(header)))
-    source.send("record", game, PASSER_ROOT, header)
-    assert (source.call("blockHash", number), source.call("newest")) == (keccak(header), number)
-    assert number == BLOCK or source.call("blockHash", BLOCK) == ZERO
-
-
-def test_a_recorded_block_is_replaced_by_no_other_of_its_number(games, source):
-    forged = header_of(state_root=b"\x66" * 32)
-    game, other = settled(games), settled(games, output_root(b"\x66" * 32, PASSER_ROOT, keccak(forged)))
-    source.send("record", game, PASSER_ROOT, HEADER)
-    assert refusal(source, other, forged) == ("Conflict", BLOCK)
-    assert source.call("blockHash", BLOCK) == HASH
-
-
-def test_the_newest_is_the_highest_that_was_recorded(games, source):
-    for number in (BLOCK + 5, BLOCK + 3):
-        header = header_of(number)
-        game = settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(header)), number)
-        source.send("record", game, PASSER_ROOT, header)
-        assert source.call("blockHash", number) == keccak(header)
-    assert source.call("newest") == BLOCK + 5
-
-
-_FIELDS = rlp.decode(HEADER)
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        b"",
-        b"\xf9",
-        HEADER + b"\0",
-        HEADER[:-1],
-        tries.encode([*_FIELDS[:8], b"\0\1", *_FIELDS[9:]]),
-        tries.encode([*_FIELDS[:8], b"\1" * 9, *_FIELDS[9:]]),
-        tries.encode([*_FIELDS[:3], b"\1" * 31, *_FIELDS[4:]]),
-        tries.encode([*_FIELDS[:3], [b"\1"], *_FIELDS[4:]]),
-    ],
-    ids=["nothing", "a byte", "a byte too many", "a byte too few", "zero", "nine bytes", "31 bytes", "a list"],
-)
-def test_what_is_no_header_is_refused_even_if_it_is_claimed(games, source, header):
-    game = settled(games, output_root(STATE_ROOT, PASSER_ROOT, keccak(header)))
-    assert refusal(source, game, header) == ("InvalidHeader",)
 
 
 # --- Without the contracts --------------------------------------------------------------------------------------------
@@ -344,24 +260,6 @@ def test_what_was_recorded_stays_known_without_the_anchor_state_registry(games, 
     source.send("record", settled(games), PASSER_ROOT, HEADER)
     games.chain.rpc("anvil_setCode", games.anchor_state_registry, "0x")
     assert source.call("blockHash", BLOCK) == HASH
-
-
-def test_a_reorg_of_the_chain_below_takes_the_record_with_the_game(chain, games, source):
-    before = chain.rpc("evm_snapshot")
-    game = settled(games)
-    source.send("record", game, PASSER_ROOT, HEADER)
-    assert chain.rpc("evm_revert", before)
-    assert source.call("blockHash", BLOCK) == ZERO
-    assert refused_game(refusal(source, game)) == game.lower()
-
-
-def test_a_registry_takes_headers_of_recorded_blocks(chain, games, source):
-    registry = Deployed(chain, "FactsRegistry", OP_CHAIN_ID, source.address, 8191, NO_CONTRACT)
-    with pytest.raises(Reverted) as reverted:
-        registry.send_raw(encode(HEADER, STATE_ROOT))
-    assert reverted.value.error == ("UnknownBlock", BLOCK)
-    source.send("record", settled(games), PASSER_ROOT, HEADER)
-    assert registry.logged(registry.send_raw(encode(HEADER, STATE_ROOT))) == [("HeaderAccumulated", BLOCK, STATE_ROOT)]
 
 
 def test_what_it_costs_to_record_a_block(games, source):

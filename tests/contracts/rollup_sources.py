@@ -1,0 +1,66 @@
+"""Sources of a rollup's blocks that take its headers, each with what vouches for a block."""
+
+import random
+from collections.abc import Callable
+
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.history import WINDOW
+from contracts import NO_CONTRACT
+from devnet.arbitrum_outbox import ArbitrumOutbox
+from devnet.devchain import DevChain
+from tests.contracts.deployed import Deployed
+from tests.contracts.dispute_games import DisputeGames, output_root
+from tests.contracts.worlds import Asked, World
+
+ROLLUP = 5
+STATE_ROOT, EXTRA_DATA = 3, 12
+
+Vouch = Callable[..., bytes]
+"""Takes a number that it has had for no block yet, a header, and another one that has its fields if it has none.
+
+Returns the call that records the header. It is accepted in the next block.
+"""
+
+
+def arbitrum(chain: DevChain) -> tuple[Deployed, Vouch]:
+    outbox = ArbitrumOutbox(chain)
+    source = Deployed(chain, "ArbitrumBlockHashSource", ROLLUP, outbox.address)
+
+    def vouch(_: int, header: bytes, like: bytes = b"") -> bytes:
+        outbox.confirm(rlp.decode(like or header)[EXTRA_DATA], keccak(header))
+        return source.calldata("record", header)
+
+    return source, vouch
+
+
+def arbitrum_slot(chain: DevChain) -> tuple[Deployed, Vouch]:
+    """Prove the slot in a transaction before, which the call doesn't contain."""
+    outbox, vouching = b"\x0b" * 20, Deployed(chain, "test/SettableBlockHashSource", ROLLUP)
+    registry = Deployed(chain, "FactsRegistry", ROLLUP, vouching.address, WINDOW, NO_CONTRACT)
+    source = Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP, outbox, registry.address)
+
+    def vouch(number: int, header: bytes, like: bytes = b"") -> bytes:
+        slot = int.from_bytes(keccak(rlp.decode(like or header)[EXTRA_DATA] + (3).to_bytes(32)))
+        world = World(random.Random(number), number)
+        world.accounts[outbox] = (1, 0, keccak(b"code"))
+        world.storages[outbox] = {slot: int.from_bytes(keccak(header))}
+        world.close()
+        vouching.send("set", number, world.block_hash)
+        registry.send_raw(world.prove([Asked(outbox, 0, [slot])]))
+        return source.calldata("record", number, header)
+
+    return source, vouch
+
+
+def op_stack_games(chain: DevChain) -> tuple[Deployed, Vouch]:
+    games = DisputeGames(chain, ROLLUP)
+    source = Deployed(chain, "OpStackGamesBlockHashSource", ROLLUP, games.anchor_state_registry)
+    passer_root = bytes(range(1, 33))
+
+    def vouch(number: int, header: bytes, like: bytes = b"") -> bytes:
+        claim = output_root(rlp.decode(like or header)[STATE_ROOT], passer_root, keccak(header))
+        return source.calldata("record", games.settle(claim, number), passer_root, header)
+
+    return source, vouch

@@ -1,0 +1,148 @@
+"""What sources of a rollup's blocks have in common: each takes a header that something on the chain vouches for."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.history import WINDOW
+from chains.packed import encode
+from contracts import NO_CONTRACT
+from devnet.devchain import DevChain
+from tests.contracts import rollup_sources, tries
+from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.rollup_sources import ROLLUP, Vouch
+
+BLOCK = 1234
+ROOT, SEND_ROOT = b"\x01" * 32, b"\x05" * 32
+ZERO = bytes(32)
+
+
+def header_of(number: int = BLOCK, root: bytes = ROOT) -> bytes:
+    return tries.header(number, root, extra_data=SEND_ROOT)
+
+
+HEADER = header_of()
+HASH = keccak(HEADER)
+_FIELDS = rlp.decode(HEADER)
+
+
+@pytest.fixture(scope="module")
+def below() -> Iterator[DevChain]:
+    """The chain below the rollup. Each of its blocks is a second after the one before."""
+    with DevChain() as chain:
+        chain.rpc("anvil_setBlockTimestampInterval", 1)
+        yield chain
+
+
+@pytest.fixture(params=["arbitrum", "arbitrum_slot", "op_stack_games"])
+def made(request, below) -> Iterator[tuple[Deployed, Vouch]]:
+    snapshot = below.rpc("evm_snapshot")
+    source, vouch = getattr(rollup_sources, request.param)(below)
+    numbers = itertools.count(99)
+
+    def vouch_now(header: bytes, like: bytes = b"") -> bytes:
+        data: bytes = vouch(next(numbers), header, like)
+        below.mine()
+        return data
+
+    yield source, vouch_now
+    assert below.rpc("evm_revert", snapshot)
+
+
+@pytest.fixture
+def source(made) -> Deployed:
+    source: Deployed = made[0]
+    return source
+
+
+@pytest.fixture
+def vouch(made) -> Vouch:
+    vouch: Vouch = made[1]
+    return vouch
+
+
+def refusal(source: Deployed, data: bytes) -> tuple[object, ...]:
+    with pytest.raises(Reverted) as reverted:
+        source.call_raw(data)
+    return reverted.value.error
+
+
+def test_a_block_is_known_once_it_is_vouched_for_and_recorded(source, vouch):
+    assert [source.call("blockHash", number) for number in (0, 1, BLOCK, 2**256 - 1)] == [ZERO] * 4
+    assert (source.call("sourceChainId"), source.call("newest")) == (ROLLUP, 0)
+    data = vouch(HEADER)
+    assert source.call("blockHash", BLOCK) == ZERO
+    assert int.from_bytes(source.call_raw(data)) == BLOCK
+    assert source.logged(source.send_raw(data)) == [("BlockRecorded", BLOCK, HASH)]
+    assert [source.call("blockHash", number) for number in (BLOCK - 1, BLOCK, BLOCK + 1)] == [ZERO, HASH, ZERO]
+    assert source.call("newest") == BLOCK
+    for again in (data, vouch(HEADER)):
+        assert source.logged(source.send_raw(again)) == []
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_no_changed_byte_passes(source, vouch):
+    data = vouch(HEADER)
+    for place in range(len(HEADER)):
+        changed = bytearray(HEADER)
+        changed[place] ^= 1
+        assert refusal(source, data.replace(HEADER, changed))[0] in {"NotConfirmed", "NotClaimed", "InvalidHeader"}
+
+
+def test_a_recorded_block_is_replaced_by_no_other_of_its_number(source, vouch):
+    source.send_raw(vouch(HEADER))
+    assert refusal(source, vouch(header_of(root=b"\x66" * 32))) == ("Conflict", BLOCK)
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_the_newest_is_the_highest_that_was_recorded(source, vouch):
+    for number in (BLOCK + 5, BLOCK + 3):
+        header = header_of(number)
+        source.send_raw(vouch(header))
+        assert source.call("blockHash", number) == keccak(header)
+    assert source.call("newest") == BLOCK + 5
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**64 - 1])
+def test_the_number_is_the_header_s(source, vouch, number):
+    header = header_of(number)
+    source.send_raw(vouch(header))
+    assert (source.call("blockHash", number), source.call("newest")) == (keccak(header), number)
+    assert source.call("blockHash", BLOCK) == ZERO
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\xf9", id="a byte"),
+        pytest.param(HEADER + b"\0", id="a byte too many"),
+        pytest.param(HEADER[:-1], id="a byte too few"),
+        pytest.param(HEADER[:-50], id="without what comes after the extra data, as its length says"),
+        pytest.param(tries.encode([*_FIELDS[:8], b"\0\1", *_FIELDS[9:]]), id="a number that begins with a zero"),
+        pytest.param(tries.encode([*_FIELDS[:8], b"\1" * 9, *_FIELDS[9:]]), id="a number of nine bytes"),
+        pytest.param(tries.encode([*_FIELDS[:3], b"\1" * 31, *_FIELDS[4:]]), id="a state root of 31 bytes"),
+        pytest.param(tries.encode([*_FIELDS[:3], [b"\1"], *_FIELDS[4:]]), id="a list for the state root"),
+    ],
+)
+def test_what_is_no_header_is_refused_even_if_it_is_vouched_for(source, vouch, header):
+    assert refusal(source, vouch(header, HEADER)) == ("InvalidHeader",)
+
+
+def test_a_reorg_takes_the_record_with_what_vouched(below, source, vouch):
+    before = below.rpc("evm_snapshot")
+    data = vouch(HEADER)
+    source.send_raw(data)
+    assert below.rpc("evm_revert", before)
+    assert source.call("blockHash", BLOCK) == ZERO
+    assert refusal(source, data)[0] in {"NotConfirmed", "ClaimNotValid"}
+
+
+def test_a_registry_takes_headers_of_recorded_blocks(below, source, vouch):
+    registry = Deployed(below, "FactsRegistry", ROLLUP, source.address, WINDOW, NO_CONTRACT)
+    assert refusal(registry, encode(HEADER, ROOT)) == ("UnknownBlock", BLOCK)
+    source.send_raw(vouch(HEADER))
+    assert registry.logged(registry.send_raw(encode(HEADER, ROOT))) == [("HeaderAccumulated", BLOCK, ROOT)]
