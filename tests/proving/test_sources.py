@@ -65,6 +65,16 @@ def nobody(key: str) -> Attester:
     return Attester(address=Account.from_key(key).address, url="http://127.0.0.1:9")
 
 
+def told(chain: DevChain, rounds: int = 3) -> str:
+    """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
+    for _ in range(rounds):
+        work()
+        chain.mine()
+    (sentence,) = waiting()
+    assert Transaction.objects.exclude(to="").count() == 0
+    return sentence
+
+
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 
@@ -88,16 +98,11 @@ def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tm
 def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, there, attesters, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
     batch = submit(key, of_chains(there=[there.head() - 10]))
-    for _ in range(4):
-        work()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.IN_PROGRESS
+    sentence = told(chain, rounds=4)
     assert "1 of 2 required attesters has signed block" in Client().get("/chains").text
     assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
-    (sentence,) = waiting()
     assert sentence.startswith("Waiting for attesters to vouch for block")
     assert "1 of 2 required attesters has signed. 127.0.0.1:9 can't be reached." in sentence
-    assert Transaction.objects.exclude(to="").count() == 0
 
 
 def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
@@ -119,14 +124,9 @@ def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
 ):
     with liar(KEYS[1], b"\x13" * 32) as one, liar(KEYS[2], b"\x13" * 32) as two:
         connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], one, two])
-        batch = submit(key, of_chains(there=[there.head() - 10]))
-        for _ in range(4):
-            work()
-    batch.refresh_from_db()
-    # Two of three agree, on a block that our nodes do not know: nothing of it is sent.
-    assert batch.status == BatchStatus.IN_PROGRESS
-    assert "1 of 2 required attesters has signed" in waiting()[0]
-    assert Transaction.objects.exclude(to="").count() == 0
+        submit(key, of_chains(there=[there.head() - 10]))
+        # Two of three agree, on a block that our nodes do not know: nothing of it is sent.
+        assert "1 of 2 required attesters has signed" in told(chain, rounds=4)
 
 
 def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
@@ -141,9 +141,7 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             connect(settings, tmp_path, chain, there.url, attesters=attesters)
             block = there.head()
             batch = submit(key, of_chains(there=[block]))
-            work()
-            work()
-            assert "is not final yet" in waiting()[0]
+            assert "is not final yet" in told(chain)
             before = Block.objects.get(source_chain_id=THERE).hash
             there.rpc("anvil_rollback", 1)
             there.rpc("eth_sendTransaction", {"from": ALICE, "to": CHARLIE, "value": "0x77"})
@@ -234,9 +232,7 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     batch = submit(key, of_chains(there=[block]))
     origin = there.head() - 12
     l1.tell_of(there, origin)
-    work()
-    work()
-    assert waiting() == [f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."]
+    assert told(chain) == f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."
     origin = there.head() - 5
     l1.tell_of(there, origin)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -246,9 +242,7 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
 def test_without_the_predeploy_an_op_stack_source_says_so(chain, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url)
     submit(key, of_chains(there=[there.head() - 5]))
-    work()
-    work()
-    assert waiting() == [f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"]
+    assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
 
 
 def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_budget(
@@ -362,10 +356,7 @@ def test_an_old_block_is_proven_over_several_hops(chain, rollup, key):
 
 def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     submit(key, of_chains(there=[42]))
-    work()
-    work()
-    (sentence,) = waiting()
-    assert sentence.startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
+    assert told(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
     confirmed_in = rollup.confirm(40)
     batch = submit(key, of_chains(there=[43]))
     for _ in range(3):
@@ -431,20 +422,14 @@ def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(cha
 def test_a_block_that_the_rollup_s_nodes_do_not_have_is_not_sent(chain, rollup, key):
     rollup.outbox.confirm(b"\x13" * 32, b"\x66" * 32)
     submit(key, of_chains(there=[30]))
-    for _ in range(3):
-        work()
-    assert f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed" in waiting()[0]
-    assert Transaction.objects.exclude(to="").count() == 0
+    assert f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed" in told(chain)
 
 
 def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain, rollup, key):
     """An event may say anything: what the Outbox holds for the header's own send root counts."""
     rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
     submit(key, of_chains(there=[40]))
-    for _ in range(3):
-        work()
-    assert f"holds another hash than that of block 40 of chain {THERE}, or none" in waiting()[0]
-    assert Transaction.objects.exclude(to="").count() == 0
+    assert f"holds another hash than that of block 40 of chain {THERE}, or none" in told(chain)
 
 
 def test_check_chains_tells_what_is_confirmed(rollup):
@@ -458,18 +443,19 @@ def test_check_chains_tells_what_is_confirmed(rollup):
     assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in said.getvalue()
 
 
+def know(settings: Any, code: Iterable[str]) -> None:
+    """Let the operator name the code that may decide about the other chain."""
+    text = re.sub("known_implementations = .*\n", "", settings.CHAINS_FILE.read_text())
+    known = f"known_implementations = {json.dumps([each.lower() for each in code])}"
+    settings.CHAINS_FILE.write_text(re.sub(r"\n(?=(outbox|anchor_state_registry) =)", f"\n{known}\n", text))
+    forget_chains()
+
+
 def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_named_its_code(
     chain, rollup, settings, key
 ):
     rollup.confirm(40)
-    text = settings.CHAINS_FILE.read_text()
-
-    def know(*code: str) -> None:
-        known = f"known_implementations = {json.dumps(code)}\noutbox"
-        settings.CHAINS_FILE.write_text(text.replace("outbox", known))
-        forget_chains()
-
-    know(rollup.outbox.address)
+    know(settings, [rollup.outbox.address])
     implementation = "0x" + "12" * 20
     slot = hex(int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1)
     chain.rpc("anvil_setStorageAt", rollup.outbox.address, slot, "0x" + implementation[2:].rjust(64, "0"))
@@ -477,7 +463,7 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
     sentence = told(chain)
     assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
     assert registry(THERE).notice == sentence
-    know(implementation)
+    know(settings, [implementation])
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert registry(THERE).notice == ""
 
@@ -524,17 +510,6 @@ def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key
     assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in told(chain)
 
 
-def test_an_outbox_that_is_not_the_contract_s_is_told(chain, rollup, settings, key):
-    other = "0x" + "12" * 20
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(text.replace(rollup.outbox.address, other))
-    forget_chains()
-    submit(key, of_chains(there=[30]))
-    work()
-    work()
-    assert f"and chains.toml names {other}. The operator must" in waiting()[0]
-
-
 # --- OP Stack, by dispute games ---------------------------------------------------------------------------------------
 
 
@@ -552,16 +527,6 @@ def settle(games: DisputeGames, there: DevChain, number: int, claim: bytes = b""
     games.chain.mine()
     assert games.is_valid(game)
     return game
-
-
-def told(chain: DevChain, rounds: int = 3) -> str:
-    """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
-    for _ in range(rounds):
-        work()
-        chain.mine()
-    (sentence,) = waiting()
-    assert Transaction.objects.exclude(to="").count() == 0
-    return sentence
 
 
 def test_a_block_that_a_game_has_settled_is_proven(chain, games, there, key):
@@ -693,22 +658,15 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
 
 def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, there, settings, key):
     settle(games, there, 24)
-    text, before = settings.CHAINS_FILE.read_text(), code_that_decides()
-
-    def know(code: Iterable[str]) -> None:
-        known = json.dumps([each.lower() for each in code])
-        with_known = text.replace("anchor_state_registry", f"known_implementations = {known}\nanchor_state_registry")
-        settings.CHAINS_FILE.write_text(with_known)
-        forget_chains()
-
-    know(before.values())
+    before = code_that_decides()
+    know(settings, before.values())
     games.implement()
     batch = submit(key, of_chains(there=[24]))
     sentence = told(chain)
     after = code_that_decides()["games of type 1"]
     assert f"doesn't name this code in known_implementations: games of type 1: {after}. The operator" in sentence
     assert registry(THERE).notice == sentence
-    know([*before.values(), after])
+    know(settings, [*before.values(), after])
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert registry(THERE).notice == ""
 
@@ -719,19 +677,12 @@ def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_go
     def new_games() -> str:
         return code_that_decides()["games of type 1"]
 
-    text = settings.CHAINS_FILE.read_text()
     before, code = code_that_decides(), new_games()
     games.implement()
     between = new_games()
     game = settle(games, there, 24)
     send(chain, games.factory, "setImplementation(uint32,address)", 1, code)
-    settings.CHAINS_FILE.write_text(
-        text.replace(
-            "anchor_state_registry",
-            f"known_implementations = {json.dumps(list(before.values()))}\nanchor_state_registry",
-        )
-    )
-    forget_chains()
+    know(settings, before.values())
     assert code_that_decides() == before
     batch = submit(key, of_chains(there=[24]))
     assert f"doesn't name this code in known_implementations: the game {game}: {between}. The operator" in told(chain)
@@ -740,10 +691,12 @@ def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_go
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
 
 
-def test_an_anchor_state_registry_that_is_not_the_contract_s_is_told(chain, games, settings, key):
+@pytest.mark.parametrize("kind", ["rollup", "games"])
+def test_an_address_that_is_not_the_contract_s_is_told(request, chain, settings, key, kind):
+    request.getfixturevalue(kind)
     other = "0x" + "12" * 20
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(text.replace(games.anchor_state_registry, other))
+    text = re.sub(r"(outbox|anchor_state_registry) = .*", rf'\1 = "{other}"', settings.CHAINS_FILE.read_text())
+    settings.CHAINS_FILE.write_text(text)
     forget_chains()
     submit(key, of_chains(there=[24]))
     assert f"and chains.toml names {other}. The operator must" in told(chain)
@@ -1017,18 +970,12 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     old, relying = registry(parent.chain_id).address, registry(THERE).address
     chain.rpc("anvil_setCode", old, "0x00")
     batch = submit(key, of_chains(there=[40]))
-    for _ in range(4):
-        work()
-        chain.mine()
-    assert f"its block hash source relies on another. The facts registry at {old} on" in waiting()[0]
+    assert f"its block hash source relies on another. The facts registry at {old} on" in told(chain)
     deploy(HERE, parent.chain_id, "--replace")
-    for _ in range(3):
-        work()
     command = f"The operator must run: manage.py deploy_registry {HERE} {THERE} --replace"
-    (sentence,) = waiting()
+    sentence = told(chain)
     assert f"reads the facts registry at {old} for chain {parent.chain_id}, which is not the one in use." in sentence
     assert sentence.endswith(command)
-    assert Transaction.objects.exclude(to="").count() == 0
     deploy(HERE, THERE, "--replace")
     assert registry(THERE).address != relying
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -1059,9 +1006,7 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
 ):
     connect(settings, tmp_path, chain, there.url, attesters=[*map(nobody, KEYS[:2]), attesters[2]])
     batch = submit(key, of_chains(there=[there.head() - 10]))
-    for _ in range(3):
-        work()
-    assert "1 of 2 required attesters has signed" in waiting()[0]
+    assert "1 of 2 required attesters has signed" in told(chain)
     contract = registry(THERE).block_hash_source
     change(contract, [attesters[2].address], signed_by=KEYS[:2])
     assert attesters[2].address in capsys.readouterr().out
@@ -1144,6 +1089,4 @@ def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
     connect(settings, tmp_path, chain, there.url, attesters=attesters)
     connect(settings, tmp_path, chain, there.url, attesters=attesters[:1], threshold=1)
     submit(key, of_chains(there=[there.head() - 10]))
-    for _ in range(3):
-        work()
-    assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in waiting()[0]
+    assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in told(chain)
