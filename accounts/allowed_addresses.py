@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from django.conf import settings
 
-from chains.address_checksum import checksummed
+from chains.encoding import checksummed
 from config.configured_chains import get_chains
 
 ANYONE = "*"

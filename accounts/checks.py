@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 (Django's name for it)
 
 from accounts.allowed_addresses import ANYONE
-from chains.address_checksum import checksummed
+from chains.encoding import checksummed
 from config.configured_chains import get_chains
 
 

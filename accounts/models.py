@@ -1,5 +1,6 @@
 """Users, their API keys, the log of both, the nonces of pending sign-ins, and the counts of the throttle."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -9,6 +10,18 @@ from django.db import models
 from django.utils import timezone
 
 from accounts.allowed_addresses import is_operator
+from chains.chains_file import Chain
+
+
+def own_or(own: int | None, installations: int) -> int:
+    """Return the user's own limit if there is one. It may be higher or lower than the installation's, down to 0."""
+    return installations if own is None else own
+
+
+def daily_wei(own: Mapping[str, str] | None, chain: Chain) -> int | None:
+    """Return what the user's batches may cost in 24 hours on this destination, in wei. None: any amount."""
+    limit = (own or {}).get(str(chain.id))
+    return chain.daily_limit_per_user_wei if limit is None else int(limit)
 
 
 class UserManager(BaseUserManager["User"]):
@@ -29,7 +42,7 @@ class User(AbstractBaseUser):
     last_sign_in = models.DateTimeField(null=True)
     # Unused since 0.3; it goes with the next minor version.
     stored_bytes = models.PositiveBigIntegerField(default=0)
-    # Limits of the user's own, which an operator has set; null: the installation's (`accounts.user_limits`). They are
+    # Limits of the user's own, which an operator has set; null: the installation's (`accounts.models`). They are
     # named for the settings that they stand instead of.
     daily_gas_budget = models.PositiveBigIntegerField(null=True, blank=True)
     max_batches_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
@@ -125,7 +138,7 @@ class WebhookSecret(models.Model):
     """A secret that signs a user's webhooks, see `accounts.webhook_secrets`. The current one has no end."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="webhook_secrets")
-    sealed = models.BinaryField()  # see `accounts.sealing`
+    sealed = models.BinaryField()  # see `accounts.webhook_secrets`
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(null=True)  # until when it signs beside its successor
 

@@ -23,8 +23,8 @@ from django.utils.functional import SimpleLazyObject
 from accounts import keys, throttle
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
-from chains.address_checksum import checksummed
 from chains.chains_file import Chain, UnknownChain
+from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from database import row_locks

@@ -8,10 +8,8 @@ from accounts.models import ApiKey
 from proving import batch_estimate
 from proving.batch_estimate import BatchEstimate, SourceEstimate
 from proving.gas_model.proof_gas import Likely
-from queries.api_endpoint import SUBMITTING_KEY, body_of, errors
-from queries.api_errors import ApiError
+from queries.api_endpoint import BATCH_REQUEST, SUBMITTING_KEY, ApiError, body_of, errors
 from queries.batch_request import InvalidRequest
-from queries.openapi import BATCH_REQUEST
 
 router = Router(tags=["Batch queries"])
 

@@ -22,14 +22,12 @@ from proving import batch_waits, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.registry import deployments
 from queries import batch_json, progress, query_rows
-from queries.api_endpoint import CONDITIONAL, KEY, conditional, errors
-from queries.api_errors import ApiError
+from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
+from queries.error_codes import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
-from queries.poll_interval import poll_seconds
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
-from queries.rejection_codes import RejectionCode
-from queries.status import QueryStatus
+from queries.status import QueryStatus, poll_seconds
 
 router = Router(tags=["Batch queries"])
 

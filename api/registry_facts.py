@@ -12,10 +12,9 @@ from api import fact_schema
 from api.fact_schema import Fact
 from proving import fact_search
 from proving.fact_search import FactFilters, FoundFact, Place
-from queries.api_endpoint import KEY, errors
-from queries.api_errors import ApiError
+from queries.api_endpoint import KEY, ApiError, errors
 from queries.query_parameters import CURSOR, LIMIT
-from queries.request_faults import INVALID
+from queries.strict_json import INVALID
 
 router = Router(tags=["Facts"])
 

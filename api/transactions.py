@@ -18,8 +18,7 @@ from database import row_locks
 from database.chunks import chunks
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Left, TooSlow
-from queries.api_endpoint import KEY, errors
-from queries.api_errors import ApiError
+from queries.api_endpoint import KEY, ApiError, errors
 from queries.models import Batch, BatchStatus, Block, Query
 
 router = Router(tags=["Batch queries"])

@@ -9,8 +9,7 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from queries import webhooks
-from queries.api_endpoint import KEY, errors
-from queries.api_errors import ApiError
+from queries.api_endpoint import KEY, ApiError, errors
 from queries.models import DeliveryStatus, WebhookDelivery, WebhookEvent
 from queries.query_parameters import CURSOR, LIMIT, Ulid
 

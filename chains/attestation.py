@@ -18,10 +18,9 @@ from eth_account.signers.local import LocalAccount
 from eth_keys.exceptions import BadSignature
 
 from chains import bounded_http
-from chains.address_checksum import checksummed
 from chains.bounded_http import Failed, Post, TimedOut, TooLong
 from chains.chains_file import MAX_ATTESTERS, Attester
-from chains.encoding import read_data, read_object
+from chains.encoding import checksummed, read_data, read_object
 
 SIGNATURE_BYTES = 65
 MAX_ANSWER_BYTES = 16 * 1024

@@ -28,10 +28,10 @@ from pydantic import (
 )
 
 from chains import history
-from chains.address_checksum import checksummed
 from chains.beacon import jumps
 from chains.beacon.blocks import MAINNET_PRESET, MINIMAL_PRESET
 from chains.beacon.jumps import MAINNET, BeaconChain
+from chains.encoding import checksummed
 
 # A contract can check this many signatures in one transaction, with much room to spare.
 MAX_ATTESTERS = 100

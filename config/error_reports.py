@@ -12,7 +12,7 @@ from typing import Any, cast
 from django.conf import settings
 
 from chains.untrusted_text import secrets_of
-from config import log_context
+from config import logs
 from config.configured_chains import get_chains
 from config.logs import redact, redact_all
 
@@ -62,7 +62,7 @@ def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None
         event.pop(name, None)
     if "method" in asked:
         event["request"] = {"method": asked["method"]}
-    event["tags"] = {**(event.get("tags") or {}), **{name: str(one) for name, one in log_context.fields().items()}}
+    event["tags"] = {**(event.get("tags") or {}), **{name: str(one) for name, one in logs.fields().items()}}
     secrets = _secrets()
 
     def without(text: str) -> str:

@@ -59,7 +59,7 @@ def on_starting(_: Any) -> None:
     # Each process reads the settings itself, also when it is told to start anew: the supervisor must not have them.
     with ProcessPoolExecutor(1, get_context("fork")) as reader:
         reader.submit(_read_settings).result()
-    # Processes count in files of this folder, so that whichever is asked answers for all (`config.process_metrics`).
+    # Processes count in files of this folder, so that whichever is asked answers for all (`config.metrics_server`).
     memory = "/dev/shm"  # noqa: S108 (the folder in it is private)
     prefix = f"batch-query-service-metrics.{os.getpid()}."
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(

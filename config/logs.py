@@ -3,12 +3,34 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-from config import log_context
+_fields: ContextVar[Mapping[str, str | int]] = ContextVar("log_context")
+
+
+def fields() -> Mapping[str, str | int]:
+    return _fields.get({})
+
+
+@contextmanager
+def about(**more: str | int) -> Iterator[None]:
+    """Log lines inside have these fields, beside those that they have already."""
+    before = _fields.set({**fields(), **more})
+    try:
+        yield
+    finally:
+        _fields.reset(before)
+
+
+def enter(only: Mapping[str, str | int]) -> None:
+    """Give log lines these fields from now on, and no others."""
+    _fields.set(only)
+
 
 # The query parameter and the header as they appear in URLs, in JSON and in printed headers.
 _NAMED = re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)(?!\[redacted\])[^\s&\"',;)}\]]+")
@@ -48,7 +70,7 @@ def redact_all(value: Any, redact: Callable[[str], str] = redact) -> Any:
 
 
 class JsonLines(JsonFormatter):
-    """One object for each record: `time`, `level`, `logger`, `message`, what `config.log_context` knows, and extras."""
+    """One object for each record: `time`, `level`, `logger`, `message`, what `config.logs` knows, and extras."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -63,7 +85,7 @@ class JsonLines(JsonFormatter):
     def process_log_record(self, log_record: dict[str, Any]) -> dict[str, Any]:
         # Django adds its object of that name, which has all of the request in it.
         extras = {name: value for name, value in log_record.items() if name != "request" or isinstance(value, str)}
-        redacted: dict[str, Any] = redact_all({**extras, **log_context.fields()})
+        redacted: dict[str, Any] = redact_all({**extras, **fields()})
         return redacted
 
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from django.http import HttpRequest, HttpResponse
 
-from config import log_context
-from config.process_metrics import count_request
+from config import logs
+from config.metrics_server import count_request
 
 HEADER = "X-Request-Id"
 # In characters. The service's own are shorter; the log writes control characters with four.
@@ -30,7 +30,7 @@ class RequestMiddleware:
         began = time.monotonic()
         request_id = os.urandom(8).hex()
         # Until the thread's next request: Django's line about an error is written after the last middleware.
-        log_context.enter({"request": request_id})
+        logs.enter({"request": request_id})
         response = self.get_response(request)
         response.headers[HEADER] = request_id
         _read_rest(request)

@@ -375,7 +375,7 @@ MIDDLEWARE = [
     # Must be first: it removes the API key from the request before anything could log it.
     "accounts.middleware.ApiKeyMiddleware",
     "config.request_log.RequestMiddleware",
-    "queries.api_errors.JsonErrorsMiddleware",
+    "queries.api_endpoint.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

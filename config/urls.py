@@ -33,4 +33,4 @@ urlpatterns = [
     path("", include("accounts.urls")),
 ]
 
-handler500 = "queries.api_errors.server_error"
+handler500 = "queries.api_endpoint.server_error"

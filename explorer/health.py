@@ -15,14 +15,14 @@ from ninja import Router, Schema
 from ninja.decorators import decorate_view
 from pydantic import Field
 
-from config import process_metrics
+from config import metrics_server
 from config.error_answers import error_answer
-from config.metrics_access import may_read
+from config.metrics_server import may_read
 from proving.health import findings
 from proving.health.findings import Problem
 from proving.health.service_metrics import ServiceMetrics
 from proving.worker import heartbeats
-from queries import schema, storage
+from queries import storage
 from queries.api_endpoint import READ
 
 logger = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Answer in the text format of Prometheus."""
     if not _is_for_operator(request):
         return error_answer(403, "forbidden", "The metrics are for the operator: see METRICS_ALLOWED_NETWORKS.")
-    return HttpResponse(process_metrics.exposition([service_metrics]), content_type=process_metrics.CONTENT_TYPE)
+    return HttpResponse(metrics_server.exposition([service_metrics]), content_type=metrics_server.CONTENT_TYPE)
 
 
 def _is_for_operator(request: HttpRequest) -> bool:
@@ -140,6 +140,6 @@ def _is_for_operator(request: HttpRequest) -> bool:
 def _schema_problem() -> str:
     """Look until there is none: then it stays so for the life of a process."""
     global _migrated
-    problem = "" if _migrated else schema.problem(connection)
+    problem = "" if _migrated else storage.schema_problem(connection)
     _migrated = not problem
     return problem

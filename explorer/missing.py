@@ -7,7 +7,7 @@ from django.utils.cache import patch_vary_headers
 from config.error_answers import error_answer
 from explorer.batch import batch_page
 from proving import facts
-from queries.api_errors import ApiError
+from queries.api_endpoint import ApiError
 from queries.models import Batch, BatchStatus, Query
 
 

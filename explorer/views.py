@@ -41,7 +41,7 @@ from explorer.batch.read_from_chain import Reading
 from explorer.batch.unsigned_transactions import UnsignedTransactions
 from explorer.formatting import csv_lines
 from queries import webhooks
-from queries.api_errors import ApiError
+from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 # The request of a larger batch is only offered as a file.

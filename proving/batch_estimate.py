@@ -33,8 +33,8 @@ from proving.gas_model.proof_gas import Estimate, Likely, Missing, Part
 from proving.registry.deployments import Unusable
 from queries import batch_request, progress, submission, submission_rate
 from queries.batch_request import BatchRequest, Selector
+from queries.error_codes import Rejection
 from queries.models import Query
-from queries.rejection_codes import Rejection
 from queries.submission_rate import ESTIMATES
 
 # How long a thread asks nodes, and when the client should try again.

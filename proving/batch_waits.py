@@ -29,7 +29,7 @@ class Counts(batch_json.Counts):
 
 
 class Actor(StrEnum):
-    """Who must act, so that a batch goes on."""
+    """Name who must act, so that a batch goes on."""
 
     NOBODY = ""
     PAYER = "payer"  # of a self-funded batch

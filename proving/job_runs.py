@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Histogram
 
-from config import log_context
+from config import logs
 
 JOB_SECONDS = Histogram(
     "batchquery_job_run_seconds",
@@ -28,7 +28,7 @@ def job_run(kind: str, **about: str | int) -> Iterator[JobRun]:
     """Time and count a job run. Its caller sets the outcome; an exception is a `defect`: expected ones are caught."""
     this, outcome, began = JobRun(), "defect", time.monotonic()
     try:
-        with log_context.about(**about):
+        with logs.about(**about):
             yield this
         outcome = this.outcome
     finally:

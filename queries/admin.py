@@ -12,8 +12,8 @@ from django.urls import reverse
 
 from accounts.admin import ReadOnlyAdmin
 from queries import progress
+from queries.error_codes import RejectionCode
 from queries.models import Batch, Block, WebhookDelivery
-from queries.rejection_codes import RejectionCode
 
 
 class _Failing(admin.SimpleListFilter):

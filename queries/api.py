@@ -17,11 +17,21 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import idempotency, request_faults, status, submission
-from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
-from queries.api_errors import ApiError, status_of
+from queries import idempotency, status, strict_json, submission
+from queries.api_endpoint import (
+    BATCH_REQUEST,
+    CONDITIONAL,
+    SUBMITTING_KEY,
+    Api,
+    ApiError,
+    KeyAuth,
+    body_of,
+    conditional,
+    errors,
+    is_known,
+    status_of,
+)
 from queries.batch_request import InvalidRequest
-from queries.openapi import BATCH_REQUEST, Api
 
 api = Api(
     title="Batch Query Service",
@@ -177,4 +187,4 @@ def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpRespo
 @api.exception_handler(ValidationError)
 def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
     names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
-    return error_answer(400, request_faults.INVALID, f"The query parameter {names} is missing or malformed.")
+    return error_answer(400, strict_json.INVALID, f"The query parameter {names} is missing or malformed.")

@@ -3,21 +3,228 @@
 An endpoint belongs to a `Router` of its module, and `config.urls` adds that to the API.
 """
 
-from collections.abc import Callable, Mapping
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
-from ninja import Schema
+from django.http.response import HttpResponseBase
+from django.template import loader
+from django.views import defaults
+from ninja import NinjaAPI, Schema
+from ninja.openapi.schema import OpenAPISchema
 from ninja.security import APIKeyHeader
 from pydantic import Field
 
 from accounts import keys
 from accounts.models import ApiKey, User
+from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
 from database.compiled_queries import CompiledQuery
-from queries.api_errors import ApiError
+from queries import batch_request, storage
+from queries.batch_request import Fault
+from queries.error_codes import ERROR_CODES
+
+
+class ApiError(Refused):
+    """Ends a request to the API with an error answer."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        sentence: str,
+        *,
+        faults: Sequence[Fault] = (),
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(code, sentence, retry_after=retry_after)
+        self.status, self.faults = status, faults
+
+    def response(self) -> HttpResponse:
+        details = [{"path": fault.path, "message": fault.message, "code": fault.code} for fault in self.faults]
+        return error_answer(self.status, self.code, self.sentence, details=details, retry_after=self.retry_after)
+
+
+# Every other code of a limit is 429.
+_REFUSED_STATUS = {
+    **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
+    "too_large_for_limit": 403,
+}
+
+
+def status_of(refused: Refused) -> int:
+    """Return the status of the answer to a submission or an estimate that is refused."""
+    return refused.status if isinstance(refused, ApiError) else _REFUSED_STATUS.get(refused.code, 429)
+
+
+_SENTENCES = {
+    400: ("bad_request", "The request is malformed."),
+    403: ("forbidden", "The request is not allowed."),
+    404: ("not_found", "There is nothing at this path."),
+    405: ("method_not_allowed", "This path does not accept this method."),
+    500: (
+        "internal_error",
+        "Something went wrong here; it has been logged. Nothing was stored unless you received an id.",
+    ),
+}
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Answer any exception: 503 while nothing can be stored, else 500."""
+    # Django calls this while it handles the exception.
+    error = sys.exception()
+    why = error and why_unavailable(error)
+    if not why:
+        return defaults.server_error(request)
+    if is_of_api(request) or wants_json(request):
+        code, sentence = "storage_unavailable", f"{why} Try again later."
+        response: HttpResponse = error_answer(503, code, sentence, retry_after=storage.RETRY_SECONDS)
+    else:
+        response = HttpResponse(loader.render_to_string("503.html", {"why": why}), status=503)
+        response.headers["Retry-After"] = str(storage.RETRY_SECONDS)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+class JsonErrorsMiddleware:
+    """Turns errors that Django or a library answers in HTML or plain text on an API path into JSON."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        is_json = response.get("Content-Type", "").startswith("application/json")
+        # Nothing is at a path of the API with a slash behind it, which programs are told as well.
+        has_slash = request.path.endswith("/") and request.path[:-1] in settings.API_PATHS
+        if response.status_code < 400 or is_json or not (has_slash or is_of_api(request)):
+            return response
+        code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
+        answer = error_answer(response.status_code, code, sentence)
+        # Headers of other middleware stay: browsers need the CORS headers to read the error.
+        for name, value in response.items():
+            if name not in {"Content-Type", "Content-Length", "Content-Encoding"}:
+                answer[name] = value
+        # Without it the web server would close the connection.
+        answer["Content-Length"] = str(len(answer.content))
+        return answer
+
+
+_REF = "#/components/schemas/"
+
+_CODES = "\n".join(f"- {status} `{code}`: {when}" for status, code, when in ERROR_CODES)
+_INTRODUCTION = f"""
+Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
+chain, which may be the same chain or another.
+
+Send the key in the header `api-key`; [the page of your keys](/keys) has it. The query parameter `apiKey` works as well,
+but a key in a URL ends up in histories and in the logs of everything between you and this service, so the page of the
+API doesn't build such URLs.
+
+Every error is an `Error`, with one of these codes:
+
+{_CODES}
+"""
+
+_TAGS = {
+    "Batch queries": "To submit batch queries, follow and cancel them.",
+    "Facts": "What facts registries hold.",
+    "Webhooks": "What is sent to you when a batch query gets on.",
+    "Chains": "What can be proven where.",
+    "Explorer": "What anybody may read, without a key.",
+    "Health": "Whether the service works.",
+}
+
+_EXAMPLE = {
+    "destinationChainId": "31337",
+    "fee": "0",
+    "data": {
+        "31337": {
+            "block:12": {
+                "accounts": {"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266": {"props": ["BALANCE"], "slots": []}}
+            }
+        }
+    },
+}
+
+BATCH_REQUEST: Mapping[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": f"{_REF}BatchRequest"}, "example": _EXAMPLE}},
+    }
+}
+"""For `openapi_extra` of operations that take a batch query."""
+
+
+class Api(NinjaAPI):
+    """The API, with a description that is complete."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        tags = [{"name": name, "description": description} for name, description in _TAGS.items()]
+        super().__init__(description=_INTRODUCTION, openapi_extra={"tags": tags}, **kwargs)
+
+    def get_openapi_schema(self, **_: Any) -> OpenAPISchema:
+        """Return the document, which nobody may change."""
+        return self._document
+
+    @cached_property
+    def _document(self) -> OpenAPISchema:
+        # It is made once: that takes as long as a hundred requests.
+        document = super().get_openapi_schema()
+        request = batch_request.BatchRequest.model_json_schema(ref_template=_REF + "{model}")
+        schemas = document["components"]["schemas"] | request.pop("$defs") | {"BatchRequest": request}
+        used = _used(document["paths"], schemas)
+        document["components"]["schemas"] = {name: _tidied(schemas[name]) for name in sorted(used)}
+        for path in document["paths"].values():
+            # It goes without saying.
+            path.pop("head", None)
+            for operation in path.values():
+                for parameter in operation["parameters"]:
+                    _complete(parameter["schema"])
+        return document
+
+
+def _complete(schema: dict[str, Any]) -> None:
+    """Tidy the schema of a query parameter, which can't be null."""
+    schema.pop("title", None)
+    schema.pop("description", None)
+    if choices := [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]:
+        schema |= choices[0]
+
+
+def _tidied(node: Any, keyword: str = "") -> Any:
+    """Return a schema with one pattern for all keys of an object, so that no other key is allowed, and without titles.
+
+    It has no defaults either: generators of types would take what a request may leave out as what it must have.
+    """
+    if isinstance(node, list):
+        return [_tidied(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    schema = {name: _tidied(child, name) for name, child in node.items()}
+    if keyword != "properties":
+        schema.pop("title", None)
+        schema.pop("default", None)
+    for pattern, values in schema.pop("patternProperties", {}).items():
+        schema |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
+    return schema
+
+
+def _used(paths: Any, schemas: Mapping[str, Any]) -> set[str]:
+    """Return the names of the schemas that the paths refer to, directly or not."""
+    used: set[str] = set()
+    text = json.dumps(paths)
+    while found := set(re.findall(rf'"{_REF}(\w+)"', text)) - used:
+        used |= found
+        text = json.dumps([schemas[name] for name in found])
+    return used
+
 
 Found = TypeVar("Found")
 

@@ -22,15 +22,15 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from chains import address_checksum
+from chains import encoding
 from chains.chains_file import Chains
 from queries import account_names, strict_json
 from queries.account_names import Account, Accounts
 from queries.models import BlockTag
 from queries.properties import AccountField, HeaderField
-from queries.request_faults import INVALID, UNSUPPORTED
-from queries.request_faults import invalid as _invalid
-from queries.request_faults import unsupported as _unsupported
+from queries.strict_json import INVALID, UNSUPPORTED
+from queries.strict_json import invalid as _invalid
+from queries.strict_json import unsupported as _unsupported
 from queries.webhook_request import WebhookRequest
 
 # How many faults one answer names. After these, the rest of the body is not validated.
@@ -191,9 +191,9 @@ def _account(value: object, info: ValidationInfo) -> Account:
     text = value if isinstance(value, str) else ""
     if account_names.is_name(text):
         return _account_of(text, _context(info))
-    address = address_checksum.checksummed(text)
+    address = encoding.checksummed(text)
     if address is None:
-        raise _invalid(f"{ADDRESS_FAULT}: {_shown(value)} {address_checksum.fault(text)}.")
+        raise _invalid(f"{ADDRESS_FAULT}: {_shown(value)} {encoding.fault(text)}.")
     return Account(address)
 
 

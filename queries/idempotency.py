@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from queries.api_errors import ApiError
+from queries.api_endpoint import ApiError
 from queries.models import IdempotencyKey
 
 HEADER = "Idempotency-Key"

@@ -19,6 +19,7 @@ from django.utils import timezone
 from database import bulk_writes, row_locks
 from database.chunks import chunks
 from queries import clock, webhooks
+from queries.error_codes import RejectionCode
 from queries.models import (
     OPEN_STATUSES,
     Batch,
@@ -30,7 +31,6 @@ from queries.models import (
     Webhook,
     WebhookEvent,
 )
-from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Annotated
 from ninja.params import functions
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
-from chains.address_checksum import checksummed
+from chains.encoding import checksummed
 from queries.batch_request import DECIMAL, SLOT
-from queries.request_faults import invalid
+from queries.strict_json import invalid
 
 # What a database takes.
 _MOST = (1 << 63) - 1

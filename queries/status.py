@@ -3,7 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -13,7 +13,14 @@ from django.utils import timezone
 from accounts import keys
 from database.compiled_queries import CompiledQuery, Given
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
-from queries.poll_interval import poll_seconds
+
+# Seconds between two requests, by the age of the batch.
+_POLL = ((timedelta(minutes=2), 2), (timedelta(minutes=10), 5))
+_OLD_SECONDS = 15
+
+
+def poll_seconds(age: timedelta) -> int:
+    return next((seconds for younger, seconds in _POLL if age < younger), _OLD_SECONDS)
 
 
 def _says_what_it_waits_for() -> Exists:

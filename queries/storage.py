@@ -1,4 +1,4 @@
-"""Whether the database takes writes, for probes. What it refuses is answered 503 (`queries.api_errors`).
+"""Whether the database takes writes, for probes. What it refuses is answered 503 (`queries.api_endpoint`).
 
 Nothing is lost then. What could not be stored was neither confirmed nor broadcast, and workers try again.
 """
@@ -6,12 +6,16 @@ Nothing is lost then. What could not be stored was neither confirmed nor broadca
 import logging
 import shutil
 import time
+from functools import cache
 
 from django.db import Error as DatabaseError
 from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.functions import Now
 
-from config.database_errors import READ_ONLY, why_unavailable
+from config.error_answers import READ_ONLY, why_unavailable
 from database.sqlite_file import sqlite_file
 from queries.models import StorageCheck
 
@@ -49,3 +53,16 @@ def _check() -> str:
         if free < _LEAST_FREE_BYTES:
             return f"The disk of this service is nearly full: {free / 1e6:.1f} MB are left."
     return ""
+
+
+def schema_problem(connection: BaseDatabaseWrapper) -> str:
+    """Return why this version can't work with the database, a sentence; empty where it can."""
+    if _migrations() <= MigrationRecorder(connection).applied_migrations().keys():
+        return ""
+    return "The database lacks migrations of this version: run manage.py migrate."
+
+
+@cache
+def _migrations() -> frozenset[tuple[str, str]]:
+    """Return this version's migrations. To read their files takes 40 ms."""
+    return frozenset(MigrationLoader(None).disk_migrations)

@@ -9,6 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from pydantic_core import PydanticCustomError
+
+UNSUPPORTED = "unsupported"
+INVALID = "invalid_request"
+
+
+def invalid(message: str) -> PydanticCustomError:
+    # A custom error formats its message as a template, and the echoed text may hold braces.
+    return PydanticCustomError(INVALID, "{message}", {"message": message})
+
+
+def unsupported(message: str) -> PydanticCustomError:
+    return PydanticCustomError(UNSUPPORTED, "{message}", {"message": message})
+
+
 _MAX_DIGITS = 1000
 # A run of characters of numbers that is too long. It may also be inside a string.
 _LONG = re.compile(rf"(?<![-+.0-9eE])[-+.0-9eE]{{{_MAX_DIGITS + 1}}}")

@@ -23,8 +23,7 @@ from django.db.models import Count, FilteredRelation, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from accounts.models import ApiKey, User
-from accounts.user_limits import own_or
+from accounts.models import ApiKey, User, own_or
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from database import bulk_writes, row_locks

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from accounts import throttle
-from accounts.models import User
-from accounts.user_limits import own_or
+from accounts.models import User, own_or
 from config.error_answers import Refused
 
 REQUESTS, QUERIES = "submissions", "submitted queries"

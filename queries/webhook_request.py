@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from queries import webhook_targets
-from queries.request_faults import invalid
+from queries.strict_json import invalid
 from queries.webhook_targets import MAX_URL_CHARS
 
 _MAX_HEADERS, _MAX_NAME_CHARS, _MAX_VALUE_CHARS = 16, 64, 1024

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts import sealing, throttle, webhook_secrets
+from accounts import throttle, webhook_secrets
 from config.error_answers import Refused
 from database import row_locks
 from queries import clock, webhook_targets
@@ -45,7 +45,7 @@ def prepared(batch: Batch, request: "WebhookRequest") -> Webhook:
         batch_id=batch.pk,
         user_id=batch.user_id,
         receiver=webhook_targets.target(request.url).receiver,
-        sealed=sealing.seal(json.dumps({"url": request.url, "headers": request.headers}), _row(batch.pk)),
+        sealed=webhook_secrets.seal(json.dumps({"url": request.url, "headers": request.headers}), _row(batch.pk)),
         events=request.events,
     )
 
@@ -57,8 +57,8 @@ def store(webhook: Webhook) -> None:
 
 
 def destination(webhook: Webhook) -> tuple[str, dict[str, str]]:
-    """Return the URL where the webhook is sent, and with what headers. Raises `sealing.CantOpen`."""
-    content = json.loads(sealing.unseal(bytes(webhook.sealed), _row(webhook.pk)))
+    """Return the URL where the webhook is sent, and with what headers. Raises `webhook_secrets.CantOpen`."""
+    content = json.loads(webhook_secrets.unseal(bytes(webhook.sealed), _row(webhook.pk)))
     return content["url"], content["headers"]
 
 

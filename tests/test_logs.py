@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.http import HttpRequest
 
-from config import log_context
+from config import logs
 from config.logs import JsonLines, RedactKeys, redact
 
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
@@ -85,7 +85,7 @@ def test_no_request_forges_a_line_or_commands_a_terminal():
 def lines():
     """Return a logger, and a function that reads the lines that it has written."""
     # A request that another test made in this thread is over.
-    log_context.enter({})
+    logs.enter({})
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     handler.setFormatter(JsonLines())
@@ -101,8 +101,8 @@ def lines():
 
 def test_a_line_of_json_has_what_it_is_about(lines):
     logger, read = lines
-    with log_context.about(request="r-1", batch="B"):
-        with log_context.about(chain=5):
+    with logs.about(request="r-1", batch="B"):
+        with logs.about(chain=5):
             logger.warning("a %s", "message", extra={"batches": ["B", "C"]})
         logger.info("inner fields are gone")
     logger.info("and all")
@@ -116,7 +116,7 @@ def test_a_line_of_json_has_what_it_is_about(lines):
 
 def test_no_key_is_left_in_any_field_of_json(lines):
     logger, read = lines
-    with log_context.about(batch=KEY):
+    with logs.about(batch=KEY):
         try:
             int(f"{KEY}, api-key: a-key-of-another-form")
         except ValueError:
@@ -144,7 +144,7 @@ def test_no_request_forges_a_line_of_json(lines):
 
 def test_django_s_request_does_not_hide_the_id(lines):
     logger, read = lines
-    with log_context.about(request="r-1"):
+    with logs.about(request="r-1"):
         logger.info("Not Found", extra={"request": HttpRequest(), "status_code": 404})
     logger.info("Not Found", extra={"request": HttpRequest()})
     first, second = read()

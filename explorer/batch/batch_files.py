@@ -19,8 +19,7 @@ from explorer import missing, read_rate
 from explorer.batch import submitted_request
 from explorer.bundles import writing
 from explorer.bundles.bundle_schemas import ProofBundle
-from queries.api_endpoint import CONDITIONAL, READ, errors
-from queries.api_errors import ApiError
+from queries.api_endpoint import CONDITIONAL, READ, ApiError, errors
 from queries.batch_request import BatchRequest
 from queries.models import Batch, Query
 from queries.query_parameters import LIMIT

@@ -6,8 +6,7 @@ The number of statements does not grow with the number of queries.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chains.address_checksum import checksummed
-from chains.encoding import hex_data
+from chains.encoding import checksummed, hex_data
 from chains.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
 from explorer.formatting.amounts import rounded, whole_units

@@ -10,7 +10,7 @@ from django.db.models.functions import Lower
 from django.db.models.lookups import IsNull
 from django.http import QueryDict
 
-from chains.address_checksum import checksummed
+from chains.encoding import checksummed
 from queries.models import Batch, Query
 
 # A batch of at most this number of queries shows each whole, below its line, and has nothing to search through.

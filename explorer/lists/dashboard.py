@@ -17,8 +17,8 @@ from accounts.signed_in import signed_in
 from config.error_answers import wants_json
 from explorer.lists import batch_list
 from proving.budget import allowance
+from queries.error_codes import RejectionCode
 from queries.models import Batch, BatchStatus
-from queries.rejection_codes import RejectionCode
 
 _DAYS = 30
 # Only this number of a user's newest batches is added up.

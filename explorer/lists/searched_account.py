@@ -3,14 +3,14 @@
 import re
 from dataclasses import dataclass
 
-from chains.address_checksum import checksummed
+from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from explorer import read_rate
 from queries import account_names
 from queries.account_names import Account, NoAccount
 
 NUMBER, HASH = re.compile(r"[0-9]{1,18}", re.ASCII), re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
-"""What else a search may be: a block's number, and the hash of a block or a transaction."""
+"""A search may also be a block's number, or the hash of a block or a transaction."""
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE | re.ASCII)
 

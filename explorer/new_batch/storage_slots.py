@@ -8,7 +8,7 @@ import re
 from django.core.exceptions import ValidationError
 from eth_utils.crypto import keccak
 
-from chains import address_checksum
+from chains import encoding
 
 KEYS = ("address", "uint256", "bytes32")
 _WORDS = 1 << 256
@@ -31,8 +31,8 @@ def slot_of(kind: str, key: str, base: str) -> str:
 def _encoded(kind: str, key: str) -> bytes:
     if kind == "uint256":
         return _number("slot_key", "The key", key).to_bytes(32)
-    if kind == "address" and address_checksum.checksummed(key) is None:
-        raise ValidationError({"slot_key": f"{key[:80]!r} {address_checksum.fault(key)}."})
+    if kind == "address" and encoding.checksummed(key) is None:
+        raise ValidationError({"slot_key": f"{key[:80]!r} {encoding.fault(key)}."})
     digits = key.removeprefix("0x")
     if kind == "bytes32" and not re.fullmatch(r"[0-9a-fA-F]{64}", digits):
         raise ValidationError({"slot_key": "The key is 0x and 64 hexadecimal digits."})

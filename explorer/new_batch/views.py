@@ -31,7 +31,7 @@ from explorer.formatting.sentences import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
 from explorer.new_batch.forms import MAX_ROWS, NewBatchForm, typed
 from queries import submission, submission_rate
-from queries.api_errors import ApiError, status_of
+from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
 from queries.submission_rate import ESTIMATES

@@ -36,8 +36,8 @@ from proving.job_runs import JobRun
 from proving.registry import deployments
 from proving.transactions import signers
 from queries import progress, submission, turns
+from queries.error_codes import Rejection, RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query
-from queries.rejection_codes import Rejection, RejectionCode
 
 logger = logging.getLogger(__name__)
 

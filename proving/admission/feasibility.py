@@ -19,7 +19,7 @@ from chains.rollups import DataCost
 from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Raised
 from database.chunks import by_size, chunks
-from proving import facts, heads, timestamps
+from proving import facts, heads
 from proving.budget.reservations import Reservation
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
@@ -29,8 +29,8 @@ from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.paths.planning import TooFar
 from proving.sources import NotYet
+from queries.error_codes import Rejection, RejectionCode
 from queries.models import BlockTag
-from queries.rejection_codes import Rejection, RejectionCode
 
 # Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
 _KEPT_BY_ALL = 128
@@ -165,7 +165,7 @@ def _last_of(coming: Collection[int]) -> str:
 
 def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
     """Return the number of the latest block that is not after a time (unix seconds), which is before `head`."""
-    number = timestamps.block_at(inquiry.connection.source_rpc, time, head, extend_lease=inquiry.go_on)
+    number = facts.block_at(inquiry.connection.source_rpc, time, head, extend_lease=inquiry.go_on)
     if number is not None:
         return number
     return Rejection(

@@ -6,13 +6,13 @@ from operator import attrgetter
 
 from django.conf import settings
 
-from accounts import user_limits
+from accounts import models
 from accounts.models import User
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving.budget import reservations
 from proving.budget.reservations import Reservation
-from queries.rejection_codes import Rejection, RejectionCode
+from queries.error_codes import Rejection, RejectionCode
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ def of_user_on(user: User, destination: Chain) -> Iterator[DailyAllowance]:
 
 def _in_gas(user: User) -> Iterator[DailyAllowance]:
     if costly := [chain.id for chain in get_chains().destinations() if not chain.test_network]:
-        most = user_limits.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET)
+        most = models.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET)
         yield DailyAllowance(None, most, reservations.to_user(user.pk, costly).gas)
 
 
 def _in_wei(user: User, chain: Chain) -> Iterator[DailyAllowance]:
-    if (limit := user_limits.daily_wei(user.daily_limits_wei, chain)) is not None:
+    if (limit := models.daily_wei(user.daily_limits_wei, chain)) is not None:
         yield DailyAllowance(chain, limit, reservations.to_user(user.pk, [chain.id]).wei)
 
 
@@ -136,13 +136,13 @@ def _limits(user: User, destination: Chain) -> Iterator[_DailyLimit]:
         costly = [chain.id for chain in get_chains().destinations() if not chain.test_network]
         yield _DailyLimit(
             "a user's batches may use",
-            user_limits.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET),
+            models.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET),
             lambda: reservations.to_user(user.pk, costly).gas,
             attrgetter("gas"),
             "{} gas".format,
             is_in_wei=False,
         )
-    if (most := user_limits.daily_wei(user.daily_limits_wei, destination)) is not None:
+    if (most := models.daily_wei(user.daily_limits_wei, destination)) is not None:
         yield _DailyLimit(
             f"a user's batches may cost, on chain {destination.id},",
             most,

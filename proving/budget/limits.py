@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.db.models import Exists, OuterRef, Sum
 
-from accounts import user_limits
+from accounts import models
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving.budget import reservations
@@ -100,7 +100,7 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
     limits: dict[int, int | None] = {}
     for pk, user, own in Batch.objects.filter(pk__in=portions).values_list("pk", "user", "user__daily_limits_wei"):
         batches_of[user].add(pk)
-        limits[user] = user_limits.daily_wei(own, chain)
+        limits[user] = models.daily_wei(own, chain)
     for user, batches in batches_of.items():
         if (most := limits[user]) is None:
             continue
@@ -123,7 +123,7 @@ def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tu
     budgets: dict[int, int] = {}
     for batch, user, own in Batch.objects.filter(pk__in=portions).values_list("pk", "user", "user__daily_gas_budget"):
         users[batch] = user
-        budgets[user] = user_limits.own_or(own, settings.DAILY_GAS_BUDGET)
+        budgets[user] = models.own_or(own, settings.DAILY_GAS_BUDGET)
         by_user[user] += portions[batch]
     for user, gas in by_user.items():
         others = reservations.in_a_day(user, costly).exclude(transaction=tx)

@@ -6,10 +6,10 @@ from typing import TypeVar
 from chains.header import Header
 from chains.rpc import AccountProof, ProofRequest
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, Account
-from chains.trie_path import TriePath, path_of
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import trie_shapes
 from proving.gas_model.proof_gas import Storage, Tries
+from proving.gas_model.trie_shapes import TriePath, path_of
 
 # Samples of the accounts, of accounts with requested slots, and of each account's slots.
 _ACCOUNTS, _CONTRACTS, _SLOTS = 4, 4, 4

@@ -43,7 +43,7 @@ class Leg:
     checkpoints: Sequence[Header] = ()
     """The blocks that hops lead over."""
     parent_fact: ParentFact | None = None
-    """What the calls prove first about the parent chain of the source."""
+    """The fact about the source's parent chain that the calls prove first."""
 
     @property
     def size(self) -> int:

@@ -28,9 +28,9 @@ from proving.reconcile.observe import (
 )
 from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import NotYet, Preparation, Start
+from queries.error_codes import RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
-from queries.rejection_codes import RejectionCode
 
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.

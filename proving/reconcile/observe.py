@@ -22,7 +22,7 @@ from chains.header import Header
 from chains.packed import HeaderParts
 from chains.rpc import BlockIdentifier, NodeUnavailable
 from database.chunks import chunks
-from proving import facts, heads, jump_branches, sources, timestamps
+from proving import facts, heads, jump_branches, sources
 from proving.facts import Comparison, Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
@@ -627,7 +627,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = timestamps.block_at(context.source_rpc, timestamp, head, extend_lease=context.lease.extend)
+    number = facts.block_at(context.source_rpc, timestamp, head, extend_lease=context.lease.extend)
     return BlockOfTime(has_later=True, number=number)
 
 

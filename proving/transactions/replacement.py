@@ -24,8 +24,7 @@ from proving.models import (
 )
 from proving.transactions import signers
 from proving.transactions.fees import OfferedFees, market_fees
-from proving.transactions.intents import Refused
-from proving.transactions.purpose import is_wanted, show
+from proving.transactions.intents import Refused, is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from queries import progress
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender

@@ -41,7 +41,7 @@ from proving.models import (
     proves_facts,
 )
 from proving.registry.contract import in_one_call
-from proving.transactions import funds, pending_limits, signers, signing
+from proving.transactions import funds, signers, signing
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
 from proving.transactions.intents import (
@@ -56,8 +56,7 @@ from proving.transactions.intents import (
     UnderWay,
     Unsent,
 )
-from proving.transactions.pending_limits import Room
-from proving.transactions.signers import Pending
+from proving.transactions.signers import Pending, Room
 from proving.transactions.signing import broadcast, sign
 from queries import clock, progress
 from queries.models import Batch
@@ -107,7 +106,7 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
     pending = signers.pending(chain)
     going: dict[int, Order] = {}
     for place, (order, most) in enumerate(
-        zip(orders, pending_limits.most(chain, [one.block for one in orders], pending), strict=True)
+        zip(orders, signers.most(chain, [one.block for one in orders], pending), strict=True)
     ):
         if most:
             going[place] = replace(order, intents=order.intents[:most])
@@ -439,7 +438,7 @@ class _Sending:
         if block is None:
             return len(one.simulated)
         if block.turn_of_id not in self._rooms:
-            rooms = pending_limits.left_by_signer(self._chain, block, self._pending_of_all())
+            rooms = signers.left_by_signer(self._chain, block, self._pending_of_all())
             self._rooms[block.turn_of_id] = rooms
         gas = [each.costs.gas_limit for each in one.simulated]
         return self._rooms[block.turn_of_id][account.signer.address].fits(gas)

@@ -17,7 +17,7 @@ from chains.rpc import (
     RpcClient,
     RpcRefused,
 )
-from config import log_context
+from config import logs
 from proving import stops
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
@@ -71,7 +71,7 @@ def sign(
 
 def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
     """Hand the stored bytes to the node. What it says is noted, not raised: the chain decides, later."""
-    with log_context.about(transaction=version.hash, chain=rpc.chain.id):
+    with logs.about(transaction=version.hash, chain=rpc.chain.id):
         _broadcast(rpc, version)
 
 

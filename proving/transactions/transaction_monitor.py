@@ -19,7 +19,7 @@ from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import TRANSACTION_GAS, InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
-from config import log_context
+from config import logs
 from config.configured_chains import get_chains, get_rpc
 from database import leases, row_locks
 from database.leases import Lease, LeaseLost
@@ -37,7 +37,7 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.transactions.purpose import show
+from proving.transactions.intents import show
 from proving.transactions.replacement import fill, push
 from queries import clock, progress
 from queries.models import Block, Query
@@ -160,7 +160,7 @@ def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> "tuple[Colle
     # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
     changes: list[_Change] = []
     for tx in watched:
-        with log_context.about(transaction=tx.latest_hash, nonce=tx.nonce):
+        with logs.about(transaction=tx.latest_hash, nonce=tx.nonce):
             try:
                 receipt = found.canonical(tx)
             except InvalidReply as unbelievable:

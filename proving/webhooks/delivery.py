@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook as Signer
 
-from accounts import sealing, webhook_secrets
+from accounts import webhook_secrets
 from chains.bounded_http import Failed
 from database import leases
 from database.leases import Lease
@@ -67,7 +67,7 @@ def _deliver(lease: Lease[Webhook]) -> str:
         seconds = min(guarded_post.TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
         status = guarded_post.post(url, headers, delivery.body.encode(), seconds=seconds)
         outcome = _said(status)
-    except sealing.CantOpen:
+    except webhook_secrets.CantOpen:
         outcome = _CANT_OPEN
     except Failed as failed:
         outcome = f"The receiver {failed}."
@@ -94,12 +94,12 @@ def _is_early(delivery: WebhookDelivery) -> bool:
 
 
 def _signed(webhook: Webhook, delivery: WebhookDelivery) -> tuple[str, dict[str, str]]:
-    """Return the URL, and the headers with the signature. Raises `sealing.CantOpen` where a secret can't be read."""
+    """Return the URL, and the headers with the signature. Raises `webhook_secrets.CantOpen`."""
     now = timezone.now().replace(microsecond=0)
     url, headers = webhooks.destination(webhook)
     signers = [Signer(secret) for secret in webhook_secrets.signing(webhook.user_id)]
     if not signers:
-        raise sealing.CantOpen
+        raise webhook_secrets.CantOpen
     return url, {
         **headers,
         "Content-Type": "application/json",

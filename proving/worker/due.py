@@ -17,26 +17,57 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from datetime import timedelta
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, Func, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum, Window
 from django.db.models.functions import Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
+from config.configured_chains import get_chains
 from database import leases, row_locks
 from database.chunks import by_size
 from proving import pruning
 from proving.admission import admit
+from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
 from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
-from proving.worker import routes
-from proving.worker.routes import Route
 from queries import clock, progress
+from queries.error_codes import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Step, StepStatus, Webhook
-from queries.rejection_codes import RejectionCode
+
+
+class Route(NamedTuple):
+    kind: str
+    """The kind of `proving.worker.due.Task`."""
+    lane: tuple[int, ...]
+    """The destination, and the source where there is always one."""
+
+    def rows(self) -> "QuerySet[Any]":
+        """Return the rows of the route, due or not."""
+        destination = self.lane[0]
+        if self.kind == "signer":
+            return Signer.objects.filter(chain_id=destination)
+        if self.kind == "batch":
+            return Batch.objects.filter(destination_chain_id=destination, status__in=OPEN_STATUSES)
+        model: Any = FactsRegistry.in_use if self.kind == "registry" else Block.objects
+        rows: QuerySet[Any] = model.filter(source_chain_id=self.lane[1], destination_chain_id=destination)
+        return rows
+
+
+def every() -> list[Route]:
+    """Return the routes of the configured chains: what is for all, which is signers and registries, first."""
+    destinations = [(chain.id,) for chain in get_chains().destinations()]
+    connections = [(each.destination_id, each.source_id) for each in get_chains().connections]
+    return [
+        *(Route("signer", lane) for lane in destinations),
+        *(Route("registry", lane) for lane in connections),
+        *(Route("batch", lane) for lane in destinations),
+        *(Route("block", lane) for lane in connections),
+    ]
+
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +142,7 @@ class Poll:
 
     def routes_of(self, *kinds: str) -> list[Route]:
         """Return the routes of these kinds that it asks about."""
-        return [one for one in routes.every() if one.kind in kinds and self.includes(one.kind)]
+        return [one for one in every() if one.kind in kinds and self.includes(one.kind)]
 
     def includes(self, kind: str) -> bool:
         return self.kinds is None or kind in self.kinds

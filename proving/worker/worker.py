@@ -35,7 +35,7 @@ from proving.paths import upkeep
 from proving.worker.due import Poll, Task, Turns, due, due_webhooks, reject_overdue
 from proving.worker.groups import Group, Groups
 from proving.worker.heartbeats import SILENCE
-from queries import schema
+from queries import storage
 from queries.models import Batch, Block, Pruning, Webhook
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def obstacle() -> str:
     try:
         for chain in get_chains().destinations():
             chain.accounts()
-        return schema.problem(connection)
+        return storage.schema_problem(connection)
     except (ChainsError, SignerError) as error:
         return str(error)
     except DatabaseError:

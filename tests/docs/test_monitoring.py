@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 import proving.worker.due  # noqa: F401 (what a worker counts, it loads)
-from config import process_metrics
+from config import metrics_server
 from devnet.devchain import PROJECT
 from proving.health.service_metrics import ServiceMetrics
 from tests.docs.promql import names
@@ -46,7 +46,7 @@ EXPRESSIONS = [*alerts(), *dashboard()]
 @pytest.fixture
 def samples(unreachable_chain, db) -> set[str]:
     """The names of all samples that /metrics of a web server or a worker may have."""
-    text = process_metrics.exposition([ServiceMetrics()]).decode()
+    text = metrics_server.exposition([ServiceMetrics()]).decode()
     found: set[str] = set()
     for family in text_string_to_metric_families(text):
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
@@ -154,6 +154,6 @@ def test_prometheus_takes_the_dashboard_s_expressions(tmp_path):
 def test_prometheus_finds_nothing_wrong_with_the_names(unreachable_chain):
     if PROMTOOL is None:
         pytest.skip("promtool is not installed (Debian's package prometheus has it)")
-    text = process_metrics.exposition([ServiceMetrics()])
+    text = metrics_server.exposition([ServiceMetrics()])
     done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, check=False)
     assert b"batchquery" not in done.stdout + done.stderr, done.stderr.decode()

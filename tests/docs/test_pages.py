@@ -7,7 +7,7 @@ import pytest
 
 from chains.chains_file import Attester, Chain, Connection, Ens, Signer
 from devnet.devchain import PROJECT
-from queries.rejection_codes import RejectionCode
+from queries.error_codes import RejectionCode
 from tests.docs.examples import pages
 
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")

@@ -24,8 +24,8 @@ from devnet.devchain import DevChain
 from explorer.batch import transaction_display
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Stop, Transaction, TransactionState
 from queries import progress
+from queries.error_codes import RejectionCode
 from queries.models import Batch, Block, StepKind
-from queries.rejection_codes import RejectionCode
 from tests.browser.states import STATES, State
 from tests.explorer.batches import (
     BALANCE,

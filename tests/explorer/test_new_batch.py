@@ -22,8 +22,8 @@ from accounts.models import ApiKey, User
 from batch_query_client.command_line.asked_in_files import Asked, document
 from config.configured_chains import forget_chains
 from queries import progress
+from queries.error_codes import RejectionCode
 from queries.models import Batch
-from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import a_batch, batch_at, many_accounts, path
 from tests.service import (
     ACCOUNT_FIELDS,

@@ -7,8 +7,8 @@ import pytest
 from django.test import Client
 
 from queries import progress
+from queries.error_codes import RejectionCode
 from queries.models import Batch, StepKind
-from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     a_batch,
     accept,

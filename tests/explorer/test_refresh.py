@@ -13,8 +13,8 @@ from django.utils import timezone
 from explorer.batch import fragment
 from proving.models import FactsRegistry, Signer, Transaction, TransactionState
 from queries import progress
+from queries.error_codes import RejectionCode
 from queries.models import Batch, Block, Step, StepKind
-from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     a_batch,
     accept,

@@ -6,10 +6,10 @@ from eth_utils.crypto import keccak
 
 from campaigns.benchmarks import estimates
 from campaigns.benchmarks.gas import Lab, generated
-from chains.trie_path import End, TriePath, path_of
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.gas_model import proof_gas, trie_shapes
 from proving.gas_model.proof_gas import Missing, Route, Tries
+from proving.gas_model.trie_shapes import End, TriePath, path_of
 from queries.properties import AccountField, HeaderField
 from tests.contracts import tries
 from tests.inside.working import work_once

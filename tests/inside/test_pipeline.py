@@ -12,8 +12,8 @@ from proving.admission.admit import admit
 from proving.reconcile import apply
 from proving.reconcile.context import Context
 from proving.reconcile.decide import Reject
+from queries.error_codes import RejectionCode
 from queries.models import BatchStatus, Block
-from queries.rejection_codes import RejectionCode
 from tests.service import ALICE, request, submit
 
 

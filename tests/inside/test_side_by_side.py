@@ -37,8 +37,8 @@ from proving.reconcile import block as reconcile
 from proving.transactions import sending, signers, transaction_monitor
 from proving.transactions.fees import OfferedFees
 from queries import progress, submission_rate, turns
+from queries.error_codes import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
-from queries.rejection_codes import RejectionCode
 from tests.databases import same_database
 from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, queries_of, settle
 from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, chains_toml, header, request, submit

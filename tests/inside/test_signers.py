@@ -13,7 +13,7 @@ from config.configured_chains import get_chains
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction, TransactionState
 from proving.registry.deploying import deploy
-from proving.transactions import pending_limits, sending
+from proving.transactions import sending, signers
 from proving.transactions.intents import Intent, Order, Sent
 from proving.transactions.signers import pending
 from queries.models import BatchStatus, Block
@@ -89,7 +89,7 @@ def test_room_grows_with_the_signers_and_one_user_leaves_half_of_it(
     mempool, settings, tmp_path, key, monkeypatch, count, most
 ):
     configure(settings, tmp_path, mempool, signers=count)
-    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 8)
+    monkeypatch.setattr(signers, "_TRANSACTIONS", 8)
     send_each(key, mempool, *range(1, 12))
     assert len(senders()) == most
     send_each(a_key(BOB), mempool, 12)

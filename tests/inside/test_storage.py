@@ -6,7 +6,7 @@ import pytest
 from django.db import DatabaseError, OperationalError, ProgrammingError, connection, transaction
 from django.utils import timezone
 
-from config import database_errors
+from config import error_answers
 from queries.models import StorageCheck
 from tests.disks import full_disk
 
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_full_disk_is_told_from_a_defect():
     with full_disk(), pytest.raises(OperationalError) as full:
         StorageCheck.objects.bulk_create(StorageCheck(at=timezone.now()) for _ in range(10_000))
-    assert database_errors.why_unavailable(full.value) == database_errors.FULL
+    assert error_answers.why_unavailable(full.value) == error_answers.FULL
     # SQLite says that it is one of the database's own.
     with connection.cursor() as cursor, pytest.raises(DatabaseError) as missing:
         cursor.execute("SELECT * FROM no_table")
-    assert database_errors.why_unavailable(missing.value) is None
-    assert database_errors.why_unavailable(ProgrammingError("a defect")) is None
+    assert error_answers.why_unavailable(missing.value) is None
+    assert error_answers.why_unavailable(ProgrammingError("a defect")) is None
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -33,14 +33,14 @@ of_postgresql = pytest.mark.postgresql_only(reason="SQLite has other codes, and 
 @pytest.mark.parametrize(
     ("sql", "sentence"),
     [
-        ("SET TRANSACTION READ ONLY; DELETE FROM queries_storagecheck", database_errors.READ_ONLY),
-        ("SET LOCAL statement_timeout = 1; SELECT pg_sleep(20)", database_errors.LOCKED),
-        ("SELECT pg_terminate_backend(pg_backend_pid())", database_errors.AWAY),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '25P03'; END $$", database_errors.AWAY),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$", database_errors.FULL),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'io_error'; END $$", database_errors.FULL),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$", database_errors.AWAY),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'out_of_memory'; END $$", database_errors.AWAY),
+        ("SET TRANSACTION READ ONLY; DELETE FROM queries_storagecheck", error_answers.READ_ONLY),
+        ("SET LOCAL statement_timeout = 1; SELECT pg_sleep(20)", error_answers.LOCKED),
+        ("SELECT pg_terminate_backend(pg_backend_pid())", error_answers.AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '25P03'; END $$", error_answers.AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$", error_answers.FULL),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'io_error'; END $$", error_answers.FULL),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$", error_answers.AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'out_of_memory'; END $$", error_answers.AWAY),
         ("SELECT * FROM no_table", None),
         ("SELECT 1 / 0", None),
         ("COMMIT; VACUUM no_table", None),
@@ -55,7 +55,7 @@ def test_what_postgresql_refuses_is_told_from_a_defect(sql, sentence):
     with pytest.raises(DatabaseError) as refused:
         run()
     connection.close()
-    assert database_errors.why_unavailable(refused.value) == sentence
+    assert error_answers.why_unavailable(refused.value) == sentence
 
 
 @of_postgresql
@@ -77,4 +77,4 @@ def test_a_pool_that_is_used_up_is_told_from_a_defect(monkeypatch):
             other.submit(take_one).result(20)
         connection.close()
         connection.close_pool()  # type: ignore[attr-defined]  # as above
-    assert database_errors.why_unavailable(refused.value) == database_errors.AWAY
+    assert error_answers.why_unavailable(refused.value) == error_answers.AWAY

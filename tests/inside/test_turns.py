@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from proving.models import Signer, Transaction
-from proving.transactions import pending_limits
+from proving.transactions import signers
 from proving.worker import groups, worker
 from proving.worker.due import Task, Turns, due, round_robin
 from queries import submission
@@ -173,7 +173,7 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
 
 
 def test_each_user_may_have_as_many_transactions_under_way_as_there_is_room(service, heavy, newcomer, monkeypatch):
-    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 8)
+    monkeypatch.setattr(signers, "_TRANSACTIONS", 8)
     service.rpc("evm_setAutomine", False)
     submit(heavy, of_blocks(range(10, 20)))
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_each_user_may_have_as_many_transactions_under_way_as_there_is_room(serv
     assert Transaction.objects.filter(queries__batch__user=newcomer.user).distinct().count() == 2
     # However little room is left, each may have one.
     third = submit(a_key(CHARLIE), request(CHARLIE, block=50))
-    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 1)
+    monkeypatch.setattr(signers, "_TRANSACTIONS", 1)
     for _ in range(2):
         work()
     assert Transaction.objects.filter(queries__batch=third).distinct().count() == 1
@@ -202,7 +202,7 @@ def test_the_room_is_of_gas_too(service, heavy, newcomer, monkeypatch):
     submit(heavy, of_blocks([10]))
     work()
     sent = Transaction.objects.filter(queries__batch__user=heavy.user).distinct()
-    monkeypatch.setattr(pending_limits, "_GAS", 5 * sent.get().gas_limit)
+    monkeypatch.setattr(signers, "_GAS", 5 * sent.get().gas_limit)
     submit(heavy, of_blocks(range(11, 20)))
     for _ in range(3):
         work()

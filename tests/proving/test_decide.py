@@ -55,10 +55,10 @@ from proving.reconcile.observe import (
 )
 from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import NotYet, Preparation, Start
+from queries.error_codes import RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 from queries.properties import AccountField, HeaderField
-from queries.rejection_codes import RejectionCode
 
 ROOT, HASH = b"\1" * 32, b"\2" * 32
 ALICE = "0x" + "a1" * 20

@@ -7,7 +7,7 @@ from django.db import transaction
 
 from accounts import keys, operator_log
 from accounts.models import User
-from chains.address_checksum import checksummed
+from chains.encoding import checksummed
 
 
 class Command(BaseCommand):

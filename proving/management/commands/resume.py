@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
-from chains.address_checksum import checksummed
+from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from proving import stops
 from proving.management import destinations

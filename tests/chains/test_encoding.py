@@ -1,6 +1,6 @@
 import pytest
 
-from chains.address_checksum import checksummed
+from chains.encoding import checksummed
 
 # From EIP-55.
 ADDRESSES = [
