@@ -370,12 +370,6 @@ def test_progress_is_one_line_that_changes_on_a_terminal(monkeypatch):
     assert "IN_PROGRESS  899 of 900 queries  [red]A wait[/red] {for} it." in terminal.getvalue()
 
 
-def test_progress_is_nothing_in_a_pipe(capsys):
-    with progress() as show:
-        show(BatchDetails.model_validate(batch(queries=9, waits=[{"sentence": "A wait."}])))
-    assert capsys.readouterr() == ("", "")
-
-
 def test_text_of_others_is_shown_as_text(capsys):
     print_table(("name",), [("[red]a[/red]\x1b[2J\u202e\nb",)])
     assert capsys.readouterr().out.splitlines()[1].strip() == "[red]a[/red] [2J b"
@@ -449,13 +443,6 @@ def test_shells_complete_it(capsys, shell):
 
 
 # --- As it is installed -----------------------------------------------------------------------------------------------
-
-
-def test_it_runs_as_a_program():
-    command = [sys.executable, "-m", "batch_query_client.command_line"]
-    environment = os.environ | {"PYTHONPATH": str(PROJECT / "client/src")}
-    done = subprocess.run([*command, "--version"], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, f"{batch_query_client.__version__}\n")
 
 
 def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):

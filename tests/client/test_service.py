@@ -5,11 +5,11 @@ import io
 import json
 import queue
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
 from typing import Any
 
 import keyring
@@ -26,24 +26,16 @@ from batch_query_client import (
     Batch,
     BatchDetails,
     BatchQueryService,
-    BatchRejected,
-    Conflict,
     Header,
-    InvalidRequest,
     InvalidWebhook,
-    NotDoneInTime,
-    NotFound,
     NotProven,
     Patience,
-    Unauthorized,
     Webhook,
     WrongChain,
     WrongFact,
     drivers,
     registry,
     sign_in,
-    verify_bundle,
-    verify_bundle_by_nodes,
     verify_webhook,
 )
 from batch_query_client.command_line.exit_codes import ExitCode
@@ -106,7 +98,6 @@ class Proven:
     batch: Batch
     block: int
     details: BatchDetails
-    told: list[BatchDetails]
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +112,7 @@ def proven(live: Live) -> Proven:
             Header(["TIMESTAMP", "GAS_LIMIT"], chain=CHAIN_ID, block=block),
         ],
     )
-    told: list[BatchDetails] = []
-    return Proven(batch, block, batch.wait(SECONDS, progress=told.append), told)
+    return Proven(batch, block, batch.wait(SECONDS))
 
 
 def test_what_was_asked_for_is_what_the_chain_says(live, proven):
@@ -136,12 +126,6 @@ def test_what_was_asked_for_is_what_the_chain_says(live, proven):
     assert len(facts) == 5
 
 
-def test_progress_was_told_step_by_step(proven):
-    completed = [batch.queries_completed for batch in proven.told]
-    assert completed == sorted(completed)
-    assert (proven.told[-1].query_status, completed[-1], proven.told[-1].queries) == ("DONE", 3, 3)
-
-
 @pytest.mark.parametrize("node", ["url", "web3", "provider"])
 def test_facts_are_read_from_the_chain_itself(live, proven, node):
     connection = Web3(Web3.HTTPProvider(live.chain.url))
@@ -149,24 +133,15 @@ def test_facts_are_read_from_the_chain_itself(live, proven, node):
     assert [fact.word for fact in proven.batch.facts_on_chain(by)] == [fact.word for fact in proven.details.facts]
 
 
-def test_of_a_registry_that_is_none_no_fact_is_taken(live, proven):
-    known = proven.batch.facts_on_chain(live.chain.url, registries={CHAIN_ID: live.registry})
-    assert {fact.registry for fact in known} == {live.registry}
-    with pytest.raises(WrongFact, match="no facts registry"):
-        proven.batch.facts_on_chain(live.chain.url, registries={CHAIN_ID: CONTRACT})
-
-
 def test_what_a_registry_holds_otherwise_or_not_at_all_is_noticed(live, proven):
     fact, node = proven.details.facts[0], Node(live.chain.url, PATIENCE)
     with pytest.raises(WrongFact, match="holds another value than the service says: BALANCE of 0x"):
         drivers.run(registry.require_facts(node, [fact.model_copy(update={"word": bytes(32)})]))
+    other_chain = SimpleNamespace(make_request=lambda *_: {"result": "0x5"})
+    with pytest.raises(WrongChain):
+        proven.batch.facts_on_chain(other_chain)
     with pytest.raises(NotProven, match="doesn't hold the CODE_HASH of 0x"):
         drivers.run(registry.require_facts(node, [fact.model_copy(update={"property": "CODE_HASH", "word": None})]))
-
-
-def test_a_node_of_another_chain_is_noticed(proven):
-    with DevChain(chain_id=5) as other, pytest.raises(WrongChain):
-        proven.batch.facts_on_chain(other.url)
 
 
 def test_proofs_are_verified_by_nodes_of_one_s_own(live, proven):
@@ -175,16 +150,9 @@ def test_proofs_are_verified_by_nodes_of_one_s_own(live, proven):
     assert list(verified.queries) == [query.number for query in proven.details.query_list]
     for query in proven.details.query_list:
         shown = verified.queries[query.number]
-        assert shown.block_number == proven.block
         words = [shown.slots.get(fact.slot) or shown.facts[fact.property] for fact in query.facts]
         assert words == [fact.word for fact in query.facts]
         assert proven.batch.verify(live.chain.url, number=query.number).queries == {query.number: shown}
-    document = proven.batch.bundle()
-    assert verify_bundle_by_nodes(document, by) == verified
-    hashes = {(CHAIN_ID, query.block_number): query.block_hash for query in verified.queries.values()}
-    assert verify_bundle(document, block_hashes=hashes) == verified
-    with pytest.raises(NotFound):
-        live.service.batch("0" * 26).bundle()
 
 
 def test_callers_that_do_not_block_get_the_same(live):
@@ -215,67 +183,12 @@ def test_a_key_sent_twice_makes_one_batch(live):
         live.service.submit(destination=CHAIN_ID, queries=queries, idempotency_key="the same") for _ in range(2)
     )
     assert first.id == again.id
-    with pytest.raises(InvalidRequest) as caught:
-        live.service.submit(destination=CHAIN_ID, fee=1, queries=queries, idempotency_key="the same")
-    assert caught.value.code == "idempotency_key_reused"
-
-
-def test_a_batch_that_can_not_be_proven_is_rejected(live):
-    far = Account(BOB, chain=CHAIN_ID, block=10**9, props=["NONCE"])
-    batch = live.service.submit(destination=CHAIN_ID, queries=[far])
-    with pytest.raises(BatchRejected) as caught:
-        batch.wait(SECONDS)
-    assert (caught.value.code, caught.value.retryable, caught.value.internal_id) == (
-        "block_too_far_ahead",
-        True,
-        batch.id,
-    )
 
 
 def soon(live: Live) -> Batch:
     """It waits for a block that comes in a while."""
     query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
     return live.service.submit(destination=CHAIN_ID, queries=[query])
-
-
-def test_what_takes_longer_than_it_may_goes_on_and_can_be_cancelled(live):
-    batch = soon(live)
-    began = time.monotonic()
-    with pytest.raises(NotDoneInTime):
-        batch.wait(1)
-    assert time.monotonic() - began < 5
-    assert batch.status().query_status == "IN_PROGRESS"
-    assert batch.cancel().query_status == "REJECTED"
-    with pytest.raises(BatchRejected):
-        batch.wait(1)
-    assert batch.cancel().query_status == "REJECTED"
-
-
-def test_what_is_done_can_not_be_cancelled(proven):
-    with pytest.raises(Conflict) as caught:
-        proven.batch.cancel()
-    assert caught.value.code == "already_finished"
-
-
-def test_every_fault_is_told_and_nothing_is_made(live):
-    with pytest.raises(InvalidRequest) as caught:
-        live.service.submit_body({"destinationChainId": "x", "fee": "y", "data": {}})
-    assert {fault.path for fault in caught.value.faults} == {"/destinationChainId", "/fee", "/data"}
-
-
-def test_an_estimate_tells_parts_and_what_would_be_rejected_and_stores_nothing(live, proven):
-    before = len(live.service.batches().batch_queries)
-    both = [Account(one, chain=CHAIN_ID, block=proven.block, props=["BALANCE"]) for one in (BOB, CHARLIE)]
-    told = live.service.estimate(destination=CHAIN_ID, queries=both)
-    (source,) = told.sources
-    accounts = source.parts["accounts"]
-    assert (source.source_chain_id, accounts.count, accounts.in_registry) == (CHAIN_ID, 2, 1)
-    assert 0 < accounts.gas.expected <= accounts.gas.bound <= source.gas.bound == told.gas.bound
-    assert (told.fee, told.rejections, told.transactions) == (None, (), 1)
-    far = Account(BOB, chain=CHAIN_ID, block=10**9, props=["NONCE"])
-    (rejection,) = live.service.estimate(destination=CHAIN_ID, queries=[far]).rejections
-    assert (rejection.code, rejection.source_chain_id) == ("block_too_far_ahead", CHAIN_ID)
-    assert len(live.service.batches().batch_queries) == before
 
 
 def test_lists_come_in_parts(live, proven):
@@ -317,18 +230,6 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
 def test_what_can_be_proven_where_needs_no_key(live):
     (connection,) = BatchQueryService(live.url).connections()
     assert (connection.origin_chain_id, connection.destination_chain_id) == (CHAIN_ID, CHAIN_ID)
-
-
-def test_a_key_that_does_not_work_and_a_batch_of_nobody(live):
-    with pytest.raises(Unauthorized) as caught:
-        BatchQueryService(live.url, api_key="bqs_" + "0" * 43).batch("0" * 26).status()
-    assert "bqs_0" not in repr(caught.value) + str(caught.value)
-    with pytest.raises(NotFound, match=r"^No query found$"):
-        live.service.batch("0" * 26).wait(1)
-
-
-def test_another_sign_in_makes_a_key_of_another_name(live):
-    assert sign_in(live.url, address=ALICE, sign=sign(ALICE_KEY), chain_id=CHAIN_ID) != live.api_key
 
 
 # --- The command line -------------------------------------------------------------------------------------------------
@@ -386,8 +287,6 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
         code, out, said = bqs("read", proven.batch.id, *more)
         assert code == 0, said
         assert f"BALANCE {amount(balance)}" in " ".join(out.split())
-    code, out, _ = bqs("read", "--account", BOB, "--block", str(proven.block), "--json")
-    assert str(balance) in {fact["value"] for fact in json.loads(out)["facts"]}
     code, _, said = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
     assert (code, "no facts registry" in said) == (ExitCode.NOT_TRUE, True)
 
@@ -419,9 +318,6 @@ def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
     ):
         code, _, said = bqs("verify", *more)
         assert (code, sentence in said) == (expected, True), said
-    with DevChain(chain_id=5) as other:
-        code, _, said = bqs("verify", file, "--rpc-url", other.url)
-    assert (code, f"blocks of chain {CHAIN_ID}, and no node of it is given" in said) == (ExitCode.NOT_TRUE, True)
 
 
 def test_batches_are_listed_and_cancelled(live, bqs, proven):
@@ -491,5 +387,6 @@ def test_a_key_is_taken_by_a_keystore_or_by_standard_input_if_it_works(live, bqs
     assert bqs("list")[0] == ExitCode.USAGE
     for key, code in ((live.api_key, ExitCode.OK), ("bqs_" + "0" * 43, ExitCode.NOT_ALLOWED), ("", ExitCode.USAGE)):
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
-        assert bqs("login", live.url)[0] == code
+        found, out, said = bqs("login", live.url)
+        assert (found, "bqs_0" in out + said) == (code, False)
     assert bqs("list", "--limit", "1")[0] == 0
