@@ -2,7 +2,6 @@ import re
 from datetime import timedelta
 
 import pytest
-from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -43,10 +42,6 @@ def test_a_key_has_one_form_and_shows_only_its_ends(key):
     assert raw(key).startswith(key.prefix)
     assert raw(key).endswith(key.last_four)
     assert len(key.prefix + key.last_four) == 12
-
-
-def test_two_keys_differ(alice, key):
-    assert raw(keys.issue(alice, "server")) != raw(key)
 
 
 def refused(call, *arguments) -> str:
@@ -150,21 +145,6 @@ def test_the_proposed_name_is_free(alice, key, like, free):
 # --- Checking ---------------------------------------------------------------------------------------------------------
 
 
-def test_no_column_of_any_table_holds_the_key(key):
-    keys.authenticate(raw(key))
-    secret = raw(key)
-    models = set(apps.get_app_config("accounts").get_models())
-    assert models > {ApiKey, User}
-    values = [
-        str(bytes(v) if isinstance(v, memoryview) else v)
-        for m in models
-        for r in m._default_manager.values_list()
-        for v in r
-    ]
-    assert str(key.last_four) in values
-    assert not [value for value in values if secret in value or secret[4:] in value]
-
-
 @pytest.mark.parametrize(
     "wrong", ["", "bqs_", "bqs_" + "0" * 43, "\x00", "x" * 100_000], ids=["empty", "prefix", "other", "nul", "long"]
 )
@@ -174,19 +154,15 @@ def test_what_is_no_key_authenticates_nobody_and_writes_nothing(key, wrong):
     assert {statement["sql"].split()[0] for statement in statements} <= {"SELECT"}
 
 
-def test_a_revoked_key_authenticates_nobody(key):
+def test_a_revoked_key_authenticates_nobody_and_keeps_the_time_when_it_was_revoked_again(key):
     secret = raw(key)
     keys.revoke(key)
-    assert key.revoked_at is not None
-    assert keys.authenticate(secret) is None
-
-
-def test_revoking_twice_keeps_the_first_time(key):
-    keys.revoke(key)
     first = key.revoked_at
+    assert first is not None
     with pytest.raises(keys.Refused):
         keys.revoke(key)
     assert key.revoked_at == first
+    assert keys.authenticate(secret) is None
 
 
 def test_a_key_under_a_lost_secret_is_not_shown_and_still_authenticates(key, settings):

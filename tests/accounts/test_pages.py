@@ -427,14 +427,6 @@ def test_the_log_says_what_happened_to_keys_and_sessions(alice_client):
     ]
 
 
-def test_only_the_first_sign_in_logs_a_key(alice_client):
-    for _ in range(2):
-        message = message_for(alice_client)
-        post_json(alice_client, "/sign-in/verify", {"message": message, "signature": sign(message, ALICE)})
-    kinds = AccountEvent.objects.order_by("pk").values_list("kind", flat=True)
-    assert list(kinds) == ["signed_in", "key_made", "signed_in", "signed_in"]
-
-
 def test_the_log_is_one_s_own_paged_and_kept_for_90_days(alice_client):
     alice, bob = User.objects.get(), User.objects.for_address(BOB.address)
     AccountEvent.objects.all().delete()

@@ -1,7 +1,5 @@
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -11,7 +9,6 @@ from django.utils import timezone
 from accounts.models import SignInNonce, ThrottleCount, User
 from tests.accounts.over_http import Refused, finish, start
 from tests.accounts.wallets import ALICE, BOB, sign
-from tests.disks import locked_database
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -243,47 +240,6 @@ def test_a_client_address_starts_so_many_sign_ins_a_minute_whether_finished_or_n
 
     ThrottleCount.objects.update(began_at=timezone.now() - timedelta(seconds=61))
     assert start(ALICE.address, 31337, CLIENT)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_who_started_too_many_waits_for_no_lock(settings):
-    settings.MAX_SIGN_INS_PER_MINUTE = 1
-    start(ALICE.address, 31337, CLIENT)
-    with locked_database(), pytest.raises(Refused) as caught:
-        start(ALICE.address, 31337, CLIENT)
-    assert caught.value.code == "too_many_sign_ins"
-
-
-def test_the_wait_is_what_is_left_of_the_minute(settings):
-    settings.MAX_SIGN_INS_PER_MINUTE = 2
-    start(ALICE.address, 31337, CLIENT)
-    ThrottleCount.objects.update(began_at=timezone.now() - timedelta(seconds=29.5))
-    start(ALICE.address, 31337, CLIENT)
-    with pytest.raises(Refused) as caught:
-        start(ALICE.address, 31337, CLIENT)
-    assert caught.value.retry_after == 31
-
-
-@pytest.mark.django_db(transaction=True)
-def test_of_many_sign_ins_at_once_no_more_are_started(settings):
-    settings.MAX_SIGN_INS_PER_MINUTE = 5
-    at_once = threading.Barrier(8)
-
-    def begin(_: int) -> int:
-        at_once.wait()
-        begun = 0
-        try:
-            for _ in range(3):
-                with suppress(Refused):
-                    start(ALICE.address, 31337, CLIENT)
-                    begun += 1
-        finally:
-            connections.close_all()
-        return begun
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(begin, range(8))) == 5
-    assert SignInNonce.objects.count() == 5
 
 
 def test_expired_nonces_are_deleted_on_the_way():

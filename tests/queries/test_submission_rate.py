@@ -84,6 +84,13 @@ def test_nobody_waits_for_a_clock_that_was_set_back(post):
     assert post(b"").headers["Retry-After"] == "60"
 
 
+def test_old_counts_are_deleted_when_somebody_new_is_counted(post, client: Client):
+    post(b"")
+    pass_time(minutes=61)
+    client.post("/submit-batch-query", "{", content_type="application/json", headers=header(a_key(BOB)))
+    assert used("submissions") == [1]
+
+
 def with_slots(count: int) -> dict[str, object]:
     """Return a request for `count` slots and their account."""
     body = request(ALICE, block=1)
