@@ -35,17 +35,3 @@ def test_two_workers_hear_of_work_by_messages_and_do_everything_once(machines):
     machines.until(lambda: machines.waiting_messages() == 0, "every message taken")
     for name in ("worker-1", "worker-2"):
         assert "amqp://guest:**@127.0.0.1" in machines.cluster.log(name).read_text()
-
-
-def test_without_it_all_goes_on_through_the_database(machines):
-    for name in ("worker-1", "worker-2"):
-        machines.cluster.start_worker(name)
-    machines.submit(4)
-    machines.broker.kill()
-    assert machines.submit(10) < 5
-    machines.until_all_are_done()
-    machines.assert_nothing_was_done_twice()
-    machines.broker.start()
-    machines.submit(2)
-    machines.until(lambda: machines.waiting_messages() == 0, "every message taken")
-    machines.until_all_are_done()

@@ -5,16 +5,13 @@ import re
 import signal
 import socket
 import subprocess
-import time
 
 import pytest
 import requests
 
 from batch_query_client.command_line.output import amount
-from demo import command as demo_command
-from demo.installation import SIGNER_ADDRESS, STOP_SECONDS
+from demo.installation import STOP_SECONDS
 from devnet.devchain import PROJECT
-from devnet.ports import PortInUse, chosen_port
 from tests.demo.commands import demo, processes_with, run, variables
 
 
@@ -45,17 +42,6 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     assert "bqs_" not in done.stdout
 
 
-@pytest.mark.parametrize(("wei_too_many", "said"), [(0, "  equal to eth_getBalance"), (1, "  WRONG: eth_getBalance")])
-def test_a_value_is_right_only_if_it_equals_the_balance(devchain, capsys, wei_too_many, said):
-    registry = f"0x{0xFAC7:040x}"
-    balance = int(devchain.rpc("eth_getBalance", SIGNER_ADDRESS, "latest"), 16)
-    # Whatever it is asked, it returns this word: PUSH32, MSTORE at 0, RETURN 32 bytes from 0.
-    devchain.rpc("anvil_setCode", registry, f"0x7f{balance + wei_too_many:064x}5f5260205ff3")
-    is_right = demo_command.show_balance(devchain, registry, devchain, devchain.head())
-    assert is_right == (wei_too_many == 0)
-    assert f"{said} on chain 31337" in capsys.readouterr().out
-
-
 def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
     process = subprocess.Popen(
         command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
@@ -78,19 +64,6 @@ def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
     assert not (tmp_path / "demo" / "env").exists()
 
 
-def test_killed_it_leaves_no_process_either(command, tmp_path):
-    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    while "Signing in" not in process.stdout.readline():
-        assert process.poll() is None
-    process.kill()
-    process.communicate()
-    deadline = time.monotonic() + 10
-    while processes_with(str(tmp_path)):
-        assert time.monotonic() < deadline, processes_with(str(tmp_path))
-        time.sleep(0.05)
-
-
 IN_USE = "Port {} is in use. Stop what uses it, or choose another one by {}.\n"
 
 
@@ -103,19 +76,6 @@ def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, option, variable
     assert done.returncode == 1
     assert done.stderr == IN_USE.format(port, variable)
     assert not (tmp_path / "demo").exists()
-
-
-@pytest.mark.parametrize("port", [0, 65536, -1])
-def test_what_is_no_port_is_refused(port):
-    with pytest.raises(PortInUse, match=rf"^{port} is no port: choose one from 1 to 65535 by PORT\.$"):
-        chosen_port("PORT", port, 8000)
-
-
-def test_by_default_a_free_port_is_taken():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        usual = taken.getsockname()[1]
-        assert 0 < chosen_port("PORT", None, usual) != usual
-    assert chosen_port("PORT", None, usual) == usual
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(command, tmp_path):

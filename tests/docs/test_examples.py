@@ -22,7 +22,7 @@ from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.ports import free_port
 from tests.demo.commands import demo, variables
 from tests.docs import reader
-from tests.docs.examples import BadExample, Block, blocks_of, pages
+from tests.docs.examples import blocks_of, pages
 from tests.docs.reader import Ran
 
 # Pages of one installation, which the first makes; all others stand for themselves.
@@ -153,12 +153,6 @@ def test_no_example_loops_for_ever():
     assert not [str(block) for block in RUNNABLE if loops.search(block.code)]
 
 
-def test_a_page_that_needs_cast_says_where_to_get_it():
-    pages_with_cast = {block.page for block in BLOCKS if block.language == "sh" and re.search(r"\bcast ", block.code)}
-    assert pages_with_cast
-    assert not [page for page in pages_with_cast if "https://getfoundry.sh" not in (PROJECT / page).read_text()]
-
-
 def test_what_examples_make_is_ignored_by_git():
     named = r"(?:make_keystore(?: --ask)?|--keystore|--password-file|keystore_file =|password_file =|>) ([\w./\"]+)"
     code = "\n".join(block.code for block in BLOCKS if block.language in {"sh", "toml"})
@@ -169,12 +163,6 @@ def test_what_examples_make_is_ignored_by_git():
     assert {"/secrets", "/deploy/secrets", "/.testnet"} <= ignored
     left = {f"/{name}" for name in re.findall(r"(?:\s2?>|--output|-o) ([\w.-]+)(?=\s)", code)}
     assert {"/receiver.log", "/batch-query-service.d.ts"} <= left <= ignored
-
-
-def test_every_json_block_is_json():
-    for block in BLOCKS:
-        if block.language == "json":
-            json.loads(block.code)
 
 
 def test_every_toml_block_is_a_chains_file_that_the_service_takes(tmp_path):
@@ -213,49 +201,6 @@ def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(
     call = keccak(text="balanceAt(address,uint256)")[:4].hex() + f"{int(account, 16):064x}{block:064x}"
     read = client.rpc(url, "eth_call", {"to": receipt["contractAddress"], "data": f"0x{call}"}, "latest")
     assert int(read, 16) == int(client.rpc(url, "eth_getBalance", account, hex(block)), 16) > 0
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "```\nwhat is this\n```\n",
-        "```console\n$ ls\n```\n",
-        "<!-- example: serves, because it does -->\n```console\n$ ls\n```\n",
-        "<!-- example: skipped -->\n```sh\nls\n```\n",
-        "<!-- example: skipped, because  -->\n```sh\nls\n```\n",
-        "<!-- example: exits 0, because of nothing -->\n```sh\nls\n```\n",
-        "<!-- example: skipped, because it is far away -->\n\n```sh\nls\n```\n",
-        "<!-- skip this -->\n```sh\nls\n```\n",
-        "<!-- example: skipped, because nothing follows -->\n",
-        "```sh\nls\n",
-    ],
-)
-def test_a_block_that_nothing_can_judge_is_refused(text):
-    with pytest.raises(BadExample):
-        blocks_of("a page", text)
-
-
-def test_blocks_are_found_as_they_are_written():
-    listed = "1. Do\n\n   <!-- example: exits 2, because it must -->\n   ```sh\n   ls \\\n     a\n   ```\n"
-    text = listed + "\n```json\n{}\n```\n"
-    assert blocks_of("a page", text) == [
-        Block("a page", 4, "sh", "ls \\\n  a\n", "exits 2"),
-        Block("a page", 9, "json", "{}\n", ""),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("documented", "answered", "said"),
-    [
-        ({"internalId": "01A"}, {"internalId": "01B"}, ""),
-        ({"queryStatus": "DONE"}, {"queryStatus": "REJECTED"}, "queryStatus is 'REJECTED'"),
-        ({"a": "1"}, {"a": 1}, "a is 1"),
-        ({"a": []}, {"a": [], "b": 1}, "it has the fields ['a', 'b']"),
-        ({"a": [{"b": 1}]}, {"a": [{"c": 1}, {}]}, "a has the fields ['c']"),
-    ],
-)
-def test_answers_are_compared_by_their_form(documented, answered, said):
-    assert reader.differs(documented, answered) == said
 
 
 def test_every_file_that_a_page_names_is_there():

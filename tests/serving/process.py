@@ -4,7 +4,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPResponse
@@ -54,18 +54,13 @@ class WebServer:
 def serving(
     folder: Path,
     *,
-    config: str = "config/gunicorn.py",
     app: str = "config.wsgi",
     threads: int = 4,
     host: str = "127.0.0.1",
     node: str = NO_NODE,
-    command: Sequence[str] = (),
     **environment: str,
 ) -> Iterator[WebServer]:
-    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port.
-
-    Another `command` than gunicorn has {port} in it.
-    """
+    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port."""
     with ExitStack() as running:
         environment = {"BASE_URL": "http://127.0.0.1"} | environment
         installation = Installation(
@@ -77,9 +72,8 @@ def serving(
             (installation.folder / "static").symlink_to(fresh.static)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
-        options = ("--config", config, "--bind", f"{host}:{port}", "--threads", str(threads))
-        gunicorn = (sys.executable, "-m", "gunicorn", *options, app)
-        installation.start("web", *(word.format(port=port) for word in command or gunicorn))
+        options = ("--config", "config/gunicorn.py", "--bind", f"{host}:{port}", "--threads", str(threads))
+        installation.start("web", sys.executable, "-m", "gunicorn", *options, app)
         server = WebServer(port, installation)
         installation.wait_until(server.answers)
         yield server
@@ -116,11 +110,3 @@ def ask(port: int, request: bytes, *, source: str = "127.0.0.1", method: str = "
     with connect(port, source) as connection:
         connection.sendall(request)
         return read_answer(connection, method)
-
-
-def is_closed(connection: socket.socket) -> bool:
-    """Return whether the server has ended the connection, in order or by a reset. Waits for something to happen."""
-    try:
-        return connection.recv(1) == b""
-    except ConnectionError:
-        return True

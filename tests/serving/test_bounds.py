@@ -1,63 +1,14 @@
-"""How the web server's processes begin and end, and what nodes that hang hold of it."""
+"""What nodes that hang hold of the web server. `tests/deploy/test_units.py` restarts and reloads it."""
 
-import os
-import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import partial
 
-import pytest
 import requests
 
-from tests.serving.app import SLOW_SECONDS
 from tests.serving.askers import askers
 from tests.serving.batches import BODY, submit
-from tests.serving.load import GET, Load
-from tests.serving.process import connect, is_closed, read_answer, serving
-
-
-def test_a_process_that_dies_is_replaced(tmp_path):
-    with serving(tmp_path, app="tests.serving.app:application") as server:
-        _, [process] = server.pids()
-        os.kill(process, signal.SIGKILL)
-        server.installation.wait_until(server.answers)
-        assert process not in server.pids()[1]
-
-
-def test_told_to_stop_it_answers_what_it_has_and_closes_what_waits(tmp_path):
-    with serving(tmp_path, app="tests.serving.app:application") as server, ExitStack() as opened:
-        idle, asking = (opened.enter_context(connect(server.port)) for _ in range(2))
-        idle.sendall(GET % b"/one")
-        read_answer(idle)
-        asking.sendall(GET % b"/slow")
-        time.sleep(SLOW_SECONDS / 4)  # It is being answered.
-        os.kill(server.pids()[0], signal.SIGTERM)
-        assert read_answer(asking).body == b"/slow"
-        assert is_closed(idle)
-        assert server.installation._processes["web"]._process.wait(15) == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=["reloaded", "stopped"])
-def test_under_load_no_request_is_lost(tmp_path, number):
-    with serving(tmp_path, app="tests.serving.app:application", WEB_CONCURRENCY="2") as server:
-        _, before = server.pids()
-        load = Load(partial(connect, server.port), GET % b"/mine")
-        with load:
-            time.sleep(1)
-            os.kill(server.pids()[0], number)
-            answered = len(load.took)
-            time.sleep(6)
-        assert load.lost == []
-        assert answered > 0
-        if number == signal.SIGHUP:
-            assert len(load.took) > answered + 50
-            assert not load.refused
-            assert not {*before} & {*server.pids()[1]}
-        else:
-            assert load.refused
-            assert server.installation._processes["web"]._process.wait(15) == 0
+from tests.serving.process import serving
 
 
 def test_nodes_that_hang_hold_up_nobody_for_long(tmp_path):

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,11 @@ from tests.metrics import value
 from tests.serving.process import WebServer, ask, serving
 
 
-@contextmanager
-def two_processes(folder: Path) -> Iterator[WebServer]:
-    """Each with a thread of its own."""
-    with serving(folder, threads=2, WEB_CONCURRENCY="2", METRICS_TOKEN="the-token", LOG_FORMAT="json") as server:
-        until(lambda: len(server.pids()[1]) == 2, "two processes", says=server.pids)
-        yield server
-
-
-@pytest.fixture(scope="module")
-def of_two(tmp_path_factory) -> Iterator[WebServer]:
-    """For tests that leave it as it is."""
-    with two_processes(tmp_path_factory.mktemp("of_two")) as server:
-        yield server
-
-
 @pytest.fixture
 def own(tmp_path) -> Iterator[WebServer]:
-    with two_processes(tmp_path) as server:
+    """Two processes, each with a thread of its own."""
+    with serving(tmp_path, threads=2, WEB_CONCURRENCY="2", LOG_FORMAT="json") as server:
+        until(lambda: len(server.pids()[1]) == 2, "two processes", says=server.pids)
         yield server
 
 
@@ -77,26 +63,20 @@ def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
     assert not folder.exists()
 
 
-def test_metrics_are_not_for_who_comes_through_a_proxy_without_the_token(of_two):
-    through_proxy = "X-Forwarded-For: 192.0.2.1"
-    assert get(of_two, "/metrics", through_proxy)[0] == 403
-    assert get(of_two, "/metrics", through_proxy, "Authorization: Bearer the-token")[0] == 200
-
-
 def lines_of_log(server: WebServer) -> list[dict[str, Any]]:
     """All of its log: gunicorn's own lines, those about access, and the application's."""
     return [json.loads(line) for line in server.installation.log("web").read_text().splitlines()]
 
 
-def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(of_two):
+def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(own):
     claimed = "X-Request-Id: chosen-by-the-client"
     key = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
     request = f"GET /nowhere?apiKey={key} HTTP/1.1\r\nHost: 127.0.0.1\r\n{claimed}\r\nReferer: /?a={key}\r\n\r\n"
-    answer = ask(of_two.port, request.encode())
+    answer = ask(own.port, request.encode())
     told = answer.headers["X-Request-Id"]
     assert re.fullmatch(r"[0-9a-f]{16}", told)
-    of_two.log("GET /nowhere")
-    lines = lines_of_log(of_two)
+    own.log("GET /nowhere")
+    lines = lines_of_log(own)
     assert key[4:] not in json.dumps(lines)
     loggers = {line["logger"] for line in lines if line.get("request") == told}
     assert loggers == {"gunicorn.access", "django.request"}
@@ -104,16 +84,3 @@ def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(of_two):
     assert (access["method"], access["path"], access["status"]) == ("GET", "/nowhere", 404)
     assert access["milliseconds"] >= 0
     assert {"gunicorn.error"} < {line["logger"] for line in lines}
-
-
-def test_the_probes_answer(of_two):
-    assert get(of_two, "/livez") == (200, '{"status": "ok"}')
-    assert get(of_two, "/readyz") == (200, '{"status": "ok", "problem": ""}')
-    # No worker runs.
-    assert get(of_two, "/healthz")[0] == 503
-
-
-def test_a_process_lives_and_is_not_ready_without_its_database(own):
-    (own.installation.folder / "db.sqlite3").rename(own.installation.folder / "away")
-    assert get(own, "/livez")[0] == 200
-    until(lambda: get(own, "/readyz")[0] == 503, "503", says=own.pids)

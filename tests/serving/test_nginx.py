@@ -164,11 +164,3 @@ def is_answered(port: int) -> bool:
 def test_who_does_not_fill_the_connections_of_nginx_shuts_nobody_out(guarded, addresses, clients):
     with trickling(guarded, [f"127.0.{addresses}.{number}" for number in range(addresses)] * clients):
         assert all(is_answered(guarded) for _ in range(10))
-
-
-def test_who_fills_the_connections_of_nginx_from_many_addresses_shuts_others_out(guarded):
-    with trickling(guarded, [f"127.0.5.{number}" for number in range(5)] * OF_ADDRESS):
-        deadline = time.monotonic() + 30
-        while any(is_answered(guarded) for _ in range(3)):
-            assert time.monotonic() < deadline
-    assert is_answered(guarded)

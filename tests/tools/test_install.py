@@ -74,14 +74,6 @@ def test_what_has_another_hash_is_not_installed_and_the_log_is_named(project):
     assert bqs_greeting(project) == ""
 
 
-@pytest.mark.skipif(not (PROJECT / ".uv/bin/uv").exists(), reason="make has not installed uv here")
-def test_uv_is_told_what_pip_is_told(project):
-    shutil.copytree(PROJECT / ".uv", project / ".uv", symlinks=True)
-    done = install(project, "requirements.txt")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert bqs_greeting(project) == "hello\n"
-
-
 def test_settings_of_pip_become_those_of_uv_and_the_environment_wins(monkeypatch):
     for name in ("UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "SSL_CERT_FILE", "UV_HTTP_TIMEOUT"):
         monkeypatch.delenv(name, raising=False)
@@ -101,11 +93,6 @@ def test_settings_of_pip_become_those_of_uv_and_the_environment_wins(monkeypatch
         "UV_HTTP_TIMEOUT": "7",
         "SSL_CERT_FILE": "/etc/own.pem",
     }
-
-
-def test_what_uv_has_been_told_already_stays(monkeypatch):
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv.example/simple")
-    assert "UV_DEFAULT_INDEX" not in uv_settings("global.index-url='https://pip.example/simple'")
 
 
 @pytest.fixture
@@ -139,16 +126,3 @@ def test_a_distribution_of_the_project_is_there_without_being_built(linked):
     imported = [".venv/bin/python", "-c", "import bqs_greeting.hello as it; print(it.__file__)"]
     found = subprocess.run(imported, cwd=linked, check=False, capture_output=True, text=True).stdout
     assert Path(found.strip()) == linked / "greeting/src/bqs_greeting/hello.py"
-
-
-def test_a_checkout_that_links_to_an_environment_runs_its_own_modules(linked, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(linked / "greeting", other / "greeting")
-    (other / ".venv").symlink_to(linked / ".venv")
-    hello = other / "greeting/src/bqs_greeting/hello.py"
-    hello.write_text(hello.read_text().replace("hello", "good morning"))
-    assert greet(other) == (3, "good morning to you\n")
-    # What lies about where it is started is not taken for a module.
-    (other / "sys.py").write_text("raise ValueError")
-    (other / "bqs_greeting.py").write_text("raise ValueError")
-    assert greet(other)[0] == 3

@@ -187,24 +187,6 @@ def test_what_it_asks_for_may_be_in_the_environment_and_it_may_be_stopped(comman
     assert "To begin" not in command.said
 
 
-def test_ctrl_d_at_a_question_stops_it(command):
-    ours, its = os.openpty()
-    module = [sys.executable, "-m", "tools.testnet", "--folder", str(command.folder)]
-    environment = {"PATH": os.environ["PATH"]}
-    with subprocess.Popen(
-        module, cwd=PROJECT, env=environment, stdin=its, stdout=subprocess.PIPE, stderr=its, start_new_session=True
-    ) as process:
-        os.close(its)
-        asked = ""
-        while "URL of a node of Sepolia: " not in asked:
-            asked += os.read(ours, 1000).decode()
-        os.write(ours, b"\x04")
-        said, _ = process.communicate(timeout=SECONDS)
-    os.close(ours)
-    assert said.endswith(b"Stopped. The same command goes on from here.\n")
-    assert process.returncode == 0
-
-
 def test_a_node_that_can_not_be_used_is_not_kept(command, sepolia, op_sepolia, tmp_path):
     def without_proofs(body):
         return error(body, -32601, "no") if body["method"] == "eth_getProof" else ask(sepolia.url, body)
