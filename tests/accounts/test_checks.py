@@ -1,6 +1,6 @@
 import pytest
 from django.core.checks import run_checks
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
 from tests.accounts.wallets import ALICE
@@ -41,10 +41,3 @@ def test_nothing_is_migrated_by_settings_that_are_wrong(settings):
     settings.OPERATOR_ADDRESSES = ["0x12"]
     with pytest.raises(SystemCheckError, match=r"accounts\.E002"):
         call_command("migrate", skip_checks=False)
-
-
-def test_commands_do_not_say_it_twice(settings, configure_chains, capsys):
-    settings.CHAINS_FILE.write_text("nonsense")
-    with pytest.raises(CommandError, match="is not TOML"):
-        call_command("check_chains", skip_checks=False)
-    assert "TOML" not in capsys.readouterr().err

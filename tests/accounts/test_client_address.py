@@ -1,7 +1,7 @@
 import pytest
 from django.test import RequestFactory
 
-from accounts.client_address import client_address, client_network
+from accounts.client_address import client_address
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,3 @@ from accounts.client_address import client_address, client_network
 def test_limits_count_by_the_address_that_can_be_trusted(settings, remote, header, sent, counted):
     settings.CLIENT_ADDRESS_HEADER = header
     assert client_address(RequestFactory().get("/", REMOTE_ADDR=remote, **sent)) == counted
-
-
-@pytest.mark.parametrize(
-    ("remote", "logged"),
-    [
-        ("192.0.2.77", "192.0.2.0/24"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1::/48"),
-        ("::ffff:192.0.2.77", "192.0.2.0/24"),
-        ("", ""),
-    ],
-)
-def test_a_log_gets_the_network_alone(remote, logged):
-    assert client_network(RequestFactory().get("/", REMOTE_ADDR=remote)) == logged

@@ -9,7 +9,6 @@ from django.utils import timezone
 from accounts.models import ApiKey, User
 from tests.accounts import over_http as keys
 from tests.accounts.wallets import ALICE, BOB, sign
-from tests.factories import client_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -124,22 +123,6 @@ def test_a_rotation_without_a_new_key_leaves_the_old_one_as_it_is(alice, key):
     assert refused(keys.rotate, key, "taken", timedelta()) == "name_taken"
     key.refresh_from_db()
     assert (key.expires_at, key.revoked_at) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("like", "free"),
-    [("laptop", "laptop 2"), ("laptop 7", "laptop 2"), ("a b", "a b 2"), ("x" * 60, "x" * 56 + " 2"), ("9", "9 2")],
-)
-def test_the_proposed_name_is_free(alice, key, like, free):
-    liked = key if like == key.name else keys.issue(alice, like)
-
-    def proposed() -> str:
-        page = client_of(alice.address).get(f"/dashboard/keys/{liked.pk}/rotate").text
-        return str(re.findall(r'name="name"[^>]* value="([^"]*)"', page)[0])
-
-    assert proposed() == free
-    keys.issue(alice, free)
-    assert proposed() == free[:-1] + "3"
 
 
 # --- Checking ---------------------------------------------------------------------------------------------------------

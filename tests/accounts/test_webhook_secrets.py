@@ -79,12 +79,6 @@ def test_an_unknown_overlap_is_refused(alice_client, overlap):
     assert not WebhookSecret.objects.exists()
 
 
-def test_the_page_to_rotate_asks_for_the_overlap(alice_client):
-    text = alice_client.get(ROTATE).text
-    assert 'name="overlap" value="1d" required checked' in text
-    assert Client().get(ROTATE).status_code == 302
-
-
 def test_under_another_api_key_secret_it_is_lost_until_it_is_rotated(alice_client, settings):
     shown(alice_client)
     settings.API_KEY_SECRET = "another"

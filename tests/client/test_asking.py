@@ -83,12 +83,6 @@ def test_without_patience_nothing_is_asked_again_and_no_url_is_shown():
     assert "secret" not in repr(GET) + repr(caught.value)
 
 
-def test_pauses_are_left_to_chance():
-    by_default = {Patience().pause(3) for _ in range(20)}
-    assert len(by_default) > 10
-    assert all(0 <= pause <= 4 for pause in by_default)
-
-
 @pytest.mark.parametrize(
     ("status", "kind"),
     [

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from batch_query_client import (
     InvalidBundle,
-    NodeRefused,
     VerifiedBundle,
     WrongChain,
     operations,
@@ -229,16 +228,6 @@ def test_nodes_that_differ_about_the_next_block_show_no_time(made):
     del other.blocks[15]
     proven = verify_bundle_by_nodes(json.dumps(made), [other, node_of(SOURCE)])
     assert {query.timestamp for query in proven.queries.values()} == {None}
-
-
-class Refusing(Told):
-    def make_request(self, method: str, params: list[Any]) -> dict[str, Any]:
-        return super().make_request(method, params) if method == "eth_chainId" else {"error": {"message": "no archive"}}
-
-
-def test_a_node_that_refuses_is_said(made):
-    with pytest.raises(NodeRefused, match="no archive"):
-        verify_bundle_by_nodes(json.dumps(made), [Refusing(SOURCE, {}), node_of(31337)])
 
 
 # --- Beside what the service tells of the batch -----------------------------------------------------------------------

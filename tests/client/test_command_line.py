@@ -19,16 +19,15 @@ from keyring.backends import fail
 from keyring.errors import KeyringLocked
 
 import batch_query_client
-from batch_query_client import BatchDetails, Fact, ServiceRefused
+from batch_query_client import Fact, ServiceRefused
 from batch_query_client.command_line import credentials, exit_codes
 from batch_query_client.command_line.asked_in_files import Asked, document, read_time
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import read_amount, read_fee
-from batch_query_client.command_line.output import amount, cost, print_facts, print_json, print_table, progress
+from batch_query_client.command_line.output import amount, cost, print_facts, print_json, print_table
 from batch_query_client.command_line.running import _said_of, bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
-from tests.client.answers import batch
 
 pytestmark = pytest.mark.outside
 
@@ -132,19 +131,6 @@ def test_every_line_that_is_wrong_is_named(tmp_path):
     with pytest.raises(click.UsageError) as caught:
         asked(file=str(file), destination=10)
     assert re.findall(r"line (\d): ", caught.value.message) == ["2", "3", "4", "5", "6", "7", "8"]
-
-
-def test_what_is_wrong_in_many_lines_is_said_in_some(tmp_path):
-    file = tmp_path / "accounts.txt"
-    file.write_text("".join(f"0x{number:040x}\n" for number in range(50)))
-    for options, said in (
-        ({}, "line 1: It names no chain, nor does --chain."),
-        ({"chain": 1}, "line 1: Name the block: --block, or --time."),
-    ):
-        with pytest.raises(click.UsageError) as caught:
-            asked(file=str(file), destination=10, **options)
-        _, first, *_, last = caught.value.message.splitlines()
-        assert (first, last) == (f"  {said}", "  and 30 more")
 
 
 def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():
@@ -340,11 +326,6 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     assert (told["sourceChainId"], told["value"], told["word"]) == ("1", str(2**255 + 1), f"0x8{'0' * 62}1")
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def test_amounts_are_in_whole_units_and_costs_are_no_less_than_they_are():
     assert [amount(wei) for wei in (0, 1, 15 * 10**16, 20 * 10**18)] == [
         "0 ETH",
@@ -355,19 +336,6 @@ def test_amounts_are_in_whole_units_and_costs_are_no_less_than_they_are():
     assert cost(1_234_567_000_000_000) == "0.00123457 ETH"
     assert cost(123, "POL") == "0.000000000000000123 POL"
     assert cost(10**18 + 1) == "1.00001 ETH"
-
-
-def test_progress_is_one_line_that_changes_on_a_terminal(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "xterm")
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    told = batch(status="IN_PROGRESS", queries=900, waits=[{"sentence": "[red]A wait[/red] {for} it." + "." * 99}])
-    with progress() as show:
-        for done in range(8, 900):
-            show(BatchDetails.model_validate(told | {"queriesCompleted": done}))
-    assert len(terminal.getvalue().split("\n")) == 2
-    assert "IN_PROGRESS  899 of 900 queries  [red]A wait[/red] {for} it." in terminal.getvalue()
 
 
 def test_text_of_others_is_shown_as_text(capsys):
@@ -395,14 +363,11 @@ def test_a_service_that_is_down_ends_with_4(capsys):
 
 
 @pytest.mark.parametrize("code", ["unauthorized", "invalid_idempotency_key", "idempotency_key_reused"])
-def test_errors_speak_of_options_and_not_of_headers(code):
+def test_errors_speak_of_options_and_commands_and_not_of_headers_and_paths(code):
     refused = ServiceRefused("The header Api-Key or Idempotency-Key.", status=422, code=code)
     said = _said_of(refused)
     assert re.search("BQS_API_KEY|--idempotency-key", said.sentence)
     assert (said.code, "header" in said.sentence) == (code, False)
-
-
-def test_errors_speak_of_commands_and_not_of_paths():
     refused = ServiceRefused("Chain 9 is not here; see /chain-connections.", status=400, code="unsupported")
     assert _said_of(refused).sentence == "Chain 9 is not here; see `bqs chains`."
 

@@ -60,11 +60,6 @@ def test_what_is_about_the_same_account_at_the_same_block_is_put_together():
     }
 
 
-def test_ten_thousand_accounts_are_put_together_at_once():
-    queries = [Account(f"0x{number:040x}", chain=1, block=1, props=["BALANCE"]) for number in range(10_000)]
-    assert len(asked(*queries)["1"]["block:1"]["accounts"]) == 10_000  # type: ignore[index]
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import sys
 
 import psycopg
 import pytest
@@ -10,7 +9,6 @@ import redis
 import requests
 from celery import Celery
 
-from devnet.devchain import PROJECT
 from devnet.ports import free_port
 from tests.cluster.conftest import Machines, celery
 
@@ -73,15 +71,6 @@ def test_messages_of_older_versions_are_dropped_and_many_do_no_harm(machines):
     start(machines, "worker-1")
     machines.until(lambda: machines.waiting_messages() == 0, "every message taken")
     machines.submit(4)
-    machines.until_all_are_done()
-
-
-def test_a_worker_starts_and_works_while_the_disk_of_its_log_is_full(machines):
-    unit = (PROJECT / "deploy" / "systemd" / "batch-query-celery@.service").read_text()
-    (line,) = re.findall(r"^ExecStart=\S+/celery (.+)", unit, re.MULTILINE)
-    command = (sys.executable, "-m", "celery", *line.replace("%i", "1").replace("%%", "%").split())
-    machines.cluster.start("worker-1", "sh", "-c", 'exec "$@" > /dev/full 2>&1', "sh", *command)
-    machines.submit()
     machines.until_all_are_done()
 
 

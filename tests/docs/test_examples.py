@@ -139,20 +139,6 @@ def test_an_answer_has_the_form_that_the_page_shows(ran, before, block):
     assert reader.differs(json.loads(block.code), reader.last_json(each.output)) == ""
 
 
-def test_every_submission_is_followed_by_a_wait():
-    for page in pages():
-        blocks = [block for block in blocks_of(page) if block.language in {"sh", "json"}]
-        for number, block in enumerate(blocks):
-            if "/submit-batch-query" in block.code:
-                following = "".join(each.code for each in blocks[number : number + 3])
-                assert re.search('sleep|bqs watch|"error"', following), block
-
-
-def test_no_example_loops_for_ever():
-    loops = re.compile(r"^ *(while|until)\b(?! read )|^ *for *\(\(", re.MULTILINE)
-    assert not [str(block) for block in RUNNABLE if loops.search(block.code)]
-
-
 def test_what_examples_make_is_ignored_by_git():
     named = r"(?:make_keystore(?: --ask)?|--keystore|--password-file|keystore_file =|password_file =|>) ([\w./\"]+)"
     code = "\n".join(block.code for block in BLOCKS if block.language in {"sh", "toml"})

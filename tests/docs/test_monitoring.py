@@ -94,21 +94,6 @@ def test_every_alert_leads_to_its_paragraph_of_the_runbook():
         assert parts == ["It means", "Look at", "Do", "Don't"], name
 
 
-def test_alertmanager_s_example_sends_each_alert_somewhere():
-    """And what it silences exists."""
-    example = yaml.safe_load((FOLDER / "alertmanager.yml").read_text())
-    receivers = {one["name"] for one in example["receivers"]}
-    (critical,) = example["route"]["routes"]
-    assert {example["route"]["receiver"], critical["receiver"]} == receivers
-    assert critical["matchers"] == ['severity="critical"']
-    known = {rule["alert"] for rule in rules()}
-    for inhibition in example["inhibit_rules"]:
-        for matcher in (*inhibition["source_matchers"], *inhibition["target_matchers"]):
-            found = re.fullmatch(r'alertname=~?"([\w|]+)"', matcher)
-            assert found
-            assert set(found[1].split("|")) <= known
-
-
 def run(*arguments: str) -> None:
     if PROMTOOL is None:
         pytest.skip("promtool is not installed (Debian's package prometheus has it)")
@@ -119,18 +104,6 @@ def run(*arguments: str) -> None:
 def test_prometheus_takes_the_files():
     run("check", "rules", "alerts.yml")
     run("check", "config", "prometheus.example.yml")
-
-
-def test_each_target_can_be_asked_with_the_token(tmp_path):
-    """The same token is wanted by web servers and by workers."""
-    text = re.sub(
-        r"(?m)^(    +)# (authorization:|  credentials_file:)", r"\1\2", (FOLDER / "prometheus.example.yml").read_text()
-    )
-    jobs = text.split("- job_name: ")[1:]
-    assert len(jobs) == 2
-    assert not [job for job in jobs if "\n    authorization:\n      credentials_file: /" not in job]
-    (tmp_path / "prometheus.yml").write_text(text.replace("- alerts.yml", f"- {FOLDER}/alerts.yml"))
-    run("check", "config", "--syntax-only", str(tmp_path / "prometheus.yml"))
 
 
 def test_the_alerts_come_when_they_must_and_not_before():

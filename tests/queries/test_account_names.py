@@ -107,31 +107,21 @@ def test_each_name_is_resolved_once_and_all_of_them_together(post, names, resolv
     assert len(asked) == 3
 
 
-def test_names_are_counted_before_any_is_looked_at(post, resolving):
-    resolving("http://127.0.0.1:1")
-    names = [f"{number}.eth" for number in range(51)]
-    response = post(at_blocks(block_1=names, block_2=names[:9]))
-    assert faults(response)["/data"][1] == "51 names are too many; a batch may have 50."
-
-
-@pytest.mark.parametrize(
-    ("length", "said"),
-    [
-        (20, ""),
-        (21, "The names have more than 200 letters beyond ASCII, which take long."),
-        (70, "The names are longer than 2000 bytes in all."),
+TOO_LONG = {
+    "51 names are too many; a batch may have 50.": [f"{number}.eth" for number in range(51)],
+    # Han letters, each of which is in several groups of ENSIP-15: the library takes milliseconds for each.
+    "The names have more than 200 letters beyond ASCII, which take long.": [
+        "".join(chr(0x4E00 + 100 * row + column) for column in range(21)) + ".eth" for row in range(10)
     ],
-)
-def test_letters_that_take_long_are_counted_before_any_is_looked_at(post, resolving, length, said):
-    """Han letters, each of which is in several groups of ENSIP-15: the library takes milliseconds for each."""
-    names = ["".join(chr(0x4E00 + 100 * row + column) for column in range(length)) + ".eth" for row in range(10)]
-    response = post(at_blocks(block_1=names[:5], block_2=names[5:]))
-    found = faults(response)
-    if said:
-        assert {path: message for path, (_, message) in found.items()} == {"/data": said}
-    else:
-        assert len(found) == len(names)
-        assert all("has no address" in message for _, message in found.values())
+    "The names are longer than 2000 bytes in all.": ["a" * 250 + f"{row}.eth" for row in range(10)],
+}
+
+
+@pytest.mark.parametrize(("said", "names"), TOO_LONG.items())
+def test_names_are_counted_before_any_is_looked_at(post, resolving, said, names):
+    resolving("http://127.0.0.1:1")
+    found = faults(post(at_blocks(block_1=names[:5], block_2=names[5:])))
+    assert {path: message for path, (_, message) in found.items()} == {"/data": said}
 
 
 def test_nothing_is_stored_while_nodes_are_down(post, names, resolving, key):
@@ -154,14 +144,6 @@ def test_a_name_that_gateways_answer_for_is_unsupported(post, names, resolving):
         f"{SENTENCE}: the name 'elsewhere.eth' has a resolver that refers to a gateway (EIP-3668), and none is "
         "asked here."
     )
-
-
-def test_a_name_is_resolved_once_whatever_becomes_of_it(post, names, resolving, client, key):
-    resolver = names.set("moves.eth", ALICE)
-    assert post(at_blocks(block_1=["moves.eth"])).status_code == 200
-    names.resolved_by("moves.eth", resolver.address)
-    names.set("moves.eth", BOB)
-    assert list(Query.objects.values_list("address", "name")) == [(ALICE, "moves.eth")]
 
 
 def test_malformed_bodies_with_names_are_refused_in_words(post, resolving):

@@ -61,6 +61,18 @@ def test_what_another_process_is_writing_is_in_it_only_when_committed(committed,
     assert addresses(tmp_path / "after") == [BOB]
 
 
+@pytest.mark.parametrize("content", [None, b"no database" * 100, b""])
+def test_what_is_no_database_of_the_service_is_neither_copied_nor_made(committed, folder, monkeypatch, content):
+    if content is not None:
+        (folder / "db.sqlite3").write_bytes(content)
+    before = list(folder.iterdir())
+    with monkeypatch.context() as patch:
+        patch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
+        with pytest.raises(CommandError, match="There is no database at " if content is None else "not a database"):
+            call_command("backup", str(folder / "copy"))
+    assert list(folder.iterdir()) == before
+
+
 @pytest.mark.parametrize("make", [lambda path: path.write_text("thesis"), lambda path: path.symlink_to("nowhere")])
 def test_no_file_is_replaced(committed, tmp_path, make):
     make(tmp_path / "copy")
@@ -83,22 +95,4 @@ def test_a_damaged_copy_is_not_kept(committed, folder, monkeypatch):
     monkeypatch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
     with pytest.raises(CommandError, match="damaged, and was removed: row 1 missing"):
         call_command("backup", str(folder / "copy"))
-    assert [path.name for path in folder.iterdir()] == ["db.sqlite3"]
-
-
-def test_where_there_is_no_database_none_is_made(committed, folder, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
-        with pytest.raises(CommandError, match="There is no database at "):
-            call_command("backup", str(folder / "copy"))
-    assert not list(folder.iterdir())
-
-
-@pytest.mark.parametrize("content", [b"no database" * 100, b""])
-def test_what_is_not_the_service_s_database_is_not_copied(committed, folder, monkeypatch, content):
-    (folder / "db.sqlite3").write_bytes(content)
-    with monkeypatch.context() as patch:
-        patch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
-        with pytest.raises(CommandError, match="not a database"):
-            call_command("backup", str(folder / "copy"))
     assert [path.name for path in folder.iterdir()] == ["db.sqlite3"]

@@ -88,13 +88,6 @@ def test_a_chain_that_stands_still_or_is_down_keeps_a_batch_for_a_further_day(se
     assert (fresh(waits).status, waits.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
 
 
-def test_what_a_clock_said_counts_no_more_once_it_is_mended(service, waits, jump):
-    for ahead in (DAY, timedelta(), 2 * DAY):
-        jump(ahead, ahead)
-        work()
-        assert fresh(waits).status == BatchStatus.RECEIVED
-
-
 def test_a_day_of_a_clock_that_was_ahead_does_not_count(service, waits, jump):
     jump(MONTH, MONTH)
     work()

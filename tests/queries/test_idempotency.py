@@ -17,7 +17,6 @@ from django.utils import timezone
 
 from accounts.models import ThrottleCount
 from queries.models import Batch, IdempotencyKey
-from tests.queries.submissions import LOCKS, STATEMENTS_OF_A_SUBMISSION
 from tests.service import ALICE, BOB, a_key, header, request
 
 pytestmark = pytest.mark.outside
@@ -91,15 +90,6 @@ def test_a_key_is_printable_with_or_without_quotes(post, written, stored):
     else:
         assert answer.status_code == 200
         assert IdempotencyKey.objects.get().key == stored
-
-
-def test_a_key_takes_three_statements_more_and_the_second_answer_a_few(post, django_assert_max_num_queries):
-    post(OTHER)  # It makes the rows of the throttle.
-    most = STATEMENTS_OF_A_SUBMISSION + LOCKS * connection.features.has_select_for_update
-    with django_assert_max_num_queries(most + 3):
-        post(BODY, **{"idempotency-key": "k"})
-    with django_assert_max_num_queries(4):
-        post(BODY, **{"idempotency-key": "k"})
 
 
 def test_a_key_is_its_user_s_whichever_api_key_is_used(key):

@@ -40,13 +40,6 @@ def test_a_disk_on_which_no_large_batch_has_room_is_a_problem(monkeypatch):
     assert problem() == "The disk of this service is nearly full: 1.2 MB are left."
 
 
-def test_between_two_checks_nothing_is_written():
-    problem()
-    first = StorageCheck.objects.get().at
-    problem()
-    assert StorageCheck.objects.get().at == first
-
-
 def test_a_clock_that_is_set_back_keeps_nobody_from_checking(monkeypatch, pass_time):
     assert problem() is None
     now, seconds = timezone.now, time.time

@@ -113,20 +113,6 @@ def test_every_fault_is_named_at_once(post, webhook, at):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("Host", "connection", "Keep-Alive", "Proxy-Authorization", "proxy-connection", "TE", "Trailer", "Upgrade"),
-        *("Transfer-Encoding", "Content-Length", "Content-Type", "content-encoding", "Expect", "Accept-Encoding"),
-        *("webhook-id", "Webhook-Signature", "webhook-timestamp", "User-Agent"),
-        *("", " ", "a b", "a:b", "a\r\nb", "ü", "a" * 65, "(", "x\u0000"),
-    ],
-)
-def test_headers_of_others_are_no_header_of_it(post, name):
-    found = faults(post(body(url=URL, headers={name: "x"})))
-    assert list(found) == [f"/webhook/headers/{name}"]
-
-
-@pytest.mark.parametrize(
     "value", ["application/json", "Application/JSON;charset=utf-8", "application/json ; charset=UTF-8"]
 )
 def test_the_content_type_that_is_sent_anyway_may_be_named(post, hook, value):
@@ -137,23 +123,23 @@ def test_the_content_type_that_is_sent_anyway_may_be_named(post, hook, value):
     assert (got.headers["content-type"], got.headers["x-a"]) == ("application/json", "b")
 
 
-@pytest.mark.parametrize(
-    "value", ["", "text/plain", "application/json; charset=latin-1", "application/json\n", 5, None]
-)
-def test_no_other_content_type_may_be_named(post, value):
-    answer = post(body(url=URL, headers={"Content-Type": value}))
-    assert set(faults(answer)) == {"/webhook/headers/Content-Type"}
+WRONG_HEADERS = [
+    *((name, "x") for name in ("Host", "connection", "Keep-Alive", "Proxy-Authorization", "proxy-connection", "TE")),
+    *((name, "x") for name in ("Trailer", "Upgrade", "Transfer-Encoding", "Content-Length", "Content-Type", "Expect")),
+    *((name, "x") for name in ("content-encoding", "Accept-Encoding", "webhook-id", "Webhook-Signature", "User-Agent")),
+    *((name, "x") for name in ("webhook-timestamp", "", " ", "a b", "a:b", "a\r\nb", "ü", "a" * 65, "(", "x\u0000")),
+    *(("Content-Type", value) for value in ("", "text/plain", "application/json; charset=latin-1", 5, None)),
+    ("Content-Type", "application/json\n"),
+    *(
+        ("x-a", value)
+        for value in ("s3cret\r\nX: y", "\n", "\x00", "ü", " x", "x ", "\x7f", "x" * 1025, 5, None, ["x"])
+    ),
+    *(("x-a", value) for value in ("\ud7ff", {"s3cret": 1})),
+]
 
 
-@pytest.mark.parametrize(
-    "value", ["\r\nX: y", "\n", "\x00", "ü", " x", "x ", "\x7f", "x" * 1025, 5, None, ["x"], "\ud7ff"]
-)
-def test_values_of_headers_are_printable(post, value):
-    answer = post(body(url=URL, headers={"x-a": value}))
-    assert list(faults(answer)) == ["/webhook/headers/x-a"]
-
-
-def test_no_fault_shows_a_url_or_the_value_of_a_header(post):
-    answer = post(body(url="http://s3cret@example.org/s3cret", headers={"x-a": "s3cret\n", "y": {"s3cret": 1}}))
-    assert answer.status_code == 400
+@pytest.mark.parametrize(("name", "value"), WRONG_HEADERS)
+def test_no_other_header_may_be_named_and_no_fault_shows_a_url_or_a_value(post, name, value):
+    answer = post(body(url="http://s3cret@example.org/s3cret", headers={name: value}))
+    assert set(faults(answer)) == {"/webhook/url", f"/webhook/headers/{name}"}
     assert "s3cret" not in json.dumps(answer.json())

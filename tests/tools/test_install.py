@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from devnet.devchain import PROJECT
-from tools.install import link, uv_settings
+from tools.install import link
 
 
 @pytest.fixture
@@ -72,27 +72,6 @@ def test_what_has_another_hash_is_not_installed_and_the_log_is_named(project):
     )
     assert "HASHES" in (project / ".venv/install.log").read_text()
     assert bqs_greeting(project) == ""
-
-
-def test_settings_of_pip_become_those_of_uv_and_the_environment_wins(monkeypatch):
-    for name in ("UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "SSL_CERT_FILE", "UV_HTTP_TIMEOUT"):
-        monkeypatch.delenv(name, raising=False)
-    settings = [
-        ":env:.index-url='https://own.example/simple'",
-        "global.index-url='https://other.example/simple'",
-        r"global.extra-index-url='https://a.example/simple\nhttps://b.example/simple'",
-        "global.find-links='/one /two'",
-        "install.timeout='7'",
-        "global.cert='/etc/own.pem'",
-        "global.disable-pip-version-check='true'",
-    ]
-    assert uv_settings("\n".join(settings)) == {
-        "UV_DEFAULT_INDEX": "https://own.example/simple",
-        "UV_EXTRA_INDEX_URL": "https://a.example/simple https://b.example/simple",
-        "UV_FIND_LINKS": "/one,/two",
-        "UV_HTTP_TIMEOUT": "7",
-        "SSL_CERT_FILE": "/etc/own.pem",
-    }
 
 
 @pytest.fixture
