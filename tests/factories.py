@@ -1,10 +1,14 @@
 """What tests of many folders make: signed-in programs, workers in a thread, and waiting for what comes."""
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connections
 from django.test import Client
 
 from accounts.models import User
@@ -12,6 +16,7 @@ from queries.models import Batch, BatchStatus
 from tests.service import waiting
 
 SECONDS = 40
+_T = TypeVar("_T")
 
 
 def client_of(address: str) -> Client:
@@ -30,6 +35,23 @@ def until(
         if time.monotonic() > deadline:
             pytest.fail(f"{what}: not within {seconds} s; waiting for {says()}")
         time.sleep(0.02)
+
+
+def at_once(*calls: Callable[[], _T]) -> list[_T | Exception]:
+    """Let a thread for each make these calls at the same moment. Return their results, or what they raise."""
+    barrier = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], _T]) -> _T | Exception:
+        barrier.wait(20)
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 (the test looks at it)
+            return error
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
 
 
 def is_done(*batches: Batch) -> bool:

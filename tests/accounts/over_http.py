@@ -21,6 +21,7 @@ class Refused(Exception):
         said = answer.json() if is_json else {"code": str(answer.status_code), "error": ""}
         self.code, self.sentence = str(said["code"]), str(said["error"])
         super().__init__(self.code, self.sentence)
+        self.status = answer.status_code
         self.retry_after = int(wait) if (wait := answer.headers.get("Retry-After")) else None
 
 

@@ -1,18 +1,19 @@
 import socket
-import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connections
 from django.utils import timezone
 
 from accounts.models import SignInNonce, ThrottleCount, User
 from tests.accounts.over_http import Refused, finish, start
 from tests.accounts.wallets import ALICE, BOB, sign
+from tests.factories import at_once
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 CLIENT = "192.0.2.1"
+STATUSES = {"address_not_allowed": 403, "node_unavailable": 503, "unknown_chain": 400}
+STATUSES |= dict.fromkeys(("malformed_address", "malformed_message", "malformed_signature"), 400)
 MAX_MESSAGE_CHARS, MAX_SIGNATURE_CHARS = 1024, 16_384
 
 
@@ -30,6 +31,7 @@ def code_of(function, *args) -> str:
     with pytest.raises(Refused) as caught:
         function(*args)
     assert caught.value.sentence.endswith(".")
+    assert caught.value.status == STATUSES.get(caught.value.code, 401)
     return caught.value.code
 
 
@@ -233,7 +235,7 @@ def test_a_client_address_starts_so_many_sign_ins_a_minute_whether_finished_or_n
     start(BOB.address, 31337, CLIENT)
     with pytest.raises(Refused) as caught:
         start(ALICE.address, 31337, CLIENT)
-    assert caught.value.code == "too_many_sign_ins"
+    assert (caught.value.code, caught.value.status) == ("too_many_sign_ins", 429)
     assert caught.value.retry_after is not None
     assert 1 <= caught.value.retry_after <= 60
     assert start(ALICE.address, 31337, "192.0.2.2")
@@ -256,28 +258,6 @@ def test_messages_from_the_future_do_not_stay_valid(message):
 
 
 # --- At once ----------------------------------------------------------------------------------------------------------
-
-
-def at_once(*calls) -> list[object]:
-    """The results or exceptions of calls that threads make at the same moment."""
-    barrier = threading.Barrier(len(calls))
-    results: list[object] = [None] * len(calls)
-
-    def run(place: int) -> None:
-        barrier.wait(10)
-        try:
-            results[place] = calls[place]()
-        except Exception as error:  # noqa: BLE001 - the test looks at it.
-            results[place] = error
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return results
 
 
 @pytest.mark.django_db(transaction=True)

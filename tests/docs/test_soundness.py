@@ -160,15 +160,6 @@ def test_an_account_that_asks_again_while_it_is_paid_gets_it_once(chain, payout,
     assert balance(chain, payout.address) == 10 * ETHER - OWED[BOB]
 
 
-def test_a_claim_that_its_account_cannot_take_stays(chain, payout):
-    chain.rpc("anvil_setCode", ALICE, "0xfe")
-    wait_until(chain, queue(payout, ALICE))
-    assert refusal(payout, "execute", ALICE) == ("NotSent",)
-    chain.rpc("anvil_setCode", ALICE, "0x")
-    payout.send("execute", ALICE)
-    assert balance(chain, ALICE) == OWED[ALICE]
-
-
 def test_no_window_pays_more_than_the_cap(chain, payout):
     queue(payout, ALICE)
     queue(payout, DAVE)

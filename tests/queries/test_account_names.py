@@ -117,10 +117,10 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.parametrize(("said", "names"), TOO_LONG.items())
-def test_names_are_counted_before_any_is_looked_at(post, resolving, said, names):
+@pytest.mark.parametrize(("said", "named"), TOO_LONG.items())
+def test_names_are_counted_before_any_is_looked_at(post, resolving, said, named):
     resolving("http://127.0.0.1:1")
-    found = faults(post(at_blocks(block_1=names[:5], block_2=names[5:])))
+    found = faults(post(at_blocks(block_1=named[:5], block_2=named[5:])))
     assert {path: message for path, (_, message) in found.items()} == {"/data": said}
 
 

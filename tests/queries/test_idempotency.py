@@ -1,8 +1,6 @@
 """The header Idempotency-Key: a submission that is sent twice with the same key makes one batch."""
 
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from io import StringIO
@@ -17,6 +15,7 @@ from django.utils import timezone
 
 from accounts.models import ThrottleCount
 from queries.models import Batch, IdempotencyKey
+from tests.factories import at_once
 from tests.service import ALICE, BOB, a_key, header, request
 
 pytestmark = pytest.mark.outside
@@ -166,18 +165,12 @@ def test_wherever_it_is_killed_the_next_request_has_the_batch(post, settings):
 
 @pytest.mark.django_db(transaction=True)
 def test_of_many_at_once_one_makes_the_batch(key):
-    at_once = threading.Barrier(4)
 
-    def submit(_: int) -> tuple[int, str, str | None]:
-        at_once.wait()
-        try:
-            answer = sent(key)
-            return answer.status_code, answer.json()["internalId"], answer.headers.get("Idempotency-Replayed")
-        finally:
-            connection.close()
+    def submit() -> tuple[int, str, str | None]:
+        answer = sent(key)
+        return answer.status_code, answer.json()["internalId"], answer.headers.get("Idempotency-Replayed")
 
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(submit, range(4)))
+    answers = at_once(*[submit] * 4)
     batch = Batch.objects.get()
     assert sorted(answers, key=str) == sorted([(200, batch.pk, None), *[(200, batch.pk, "true")] * 3], key=str)
     assert (used("submissions"), used("submitted queries")) == (4, 1)

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import ThrottleCount, User
 from queries.models import Batch, BatchStatus, Block, Query
+from tests.factories import at_once
 from tests.service import ALICE, BOB, a_key, header, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -70,17 +71,11 @@ def with_slots(slots: int) -> dict[str, object]:
 
 def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
     settings.MAX_OPEN_BATCHES = 3
-    start = threading.Barrier(8)
 
-    def send(_: int) -> str:
-        start.wait()
-        try:
-            return str(sent(key, request(ALICE, block=1)).json().get("code", "stored"))
-        finally:
-            connections.close_all()
+    def send() -> str:
+        return str(sent(key, request(ALICE, block=1)).json().get("code", "stored"))
 
-    with ThreadPoolExecutor(8) as pool:
-        answers = sorted(pool.map(send, range(8)))
+    answers = sorted(map(str, at_once(*[send] * 8)))
     assert answers == ["stored"] * 3 + ["too_many_open_batches"] * 5
     assert Batch.objects.count() == 3
 

@@ -9,7 +9,6 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from queries.models import StorageCheck
 from tests.disks import locked_database
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -19,18 +18,6 @@ def problem() -> str | None:
     """Return what `/healthz` says of storage."""
     told = Client().get("/healthz").json()
     return next((says for code, says in zip(told["codes"], told["problems"], strict=True) if code == "storage"), None)
-
-
-def test_no_problem_is_said_when_a_write_succeeds():
-    assert problem() is None
-    assert StorageCheck.objects.count() == 1
-
-
-def test_a_locked_database_is_a_problem_until_it_is_not(pass_time):
-    with locked_database():
-        assert problem() == "The database of this service is locked for longer than usual."
-    pass_time(10)
-    assert problem() is None
 
 
 @pytest.mark.sqlite_only(reason="PostgreSQL may be on another machine, with another disk")

@@ -257,8 +257,7 @@ WRONG: dict[tuple[str, str], list[object]] = {
     ("/fee", "invalid_request"): [
         *("", "1.5", "-1", "0x1", "1e3", "01", " 1", "+1", "٣", str(2**256), "9" * 100_000, 0, None, [])
     ],
-    ("/destinationChainId", "invalid_request"): ["031337", "x", "", 31337, None],
-    ("/destinationChainId", "unsupported"): ["1", "9" * 400],
+    ("/destinationChainId", "invalid_request"): ["1", "031337", "x", "", 31337, None, "9" * 400],
     (f"{ACCOUNTS}/vitalik.eth", "unsupported"): [BALANCE],
     ("/data/1", "unsupported"): [{"block:1": {"accounts": {ALICE: BALANCE}}}],
 }

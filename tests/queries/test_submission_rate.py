@@ -1,7 +1,5 @@
 """How often, and how much, a user may submit in a minute."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -11,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import ApiKey, ThrottleCount, User
 from queries.models import Batch
+from tests.factories import at_once
 from tests.service import ALICE, BOB, a_key, header, request
 
 pytestmark = pytest.mark.outside
@@ -125,21 +124,15 @@ def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings
 def test_of_many_at_once_no_more_get_through(settings, key, limits, slots, through, counted):
     for name, most in {"MAX_BATCHES_PER_MINUTE": 40, **limits}.items():
         setattr(settings, name, most)
-    at_once = threading.Barrier(8)
 
-    def submit(_: int) -> list[int]:
-        at_once.wait()
-        try:
-            sent = [
-                Client().post("/submit-batch-query", with_slots(slots), "application/json", headers=header(key))
-                for _ in range(5)
-            ]
-            return [answer.status_code for answer in sent]
-        finally:
-            connection.close()
+    def submit() -> list[int]:
+        answers = [
+            Client().post("/submit-batch-query", with_slots(slots), "application/json", headers=header(key))
+            for _ in range(5)
+        ]
+        return [answer.status_code for answer in answers]
 
-    with ThreadPoolExecutor(8) as pool:
-        statuses = [one for some in pool.map(submit, range(8)) for one in some]
+    statuses = [one for some in at_once(*[submit] * 8) if isinstance(some, list) for one in some]
     assert sorted(statuses) == [200] * through + [429] * (40 - through)
     assert (used("submissions"), used("submitted queries")) == counted
 

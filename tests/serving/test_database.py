@@ -35,6 +35,21 @@ def statuses(server: WebServer, key: str, batch: str, times: int = 40) -> set[in
         return set(pool.map(ask, range(times)))
 
 
+def test_a_database_that_was_locked_is_written_to_again_by_all_threads(server):
+    key = a_key(server)
+    batch = submit(server, key).json()["internalId"]
+    with closing(sqlite3.connect(database(server), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with ThreadPoolExecutor(THREADS) as pool:
+            refused = list(pool.map(lambda _: submit(server, key), range(2 * THREADS)))
+        assert {(answer.status_code, answer.json()["code"]) for answer in refused} == {(503, "storage_unavailable")}
+        assert statuses(server, key, batch) == {200}
+        other.execute("ROLLBACK")
+    with ThreadPoolExecutor(THREADS) as pool:
+        taken = list(pool.map(lambda _: submit(server, key), range(2 * THREADS)))
+    assert {answer.status_code for answer in taken} == {200}
+
+
 def test_a_database_that_is_put_in_its_place_is_read_by_all_threads(server):
     key = a_key(server)
     batch = submit(server, key).json()["internalId"]
