@@ -227,11 +227,6 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
         verify_webhook(body, headers, "whsec_" + "a" * 32)
 
 
-def test_what_can_be_proven_where_needs_no_key(live):
-    (connection,) = BatchQueryService(live.url).connections()
-    assert (connection.origin_chain_id, connection.destination_chain_id) == (CHAIN_ID, CHAIN_ID)
-
-
 # --- The command line -------------------------------------------------------------------------------------------------
 
 

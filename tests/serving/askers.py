@@ -38,8 +38,8 @@ class Asker:
         return ask(self.server.port, self.request(wait, *fields))
 
     @contextmanager
-    def waiting(self, *fields: str, source: str = "127.0.0.1") -> Iterator[socket.socket]:
-        with connect(self.server.port, source) as connection:
+    def waiting(self, *fields: str) -> Iterator[socket.socket]:
+        with connect(self.server.port) as connection:
             connection.sendall(self.request(25, *fields))
             yield connection
 

@@ -1,6 +1,5 @@
 """The web server as operators run it, and clients that say each byte themselves."""
 
-import json
 import socket
 import sys
 import time
@@ -85,28 +84,19 @@ class Answer:
     headers: Any
     body: bytes
 
-    @property
-    def code(self) -> str | None:
-        """Return the code of an error in the API's form, or None if the answer isn't JSON."""
-        if self.headers["Content-Type"] != "application/json":
-            return None
-        error = json.loads(self.body)
-        assert error.keys() == {"error", "code"}
-        return str(error["code"])
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
 
 
-def connect(port: int, source: str = "127.0.0.1") -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS, source_address=(source, 0))
-
-
-def read_answer(connection: socket.socket, method: str = "GET") -> Answer:
+def read_answer(connection: socket.socket) -> Answer:
     """The next one. Raises `OSError` where there is none (http.client's errors of a broken connection are)."""
-    with HTTPResponse(connection, method=method) as response:
+    with HTTPResponse(connection) as response:
         response.begin()
         return Answer(response.status, response.headers, response.read())
 
 
-def ask(port: int, request: bytes, *, source: str = "127.0.0.1", method: str = "GET") -> Answer:
-    with connect(port, source) as connection:
+def ask(port: int, request: bytes) -> Answer:
+    with connect(port) as connection:
         connection.sendall(request)
-        return read_answer(connection, method)
+        return read_answer(connection)
