@@ -1,17 +1,11 @@
 """What the gas model expects of proofs, and how long an estimate waits."""
 
-import pytest
-from django.conf import settings as configured
-from eth_utils.crypto import keccak
-
 from campaigns.benchmarks import estimates
 from campaigns.benchmarks.gas import Lab, generated
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from proving.gas_model import proof_gas, trie_shapes
+from proving.gas_model import proof_gas
 from proving.gas_model.proof_gas import Missing, Route, Tries
-from proving.gas_model.trie_shapes import End, TriePath, path_of
 from queries.properties import AccountField, HeaderField
-from tests.contracts import tries
 from tests.inside.working import work_once
 from tests.proving.estimated_batches import Result, cases_of, measured
 from tests.service import ALICE, BOB, a_key, asking
@@ -50,11 +44,6 @@ def test_what_is_not_known_is_taken_for_mainnets_largest():
         assert proof_gas.estimate([Missing(1, wanted, is_known=False)], Tries(), Route()).gas.bound >= gas
 
 
-def test_three_hundred_balances_of_mainnet_fit_a_days_budget():
-    case = generated("300 balances", 300)
-    assert estimates.estimated(case).bound < configured.DAILY_GAS_BUDGET
-
-
 # --- Batches of a development chain -----------------------------------------------------------------------------------
 
 
@@ -84,45 +73,3 @@ def test_queries_have_parts_that_come_to_no_more_than_the_whole():
     assert whole - 4 <= sum(parts.values()) <= whole
     # Who asks first for an account pays for it.
     assert parts[4] == 0 < parts[2] < parts[1]
-
-
-def test_a_route_costs_its_transactions_and_what_the_block_hash_source_takes():
-    def gas(route: Route) -> proof_gas.Likely:
-        return proof_gas.estimate([], Tries(), route).gas
-
-    alone = gas(Route(paths=1, hops=1))
-    # Two transactions for the same load; a margin of a twentieth, and at the most what is signed for.
-    assert gas(Route(paths=2, hops=1)).expected - alone.expected == 21_000 * 1.05
-    fed = gas(Route(paths=1, hops=1, start_gas=proof_gas.Likely(100_000, 300_000)))
-    assert fed.expected - alone.expected == 105_000
-    assert fed.bound - alone.bound == 300_000
-
-
-def test_ways_down_a_trie():
-    keys = [number.to_bytes(32) for number in range(40)]
-    trie = tries.build({keccak(key): tries.encode(7) for key in keys})
-    ways = {
-        key: path_of(key, tries.proof(trie, keccak(key))) for key in [*keys, *(bytes([9]) * n for n in range(33, 60))]
-    }
-    assert {ways[key].end for key in keys} == {End.LEAF}
-    assert {way.end for key, way in ways.items() if key not in keys} == {End.OTHER, End.EMPTY}
-    at_root = len({keccak(key)[0] >> 4 for key in keys})
-    assert {way.branches[0] for way in ways.values()} == {(0, at_root)}
-    assert {way.depth for way in ways.values()} == {1, 2, 3}
-    assert path_of(keys[0], [b"\x80"]) == path_of(keys[0], []) == TriePath([], 0, End.EMPTY)
-    leaf = tries.leaf(keccak(keys[0]), tries.encode(7))
-    assert (path_of(keys[0], [leaf]).end, path_of(keys[1], [leaf]).end) == (End.LEAF, End.OTHER)
-
-
-@pytest.mark.parametrize("count", [1, 20, 300])
-def test_random_keys_have_as_many_nodes_as_they_are_reckoned_to_have(count):
-    keys = [bytes([1, 2]) * 4 + number.to_bytes(24) for number in range(count)]
-    trie = tries.build({keccak(key): bytes(33) for key in keys})
-    asked = keys[:: max(1, count // 10)]
-    proofs = [tries.proof(trie, keccak(key)) for key in asked]
-    nodes = {node for proof in proofs for node in proof}
-    for shape in (
-        trie_shapes.of_random_keys(count),
-        trie_shapes.of_paths([path_of(*one) for one in zip(asked, proofs, strict=True)]),
-    ):
-        assert shape.nodes(len(asked)).raw_count == pytest.approx(len(nodes), rel=0.15, abs=0.5)

@@ -19,10 +19,10 @@ from chains.beacon import era_files, jumps, shipped, ssz
 from chains.header import Header
 from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
-from config.configured_chains import forget_chains, get_chains
+from config.configured_chains import get_chains
 from database import leases
 from database.leases import LeaseLost
-from devnet.beacon_api import LODESTAR, BeaconApi, BeaconNode, Reply
+from devnet.beacon_api import BeaconApi, BeaconNode, Reply
 from proving import jump_branches, pruning
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.sources import NotYet
@@ -31,7 +31,6 @@ from tests.chains.era_site import Site, served
 from tests.contracts import beacon_model
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
-from tests.service import chains_toml
 
 ANCHOR = 89
 # The first slot of a period and the last one of another among them.
@@ -96,26 +95,6 @@ def test_a_branch_leads_from_the_origin_to_the_target(world, api):
         assert holds(world, slot, found)
         assert isinstance(found, BlockBranch)
         assert beacon_model.old(world.chain, world.root(ANCHOR), found.branch) == target(slot).hash
-
-
-def test_what_is_asked_for_a_jump(world, node, api, eras, configured):
-    """docs/operating/old-blocks.md tells it of periods of 8,192 slots."""
-
-    def asked(slot: int) -> tuple[int, int]:
-        before = len(api.asked)
-        assert holds(world, slot, ask(world, slot))
-        paths = api.asked[before:]
-        roots = sum(path.endswith("/root") for path in paths)
-        return roots, len(paths) - roots
-
-    # With 32 slots before the period; the chain's id, the header, summaries, the block.
-    assert asked(50) == (40, 4)
-    assert asked(52) == (0, 1)
-    assert asked(52) == (0, 0)
-    assert asked(60) == (40, 1)
-    BeaconAnchor.objects.all().delete()
-    configured(beacon_urls=[api.url], era_files=["eras"])
-    assert asked(41) == (0, 4)
 
 
 def test_where_a_jump_can_not_begin(world, node, api, configured):
@@ -311,28 +290,6 @@ def test_an_empty_or_false_row_is_not_believed(world, api):
         assert holds(world, 50, ask(world, 50))
 
 
-# --- Nodes that are slow, down or refuse ------------------------------------------------------------------------------
-
-
-def test_a_node_of_another_chain_is_not_used(world, node, configured):
-    with two_nodes(configured, BeaconApi(replace(node, chain_id=7)), node) as (other, _):
-        assert holds(world, 50, ask(world, 50))
-        # Roots are verified, whoever tells them.
-        assert {path for path in other.asked if not path.endswith("/root")} == {"/eth/v1/config/deposit_contract"}
-    with two_nodes(configured, BeaconApi(replace(node, state_paths=[])), replace(node, state_paths=[LODESTAR])):
-        BeaconAnchor.objects.all().delete()
-        assert holds(world, 50, ask(world, 50))
-
-
-@pytest.mark.parametrize("status", [400, 403, 406, 429, 500, 503, 301])
-def test_a_node_that_refuses_is_passed_over(world, node, configured, status):
-    for about in ("/headers/", "summaries", "/root", "/v2/beacon/blocks"):
-        JumpLeaves.objects.all().delete()
-        BeaconAnchor.objects.all().delete()
-        with two_nodes(configured, Liar(node, about, lambda _: status), node):
-            assert holds(world, 50, ask(world, 50))
-
-
 # --- Era files --------------------------------------------------------------------------------------------------------
 
 
@@ -396,14 +353,6 @@ def test_blocks_before_capella_come_from_era_files(as_mainnet, eras, configured,
     configured(beacon_urls=["http://127.0.0.1:9"], era_files=["nothing"])
     with pytest.raises(NodeUnavailable, match=r"No era file small-0000\d-.* A folder of era_files has none"):
         jump_branches.branch_to(source, None, end, extend_lease=lambda: None)
-
-
-def test_an_anchor_that_was_stored_behind_the_shipped_summaries_is_read(as_mainnet, api):
-    assert holds(as_mainnet, 50, ask(as_mainnet, 50))
-    BeaconAnchor.objects.update(shipped=3, summaries=bytes(BeaconAnchor.objects.get().summaries)[3 * 64 :])
-    asked = len(api.asked)
-    assert holds(as_mainnet, 50, ask(as_mainnet, 50))
-    assert len(api.asked) == asked
 
 
 # --- Before the Merge -------------------------------------------------------------------------------------------------
@@ -524,30 +473,3 @@ def test_what_nobody_uses_is_pruned(world, api):
     with CaptureQueriesContext(connection) as statements:
         ask(world, 50)
     assert [one["sql"][:6] for one in statements] == ["SELECT", "SELECT"]
-
-
-# --- What can be told without asking ----------------------------------------------------------------------------------
-
-
-def test_why_there_is_no_jump(world, as_mainnet, configured, settings, tmp_path):
-    def why(end: Header | int) -> str:
-        return jump_branches.why_not(get_chains().chain(CHAIN_ID), end)
-
-    configured(beacon_urls=["http://127.0.0.1:9"], era_files=["nowhere"])
-    assert [why(end) for end in (target(20), target(33), target(80), 20, 10**9)] == [""] * 5
-    assert why(target(90)).endswith("can't be proven by the beacon chain: A block of slot 90 has no known layout.")
-    assert why(target(10)).endswith("A block of slot 10 has no known layout.")
-    configured(beacon_urls=["http://127.0.0.1:9"])
-    assert why(target(20)) == ONLY_BY_FILES
-    configured(era_files=["nowhere"])
-    assert why(target(33)).endswith("has no beacon_urls, which tell what blocks are proven by.")
-    configured()
-    assert why(1000).endswith("has neither beacon_urls nor era_files, which tell of old blocks.")
-    configured(chain=replace(world.chain, config_name="other", blocks_before_merge=50), era_files=["nowhere"])
-    unknown = "No list is known by which blocks of Development chain (31337) before Capella are proven."
-    assert (why(7), why(target(20))) == (unknown, unknown)
-    with pytest.raises(NodeUnavailable, match="before Capella are proven"):
-        jump_branches.branch_to(get_chains().chain(CHAIN_ID), None, target(20), extend_lease=lambda: None)
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:9")
-    forget_chains()
-    assert why(7) == "Development chain (31337) has no known beacon chain, by which old blocks are proven."

@@ -1,6 +1,5 @@
 """What tasks side by side log, and the small server of a worker's metrics."""
 
-import socket
 import urllib.error
 import urllib.request
 from contextvars import Context
@@ -68,9 +67,3 @@ def test_a_worker_serves_its_metrics_to_who_may_read_them(settings):
     asked = urllib.request.Request(f"{url}/metrics", headers={"Authorization": "Bearer right"})
     with urllib.request.urlopen(asked) as answer:
         assert answer.status == 200
-
-
-def test_a_worker_works_without_its_port(caplog):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        metrics_server.serve(taken.getsockname()[1])
-    assert "no metrics are served" in caplog.text

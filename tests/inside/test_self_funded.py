@@ -3,17 +3,15 @@
 from datetime import timedelta
 
 import pytest
-import rlp
 from django.utils import timezone
 
-from chains.header import Header
 from proving.admission.admit import admit
 from proving.budget import cost_allocation
 from proving.models import Transaction
-from proving.reconcile import observe, unsigned
+from proving.reconcile import observe
 from queries import turns
 from queries.models import Batch, BatchStatus, Block
-from tests.proving.self_funded import get, itself, left_of, send
+from tests.proving.self_funded import itself, left_of, send
 from tests.service import ALICE, BOB, CHARLIE, a_key, fresh, request, submit, work, work_until_done
 
 
@@ -63,26 +61,3 @@ def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key
             break
     assert oneself.status == BatchStatus.DONE
     assert {fresh(batch).status for batch in nobody_sends} == {BatchStatus.IN_PROGRESS}
-
-
-def test_a_registry_that_does_not_take_a_proof_is_told(service, key, monkeypatch):
-    batch = submit(key, itself(request(ALICE, block=service.head())))
-    work()
-    work()
-    row = Block.objects.get()
-    # A branch of the source chain that is gone by now.
-    changed = Header.decode(bytes(row.header_rlp or b"")).fields
-    Block.objects.update(header_rlp=rlp.encode([*changed[:12], b"gone", *changed[13:]]))
-    monkeypatch.setattr(observe, "_vouches", lambda *_, **__: True)
-    left = left_of(batch)
-    assert (left["transactions"], left["isComplete"]) == ([], False)
-    assert left["waits"][0].startswith("The registry does not accept a proof at this moment: HeaderMismatch")
-
-
-def test_it_is_503_where_it_takes_long(service, key, monkeypatch):
-    batch = submit(key, itself(request(ALICE, block=service.head())))
-    work()
-    work()
-    monkeypatch.setattr(unsigned, "_SECONDS", -1)
-    answer = get(batch)
-    assert (answer.status_code, answer.json()["code"], "Retry-After" in answer) == (503, "chain_unavailable", True)

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from campaigns.benchmarks.distant_node import DistantNode
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
-from proving.models import FactsRegistry, Share, Transaction
+from proving.models import FactsRegistry, Transaction
 from proving.registry import packing
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
@@ -71,41 +69,6 @@ def test_blocks_that_are_ready_together_share_one_transaction(service, blocks):
         shown = Step.objects.filter(query__batch=batch, kind=StepKind.HEADER_ACCUMULATED)
         assert list(shown.values_list("transaction_hash", flat=True)) == [tx.hash]
     assert len(events(service, HEADER_ACCUMULATED)) == len(blocks)
-
-
-def test_each_pays_for_what_it_adds(service, blocks):
-    """Sixty accounts at one block, and one at each of two others."""
-    user = a_key()
-    many = submit(user, request(*(f"0x{number:040x}" for number in range(60)), block=blocks[0]))
-    few = at_blocks(user, blocks[1:3])
-    until_done([many, *few])
-    tx = Transaction.objects.get(queries__batch=few[0])
-    assert list(tx.shares.values_list("batch", flat=True).order_by("pk"))
-    shares = {share.batch_id: share for share in Share.objects.filter(transaction=tx)}
-    assert set(shares) == {many.pk, *(batch.pk for batch in few)}
-    # Their headers have not the same number of zeros.
-    assert shares[few[0].pk].gas == pytest.approx(shares[few[1].pk].gas, rel=0.001)
-    assert shares[many.pk].gas > 10 * shares[few[0].pk].gas
-    assert tx.gas_used - 3 <= sum(share.gas for share in shares.values()) <= tx.gas_used
-
-
-def test_sharing_saves_most_of_what_a_transaction_takes(service, blocks):
-    user = a_key()
-    until_done(at_blocks(user, blocks[:1]))
-    alone = Transaction.objects.latest("pk").gas_used
-    until_done(at_blocks(user, blocks[1:5]))
-    together_ = Transaction.objects.latest("pk").gas_used
-    assert alone - together_ / 4 > 10_000
-
-
-def test_what_is_large_goes_by_itself(service, blocks):
-    user = a_key()
-    accounts = [f"0x{number:040x}" for number in range(250)]
-    large = [submit(user, request(*accounts, block=number)) for number in blocks[:2]]
-    nonce = signer_nonce(service)
-    until_done(large)
-    assert signer_nonce(service) >= nonce + 2
-    assert not Transaction.objects.filter(queries__batch=large[0]).filter(queries__batch=large[1]).exists()
 
 
 def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service, blocks, monkeypatch):
@@ -243,20 +206,6 @@ def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, kill
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * done
 
 
-def test_a_reorg_that_takes_a_shared_transaction_back_takes_it_back_for_all(service, blocks):
-    snapshot = service.rpc("evm_snapshot")
-    batches = at_blocks(a_key(), blocks[:4])
-    until_done(batches)
-    before = service.head()
-    service.rpc("evm_revert", snapshot)
-    service.mine(before - service.head() + 2)
-    work_once()
-    assert {fresh(batch).status for batch in batches} == {BatchStatus.IN_PROGRESS}
-    until_done(batches)
-    for number in blocks[:4]:
-        assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
-
-
 def test_those_that_wait_for_each_other_share_although_they_came_one_after_another(service, blocks, settings):
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(text.replace("[chains.signer]", "gather_seconds = 600\n[chains.signer]", 1))
@@ -319,17 +268,3 @@ def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
     # What is asked before the transaction is out, one after another; then a poll, and what the registry holds.
     assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [4]
     assert len(node.exchanges) <= most
-
-
-def test_many_batches_take_few_exchanges_transactions_and_statements(counted):
-    chain, node = counted
-    count = 64
-    batches = at_blocks(a_key(), range(chain.head() - count, chain.head()))
-    sent = Transaction.objects.count()
-    node.forget()
-    with CaptureQueriesContext(connection) as statements:
-        rounds_until_done(chain, batches)
-    # One more where the two transactions are in two blocks.
-    assert len(node.exchanges) <= 9
-    assert Transaction.objects.count() - sent <= 2
-    assert len(statements) <= 9 * count

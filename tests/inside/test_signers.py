@@ -2,18 +2,16 @@
 
 import threading
 from datetime import timedelta
-from functools import partial
 
 import pytest
 from django.db import connections
 from django.utils import timezone
 
-from chains import together
 from config.configured_chains import get_chains
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction, TransactionState
 from proving.registry.deploying import deploy
-from proving.transactions import sending, signers
+from proving.transactions import sending
 from proving.transactions.intents import Intent, Order, Sent
 from proving.transactions.signers import pending
 from queries.models import BatchStatus, Block
@@ -21,8 +19,6 @@ from tests.proving.chain_state import signer_nonce
 from tests.proving.several_signers import configure, get_stuck, send_each, senders
 from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, request, submit, work, work_until_done
 
-GWEI = 10**9
-ETHER = 10**18
 WINDOW = 10
 NOBODY = "0x" + "77" * 20
 
@@ -40,27 +36,6 @@ def of_slot(block: int, slot: int, address: str = ALICE) -> dict[str, object]:
     body = request(address, block=block)
     body["data"]["31337"][f"block:{block}"]["accounts"] = {address: {"props": [], "slots": [hex(slot)]}}
     return body
-
-
-def test_the_signer_with_the_least_pending_sends(mempool, key):
-    send_each(key, mempool, 1, 2)
-    assert senders() == [SIGNER, SECOND_SIGNER]
-    send_each(key, mempool, 3, 4)
-    assert sorted(senders()[2:]) == sorted([SIGNER, SECOND_SIGNER])
-    mempool.mine()
-    work()
-    send_each(key, mempool, 7, 8)
-    assert senders()[4:] == [SIGNER, SECOND_SIGNER]
-
-
-def test_orders_of_one_moment_are_divided_and_each_goes_to_one_signer(mempool):
-    chain = get_chains().chain(31337)
-    order = partial(sending.submit_all, chain, Order([Intent(ALICE, b"")]))
-    sent = together.each([order] * 4)
-    assert [one.transactions[0].signer.address for one in sent if isinstance(one, Sent)] == [SIGNER, SECOND_SIGNER] * 2
-    several = sending.submit_all(chain, Order([Intent(ALICE, b"")] * 3))
-    assert isinstance(several, Sent)
-    assert [(tx.signer.address, tx.nonce) for tx in several.transactions] == [(SIGNER, nonce) for nonce in (5, 6, 7)]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -82,18 +57,6 @@ def test_threads_that_send_at_once_use_each_nonce_once(chain, settings, tmp_path
         nonces = list(signer.transactions.order_by("nonce").values_list("nonce", flat=True))
         assert nonces == list(range(12))
     assert signer_nonce(chain) == 24
-
-
-@pytest.mark.parametrize(("count", "most"), [(1, 4), (2, 8)])
-def test_room_grows_with_the_signers_and_one_user_leaves_half_of_it(
-    mempool, settings, tmp_path, key, monkeypatch, count, most
-):
-    configure(settings, tmp_path, mempool, signers=count)
-    monkeypatch.setattr(signers, "_TRANSACTIONS", 8)
-    send_each(key, mempool, *range(1, 12))
-    assert len(senders()) == most
-    send_each(a_key(BOB), mempool, 12)
-    assert len(senders()) == most + 1
 
 
 def test_what_rests_on_a_header_that_may_leave_the_chain_goes_the_same_way(chain, key, settings, tmp_path):

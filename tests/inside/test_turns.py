@@ -1,33 +1,18 @@
 """Whose turn it is: a user with thousands of waiting blocks holds up nobody."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import pytest
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from proving.models import Signer, Transaction
+from proving.models import Transaction
 from proving.transactions import signers
-from proving.worker import groups, worker
-from proving.worker.due import Task, Turns, due, round_robin
+from proving.worker.due import Task, Turns, due
 from queries import submission
 from queries.models import BatchStatus, Block
 from tests.inside.working import accept_all
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
-
-
-def test_queues_take_turns_and_none_is_asked_before_its_turn():
-    def two(name: str) -> Iterator[str]:
-        for number in (1, 2):
-            asked.append(name)
-            yield f"{name}{number}"
-
-    asked: list[str] = []
-    order = round_robin([two("a"), iter(()), two("b")])
-    assert list(itertools.islice(order, 2)) == ["a1", "b1"]
-    assert asked == ["a", "b"]
-    assert list(order) == ["a2", "b2"]
 
 
 @pytest.fixture
@@ -80,13 +65,6 @@ def test_a_newcomers_block_is_due_beside_the_first_of_many(heavy, newcomer):
     assert newcomer.user_id in users(due())[:2]
 
 
-def test_a_newcomers_batch_is_due_beside_the_first_of_many(heavy, newcomer):
-    for first in range(10, 30):
-        submit(heavy, of_blocks([first]))
-    submit(newcomer, request(BOB, block=9))
-    assert set(users(due())[:2]) == {heavy.user_id, newcomer.user_id}
-
-
 def test_a_batch_is_admitted_beside_a_long_queue_of_blocks(heavy, newcomer):
     submit(heavy, of_blocks(range(10, 40)))
     accept_all()
@@ -109,64 +87,6 @@ def test_users_take_turns_with_whatever_they_have(heavy, newcomer):
     order = taken_up(9)
     everybody = {heavy.user_id, newcomer.user_id, third.user_id}
     assert [set(order[place : place + 3]) for place in (0, 3, 6)] == [everybody] * 3
-
-
-def test_a_user_with_several_queues_gets_no_more_turns(heavy, newcomer):
-    submit(heavy, of_blocks(range(10, 20)))
-    accept_all()
-    submit(heavy, of_blocks([9]))
-    submit(newcomer, request(BOB, block=8))
-    order = taken_up(6)
-    assert order.count(newcomer.user_id) == 3
-
-
-def test_what_one_user_waits_for_takes_turns_too(heavy):
-    submit(heavy, of_blocks(range(10, 20)))
-    accept_all()
-    submit(heavy, of_blocks([9]))
-    has_had = Turns()
-    kinds = []
-    for _ in range(4):
-        task = next(task for task in due(has_had) if task.user)
-        has_had.note(task.user, task.queue)
-        kinds.append(task.kind)
-    assert sorted(kinds) == ["batch", "batch", "block", "block"]
-
-
-def test_a_later_batch_of_the_same_user_waits_for_the_first_few_blocks_only(heavy):
-    submit(heavy, of_blocks(range(10, 50)))
-    accept_all()
-    Block.objects.update(due_at=timezone.now())
-    small = submit(heavy, of_blocks([9]))
-    accept_all()
-    order = [task.key for task in due() if task.kind == "block"]
-    assert order.index(small.queries.get().block_id) < 5
-
-
-def test_what_is_for_all_comes_first(heavy):
-    submit(heavy, of_blocks(range(10, 20)))
-    accept_all()
-    Signer.objects.update(due_at=timezone.now())
-    assert next(due()).kind == "signer"
-
-
-def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
-    """One thread, and work that stays due."""
-    submit(heavy, of_blocks(range(10, 30)))
-    submit(newcomer, of_blocks([8, 9]))
-    accept_all()
-    single = worker.Worker(threads=1)
-    done: list[int | None] = []
-    monkeypatch.setattr(groups, "_MOST_TOGETHER", 1)
-    monkeypatch.setattr(worker, "_do", lambda tasks: done.extend(task.user for task in tasks))
-    while len(done) < 6:
-        single._take_up_what_is_due()
-        for group in single._in_hand.all:
-            assert group.running
-            group.running.result()
-    single._pool.shutdown()
-    of_users = [user for user in done if user]
-    assert abs(of_users.count(heavy.user_id) - of_users.count(newcomer.user_id)) <= 1
 
 
 # --- Transactions -----------------------------------------------------------------------------------------------------

@@ -6,17 +6,15 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from config.configured_chains import forget_chains
 from database import leases
 from proving.health import chain_checks
-from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
+from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer
 from proving.transactions.replacement import _is_past
-from proving.worker.worker import Worker
 from queries import clock
 from queries.models import Batch, Block, ServiceClock
 from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
 from tests.inside.working import observe
-from tests.service import ALICE, SIGNER, SIGNERS, a_key, request, submit, work
+from tests.service import ALICE, a_key, request, submit, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -58,16 +56,6 @@ def test_all_that_is_worked_on_is_found_again(service, model):
     assert leases.claim(model.objects.all(), pk)
 
 
-def test_beats_from_the_future_are_forgotten():
-    now = timezone.now()
-    WorkerHeartbeat.objects.create(worker="ahead", started_at=now, beat_at=now + DAY)
-    WorkerHeartbeat.objects.create(worker="dead", started_at=now, beat_at=now - DAY)
-    WorkerHeartbeat.objects.create(worker="alive", started_at=now, beat_at=now)
-    Worker()._say_that_it_runs()
-    assert WorkerHeartbeat.objects.filter(worker="alive").exists()
-    assert WorkerHeartbeat.objects.count() == 2, "that one, and the one that has beaten"
-
-
 @pytest.mark.parametrize(
     ("seconds", "is_past"), [(-60, True), (-20, True), (-5, False), (0, False), (5, False), (20, True)]
 )
@@ -75,29 +63,6 @@ def test_a_version_that_a_clock_ahead_has_signed_is_not_waited_for(seconds, is_p
     moment: datetime = timezone.now() + timedelta(seconds=seconds)
     version = SignedTransaction(created_at=moment)
     assert _is_past(version.created_at, timedelta(seconds=10)) == is_past
-
-
-def test_a_signer_whose_key_is_gone_is_seen_without_its_path(service, settings):
-    forget_chains()
-    (settings.CHAINS_FILE.parent / "signer.key").unlink()
-    observe()
-    assert ChainWatch.objects.get().problems == [
-        ["signer_unreadable", "The key of the signer of Development chain (31337) can't be read."]
-    ]
-
-
-def test_which_of_several_keys_is_gone_or_twice_there_is_seen(two_signers, settings):
-    folder = settings.CHAINS_FILE.parent
-    (folder / "second.key").unlink()
-    forget_chains()
-    observe()
-    said = "The key of signer 2 of Development chain (31337) can't be read."
-    assert ChainWatch.objects.get().problems == [["signer_unreadable", said]]
-    (folder / "second.key").write_text(SIGNERS[SIGNER])
-    forget_chains()
-    observe()
-    said = f"Two signers of Development chain (31337) have the same key, that of {SIGNER}."
-    assert ChainWatch.objects.get().problems == [["signer_unreadable", said]]
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=25), -timedelta(hours=25), timedelta(days=400)])

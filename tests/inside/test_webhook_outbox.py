@@ -60,18 +60,3 @@ def test_what_is_rolled_back_is_told_to_nobody(batch):
         transaction.set_rollback(True)
     assert said(batch) == []
     assert Webhook.objects.get().due_at is None
-
-
-def test_an_event_makes_the_webhook_due_and_leaves_a_pause_as_it_is(batch):
-    complete(batch, INITIAL)
-    due_at = Webhook.objects.get().due_at
-    assert due_at
-    complete(batch, AVAILABLE)
-    assert Webhook.objects.get().due_at == due_at
-
-
-def test_batches_without_webhooks_take_one_statement_more(key, django_assert_max_num_queries):
-    batch = submit(key, request(ALICE, block=3))
-    accept(batch)
-    with django_assert_max_num_queries(14):
-        complete(batch, INITIAL)

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from config.configured_chains import get_chains
-from proving import stops
 from proving.budget import cost_allocation, limits
 from proving.gas_model.remaining_work import HOP_GAS, RemainingWork, gas_of, unproven
 from proving.models import Transaction
@@ -13,7 +12,7 @@ from proving.reconcile.block import reconcile
 from queries.models import Batch, Block, PathUnit
 from tests.inside.working import admitted
 from tests.proving.money import ETHER, in_mempool, mine_at, price_of, scattered_slots, set_fee, without_limits
-from tests.service import ALICE, BOB, CHARLIE, asking, balances, fresh, request, submit, waiting, work
+from tests.service import ALICE, BOB, CHARLIE, asking, balances, fresh, request, waiting, work
 
 # --- Transactions and queries -----------------------------------------------------------------------------------------
 
@@ -79,20 +78,6 @@ def test_what_is_still_to_do_is_reserved_for_with_its_data(costly, key, rest, is
 
 
 # --- Headers and paths ------------------------------------------------------------------------------------------------
-
-
-def test_who_asks_for_a_header_pays_for_its_accumulation(costly, key):
-    batch = submit(key, asking({f"block:{costly.head()}": {"header": ["GAS_LIMIT"]}}, fee=ETHER))
-    assert gas_of(batch.queries.get()) > 65_000 + 22_000
-
-
-def test_a_header_that_is_known_is_not_reserved_for(costly, key, one_by_one):
-    batch = submit(key, request(ALICE, block=one_by_one, fee=ETHER))
-    stops.stop(31337, by="A test.")
-    for _ in range(3):
-        work()
-    elsewhere = admitted(key, request(ALICE, block=one_by_one - 1, fee=ETHER))
-    assert unproven(batch, with_paths=True).gas < unproven(elsewhere, with_paths=True).gas - 40_000
 
 
 def test_paths_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
