@@ -175,22 +175,6 @@ def test_nonsense_is_refused(given):
     assert told.code == "bad_answer"
 
 
-def test_a_giant_answer_is_not_read_to_its_end():
-    told = only_answer_of(Raw(b" " * 50_000_000))
-    assert isinstance(told, Refusal)
-    assert told.code == "bad_answer"
-    assert told.sentence == f"{told.host} sent more than 16384 bytes."
-
-
-def test_an_answer_that_drips_is_not_waited_for():
-    began = time.monotonic()
-    told = only_answer_of(Raw(b" " * 100, seconds_between_bytes=0.05), timeout_seconds=0.5)
-    assert time.monotonic() - began < 3
-    assert isinstance(told, Refusal)
-    assert told.code == "timed_out"
-    assert told.sentence == f"{told.host} did not answer within 0.5 seconds."
-
-
 @pytest.mark.parametrize("drip", DRIPS.values(), ids=DRIPS)
 def test_a_drip_is_not_waited_for_whatever_drips(drip):
     with hostile_node(drip, chain_id=None) as url, lying_node(lambda _: answer(signer=BOB)) as honest:
@@ -244,10 +228,6 @@ def test_all_are_asked_at_once_and_answer_in_their_order():
     assert (down.code, down.sentence) == ("unreachable", "127.0.0.1:1 can't be reached.")
 
 
-def test_no_attesters_give_no_answers():
-    assert ask([], DOMAIN, 1, 123) == []
-
-
 def test_the_attesters_own_refusal_is_handed_on():
     told = only_answer_of(refusal("not_final", "Block 123 is not final yet: block 120 is."))
     assert isinstance(told, Refusal)
@@ -277,12 +257,6 @@ def test_an_error_of_another_form_is_told_by_its_status(given):
     assert isinstance(told, Refusal)
     assert told.code == "unreachable"
     assert told.sentence == f"{told.host} answered with HTTP status {given.status}."
-
-
-def test_an_answer_that_breaks_off_is_refused():
-    told = only_answer_of(Raw(b"{", headers={"Content-Length": "100"}))
-    assert isinstance(told, Refusal)
-    assert (told.code, told.sentence) == ("unreachable", f"{told.host} broke off its answer.")
 
 
 def test_no_url_is_shown():

@@ -120,14 +120,6 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
         ask(client_of(url))
 
 
-def test_a_chain_id_is_short(client_of):
-    with (
-        lying_node(lambda body: result(body, "0x" + "0" * 20_000)) as url,
-        pytest.raises(InvalidReply, match="more than 16384 bytes"),
-    ):
-        client_of(url).head()
-
-
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
     """An honest node whose blocks are large."""
     monkeypatch.setattr(request_batches, "MAX_REPLY_BYTES", 10_000)

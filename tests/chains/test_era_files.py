@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-import rlp
 from eth_utils.crypto import keccak
 
 from chains.beacon import era_files, jumps, shipped, ssz
@@ -104,23 +103,6 @@ def test_records_of_an_epoch(world, tmp_path, epoch):
             assert files.records(3, epoch.root) == epoch.records
         # The index and the total difficulty are read once, and the headers.
         assert len(site.asked) == 2 * (2 + len(epoch.encoded))
-
-
-def test_long_bodies_are_not_read(world, tmp_path, epoch, monkeypatch):
-    path, site = epoch.write(tmp_path), Site(tmp_path)
-    read = 0
-    answer = Site.answer
-
-    def counted(site: Site, *asked: str) -> tuple[int, bytes, str]:
-        nonlocal read
-        status, content, told = answer(site, *asked)
-        read += len(content)
-        return status, content, told
-
-    monkeypatch.setattr(Site, "answer", counted)
-    with served(site) as url:
-        assert EraFiles(world.chain, [url]).records(3, epoch.root) == epoch.records
-    assert read < path.stat().st_size / 2
 
 
 @needs_fixtures
@@ -227,16 +209,6 @@ def test_an_index_that_leads_nowhere(world, path, root, to):
         EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
 
 
-def test_blocks_stand_before_the_state(world, path, root):
-    good = path.read_bytes()
-    state = len(good) - 32 + int.from_bytes(good[-16:-8], "little", signed=True)
-    index = len(good) - 32 - 24 - 8 * 8
-    entry = index + 16 + 8 * 2
-    path.write_bytes(good[:entry] + (state + 8 - index).to_bytes(8, "little", signed=True) + good[entry + 8 :])
-    with pytest.raises(NodeUnavailable, match="It has no state after its blocks"):
-        EraFiles(world.chain, [path.parent]).block(50, root, world.root(50))
-
-
 def test_a_false_block_is_no_block(world, path, root, tmp_path):
     """And another place may have the right one."""
     (tmp_path / "right").mkdir()
@@ -274,36 +246,6 @@ def test_an_index_of_another_length(world, tmp_path, epoch, count):
     path.write_bytes(beacon_chains.index(b"f2", 3 * 8192, [], 0))
     with pytest.raises(NodeUnavailable, match="It has no blocks"):
         EraFiles(world.chain, [tmp_path]).records(3, epoch.root)
-
-
-def test_a_file_that_can_not_be_read(world, path, root):
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(NodeUnavailable, match=f"{path.name} can't be read: Is a directory"):
-        EraFiles(world.chain, [path.parent]).roots(PERIOD, root)
-
-
-def test_what_is_no_header_has_no_difficulty():
-    fields: list[bytes | list[bytes]] = [bytes(32)] * 15
-    assert era_files._hash_and_difficulty(_entry_of(fields))[0] == keccak(rlp.encode(fields))
-    for wrong in ([*fields[:7], [b"\1"], *fields[8:]], fields[:7], bytes(40), b""):
-        with pytest.raises(era_files.InvalidEra, match="One of its headers can't be read"):
-            era_files._hash_and_difficulty(_entry_of(wrong))
-
-
-def _entry_of(item: object) -> bytes:
-    return beacon_chains.entry(b"\3\0", beacon_chains.framed(rlp.encode(item)))
-
-
-def test_another_place_may_have_the_right_one(world, path, root, roots, tmp_path):
-    good = path.read_bytes()
-    (tmp_path / "right").mkdir()
-    (tmp_path / "right" / path.name).write_bytes(good)
-    path.write_bytes(good[:-1])
-    assert EraFiles(world.chain, [tmp_path, tmp_path / "right"]).roots(PERIOD, root) == roots
-    with pytest.raises(NodeUnavailable) as unavailable:
-        EraFiles(world.chain, [tmp_path, tmp_path]).roots(PERIOD, root)
-    assert str(tmp_path) not in str(unavailable.value)
 
 
 @pytest.mark.parametrize(
@@ -377,17 +319,6 @@ def test_a_slow_place_is_left_for_another_and_rests(world, path, root, roots, tm
         assert len(site.asked) == asked
 
 
-def test_a_place_that_fails_at_once_does_not_rest(world, path, root, roots):
-    clock, good = Clock(pace=4.9), path.read_bytes()
-    with served(Site(path.parent)) as url:
-        files = EraFiles(world.chain, [url], clock=clock)
-        path.write_bytes(good[:-1])
-        with pytest.raises(NodeUnavailable):
-            files.roots(PERIOD, root, go_on=clock.go_on)
-        path.write_bytes(good)
-        assert files.roots(PERIOD, root, go_on=clock.go_on) == roots
-
-
 def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world):
     """A small frame may hold 64 kB, and there are 8,192 to decode."""
     long = headers.encode({**headers.FRONTIER, "number": 5, "extraData": bytes(700)})
@@ -395,17 +326,3 @@ def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world
     other.write(tmp_path)
     with pytest.raises(NodeUnavailable, match="where at most 1024 compressed bytes belong"):
         EraFiles(world.chain, [tmp_path]).records(3, other.root)
-
-
-def test_a_server_that_is_down(world, root):
-    with served(Site(Path("nowhere"))) as url:
-        pass
-    with pytest.raises(NodeUnavailable, match="can't be reached"):
-        EraFiles(world.chain, [url]).roots(PERIOD, root)
-
-
-def test_total_difficulties_stay_within_256_bits(tmp_path, epoch, world):
-    path = epoch.write(tmp_path)
-    path.write_bytes(path.read_bytes().replace(epoch.totals[0].to_bytes(32, "little"), b"\xff" * 32, 1))
-    with pytest.raises(NodeUnavailable, match="beyond all bounds"):
-        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)

@@ -9,7 +9,7 @@ import pytest
 from chains.rpc import AccountProof, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import ACCOUNTS, DevChain
-from tests.chains.lying_node import Raw, ask, error, lying_node
+from tests.chains.lying_node import Raw, ask, lying_node
 
 ALICE = ACCOUNTS[0][0]
 GENESIS_TIME = 1_700_000_000
@@ -96,22 +96,6 @@ def test_a_node_is_not_asked_again_first_for_proofs_that_it_lacks(client, near, 
     assert (near.count(), far.count()) == (0, 3)
 
 
-def test_it_is_still_asked_first_for_younger_proofs(client, near, far):
-    prove(client, 10)
-    near.count(), far.count()
-    assert served(prove(client, HEAD, PRUNED_BELOW))
-    assert (near.count(), far.count()) == (2, 0)
-    assert served(prove(client, 11))
-    assert (near.count(), far.count()) == (1, 1)
-
-
-def test_one_call_asks_each_node_for_what_it_has(client, near, far):
-    prove(client, 10)
-    near.count(), far.count()
-    assert served(prove(client, 5, HEAD, 7, HEAD - 1))
-    assert (near.count(), far.count()) == (2, 2)
-
-
 def test_it_is_asked_in_the_end_when_the_others_fail(client, near, far):
     prove(client, 10)
     near.count()
@@ -122,36 +106,9 @@ def test_it_is_asked_in_the_end_when_the_others_fail(client, near, far):
     assert near.count() == 2, "by hash, and by number"
 
 
-def test_what_no_node_serves_says_nothing_about_any(client, near, far):
-    (refused,) = client.proofs([ProofRequest(10**6, b"\1" * 32, EMPTY_TRIE_ROOT, ALICE)])
-    assert isinstance(refused, RpcRefused)
-    prove(client, 10)
-    near.count(), far.count()
-    assert served(prove(client, 10, HEAD))
-    assert (near.count(), far.count()) == (1, 1)
-
-
 def test_a_node_that_fails_is_asked_once_in_a_call(client, near, far):
     prove(client, 10)
     near.down = far.down = True
     lacking = client.proofs([ProofRequest(number, b"\1" * 32, EMPTY_TRIE_ROOT, ALICE) for number in (HEAD, 10)])
     assert all(isinstance(answer, NodeUnavailable) for answer in lacking)
     assert (near.failed, far.failed) == (1, 1)
-
-
-def test_other_methods_are_asked_as_before(archive, client_of):
-    asked: list[str] = []
-
-    def without_proofs(body):
-        asked.append(body["method"])
-        if body["method"] == "eth_getProof":
-            return error(body, -32601, "Method not found")
-        return ask(archive.url, body)
-
-    with lying_node(without_proofs) as first:
-        client = client_of(first, archive.url)
-        assert served(prove(client, 10))
-        assert served(prove(client, 10))
-        assert client.balance(ALICE, 10) > 0
-    assert asked.count("eth_getProof") == 1
-    assert asked[-1] == "eth_getBalance"

@@ -7,7 +7,7 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.rpc import InvalidReply, NodeUnavailable, RpcRefused
+from chains.rpc import InvalidReply, NodeUnavailable
 from tests import headers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 
@@ -98,14 +98,6 @@ def test_it_can_be_asked_for_in_all_ways(client_of):
         assert client.headers([3, HEAD + 1, HEAD]) == [client.header(3), None, head]
 
 
-def test_many_are_asked_for_in_batches(client_of):
-    node = Node(headers.AURA)
-    with lying_node(node) as url:
-        found = client_of(url).headers(range(400))
-    assert [header.number for header in found if header] == list(range(400))
-    assert node.exchanges == 4
-
-
 def test_fields_whose_names_a_node_does_not_tell_are_not_known_although_they_look_like_ethereums(client_of):
     """A header of London's, of a block that is told without a base fee."""
 
@@ -132,21 +124,6 @@ def test_without_such_a_node_it_is_said_what_is_missing(client_of):
         "hash, and refuses debug_getRawHeader, by which headers of other layouts are read "
         "(-32601); the node said: “the method debug_getRawHeader does not exist/is not available”."
     )
-
-
-def test_a_node_that_refuses_does_not_rest(client_of):
-    """It is as good as before for all but headers."""
-    with lying_node(Node(headers.AURA, raw=False)) as url:
-        client = client_of(url)
-        with pytest.raises(NodeUnavailable, match="debug_getRawHeader"):
-            client.head()
-        assert client.call("eth_feeHistory", "0x1", "latest", []) is not None
-
-
-def test_a_tag_that_the_chain_does_not_know_is_still_refused(client_of):
-    with lying_node(Node(headers.AURA)) as url, pytest.raises(RpcRefused) as caught:
-        client_of(url).header("finalized")
-    assert caught.value.message == "finalized block not found"
 
 
 def test_a_node_that_refuses_headers_is_asked_for_them_last(client_of):
@@ -215,9 +192,3 @@ def test_the_base_fee_of_another_layout_is_what_the_node_says(client_of, fields,
     with lying_node(Node(fields)) as url:
         fees = client_of(url).fees()
     assert (fees.base_fee, fees.priority_fee) == (base_fee, 3)
-
-
-def test_before_london_there_is_no_base_fee(client_of):
-    node = Node(headers.FRONTIER)
-    with lying_node(node) as url:
-        assert client_of(url).fees().base_fee == 0

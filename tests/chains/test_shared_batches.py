@@ -95,27 +95,6 @@ def test_a_node_too_slow_for_all_at_once_is_asked_for_fewer(nodes):
     assert node.sizes == [64, 32, 32, 16, 16, 16, 16]
 
 
-def test_it_is_asked_for_twice_as_much_every_minute(nodes):
-    node = Echoing()
-    rpc = nodes(node)
-    node.hangs = lambda asked: len(asked) > 16
-    ask(rpc, range(64))
-    node.hangs = lambda _: False
-    for node.now, sizes in ((0, [25, 25, 14]), (59, [25, 25, 14]), (60, [50, 14]), (120, [64]), (10**9, [64])):
-        node.sizes.clear()
-        assert ask(rpc, range(64)) == list(range(64))
-        assert node.sizes == sizes
-
-
-def test_a_node_that_never_takes_more_is_seldom_asked_for_more(nodes):
-    node = Echoing()
-    node.refuses = lambda asked: len(asked) > 16
-    rpc = nodes(node)
-    for node.now in range(0, 1200, 30):
-        assert ask(rpc, range(64)) == list(range(64))
-    assert len([size for size in node.sizes if size > 16]) <= 4 + 1200 // 60
-
-
 def test_a_node_that_hangs_is_waited_for_twice(nodes):
     node = Echoing()
     node.hangs, node.seconds_each = lambda _: True, TIMEOUT
@@ -147,17 +126,6 @@ def test_one_request_that_hangs_is_the_loss_of_who_asked_it(nodes):
     assert "did not answer" in failed(outcomes)[3]
 
 
-def test_a_node_that_answers_nothing_by_itself_either_is_left(nodes):
-    node = Echoing()
-    node.refuses = lambda _: True
-    rpc = nodes(node)
-    assert ask(rpc, range(64)) == list(range(64))
-    node.sizes.clear()
-    node.gone = True
-    assert len(failed(ask(rpc, range(64)))) == 64
-    assert node.sizes == [1, 1], "one of them, and its chain id"
-
-
 def test_what_takes_too_long_is_left_but_for_the_first(nodes):
     """The tasks' leases would expire meanwhile. One goes on in any case."""
     node = Echoing()
@@ -172,19 +140,6 @@ def test_what_takes_too_long_is_left_but_for_the_first(nodes):
     for _ in range(2):
         outcomes = together.run(tasks)
     assert failed(outcomes).keys().isdisjoint({0, 1})
-
-
-def test_one_task_may_take_as_long_as_it_takes(nodes):
-    node = Echoing()
-    node.refuses, node.seconds_each = lambda asked: len(asked) > 5, TIMEOUT
-    assert nodes(node).batch([("echo", [n]) for n in range(30)]) == list(range(30))
-
-
-def test_the_next_node_is_asked_for_what_the_first_is_too_slow_for(nodes):
-    slow, quick = Echoing(), Echoing()
-    slow.refuses, slow.seconds_each = lambda asked: len(asked) > 5, TIMEOUT
-    assert ask(nodes(slow, quick), range(30)) == list(range(30))
-    assert quick.sizes == [27]
 
 
 # --- Poisonous answers ------------------------------------------------------------------------------------------------
@@ -220,15 +175,6 @@ def test_the_next_node_is_asked_for_it(nodes, poisonous):
     assert other.sizes == [1]
 
 
-def test_a_node_that_gave_one_bad_answer_rests(nodes, poisonous):
-    other = Echoing()
-    rpc = nodes(poisonous, other)
-    ask(rpc, range(16))
-    poisonous.sizes.clear()
-    ask(rpc, range(16))
-    assert poisonous.sizes == []
-
-
 def test_a_node_without_one_of_the_replies_is_asked_for_no_more(nodes):
     node, other = Echoing(), Echoing()
     node.spoils[3] = lambda _: result({"id": 10**9}, 3)
@@ -236,45 +182,7 @@ def test_a_node_without_one_of_the_replies_is_asked_for_no_more(nodes):
     assert other.sizes == [4], "a reply that belongs to no request tells nothing of the others"
 
 
-def test_a_node_that_limits_all_of_a_batch_is_asked_once(nodes):
-    limited, other = Echoing(), Echoing()
-    limited.spoils = dict.fromkeys(range(64), POISON["limit"])
-    rpc = nodes(limited, other)
-    assert ask(rpc, range(64)) == list(range(64))
-    assert (limited.sizes, other.sizes) == ([64], [64])
-
-
-def test_the_only_node_that_limits_all_of_a_batch_is_left_alone(nodes):
-    limited = Echoing()
-    limited.spoils = dict.fromkeys(range(64), POISON["limit"])
-    rpc = nodes(limited)
-    for _ in range(2):
-        assert len(failed(ask(rpc, range(64)))) == 64
-    assert limited.sizes == [64]
-
-
-def test_nonsense_alone_keeps_no_other_from_being_answered(nodes):
-    node = Echoing()
-    node.spoils[3] = POISON["neither"]
-    rpc = nodes(node)
-    with pytest.raises(NodeUnavailable, match="neither a result nor an error"):
-        rpc.call("echo", 3)
-    assert rpc.call("echo", 4) == 4
-
-
 # --- Long replies and heavy requests ----------------------------------------------------------------------------------
-
-
-def test_a_long_reply_to_all_does_not_make_batches_small_for_ever(nodes, monkeypatch):
-    monkeypatch.setattr(request_batches, "MAX_REPLY_BYTES", 10_000)
-    node = Echoing()
-    node.spoils = {n: lambda one: result(one, "x" * 1000) for n in range(16)}
-    rpc = nodes(node)
-    assert failed(ask(rpc, range(16))) == {}
-    assert node.sizes == [16, 8, 8]
-    node.spoils.clear()
-    ask(rpc, range(16))
-    assert node.sizes[3:] == [16]
 
 
 def test_proofs_of_many_slots_are_asked_for_in_smaller_batches(nodes):
@@ -284,37 +192,6 @@ def test_proofs_of_many_slots_are_asked_for_in_smaller_batches(nodes):
     wanted = [ProofRequest(n, n.to_bytes(32, "big"), EMPTY_TRIE_ROOT, address, slots) for n in range(64)]
     together.run([partial(rpc.proofs, [one]) for one in wanted])
     assert node.sizes[0] == BATCH_SIZE // 4, "each counts as one, and one more for twenty slots"
-
-
-def test_those_beside_one_that_hangs_are_asked_last(nodes):
-    """There may be no time left for them."""
-    node = Echoing()
-
-    def hangs(asked: list[Any]) -> bool:
-        is_hung = len(asked) <= 4 and asked[0]["params"] == [0]
-        node.now += TIMEOUT * is_hung
-        return is_hung
-
-    node.hangs = hangs
-    node.refuses = lambda asked: len(asked) > 4
-    assert list(failed(ask(nodes(node), range(8)))) == [0, 1, 2, 3]
-    assert node.sizes == [8, 4, 4, 2]
-
-
-def test_all_of_the_first_task_is_asked_for_however_long_it_takes(nodes):
-    node = Echoing()
-    node.refuses, node.seconds_each = lambda asked: len(asked) > 1, TIMEOUT
-    rpc = nodes(node)
-    tasks = [partial(rpc.batch, [("echo", [10 * task + part]) for part in range(3)]) for task in range(3)]
-    outcomes = together.run(tasks)
-    assert outcomes[0] == [0, 1, 2]
-    assert list(failed(outcomes)) == [1, 2]
-
-
-def test_two_that_fail_by_themselves_with_a_good_one_between_are_two(nodes, poisonous):
-    poisonous.refuses = lambda asked: len(asked) > 1
-    poisonous.spoils[5] = poisonous.spoils[3]
-    assert list(failed(ask(nodes(poisonous), range(8)))) == [3, 5]
 
 
 @pytest.mark.parametrize("bad", [(3, 4, 5), tuple(range(15))])
@@ -332,48 +209,6 @@ def test_one_task_has_the_answers_beside_a_bad_one(nodes, poisonous):
     answers = nodes(poisonous).proofs(wanted)
     assert [isinstance(answer, AccountProof) for answer in answers] == [True, True, False, True]
     assert isinstance(answers[2], NodeUnavailable)
-
-
-def test_one_request_that_hangs_alone_keeps_no_other_from_being_asked(nodes):
-    node = Echoing()
-    node.hangs = lambda asked: any(one["params"][0] == 3 for one in asked)
-    rpc = nodes(node)
-    for _ in range(2):
-        with pytest.raises(NodeUnavailable, match="did not answer"):
-            rpc.call("echo", 3)
-        assert rpc.call("echo", 4) == 4
-
-
-def test_nothing_more_is_asked_for_after_those_that_hang_until_the_end(nodes):
-    node = Echoing()
-
-    def hangs(asked: list[Any]) -> bool:
-        is_hung = len(asked) == 1 and asked[0]["params"][0] < 3
-        node.now += TIMEOUT * is_hung
-        return is_hung
-
-    node.hangs = hangs
-    node.refuses = lambda asked: len(asked) > 1
-    with pytest.raises(NodeUnavailable):
-        nodes(node).batch([("echo", [n]) for n in range(8)])
-    assert node.sizes == [8, 4, 2, 1, 1]
-
-
-def test_fewer_slots_are_asked_for_after_a_time_out(nodes):
-    node = Echoing()
-    node.hangs = lambda asked: any(len(one["params"][1]) > 20 for one in asked)
-    rpc = nodes(node)
-
-    def ask_for(slots: int) -> int:
-        wanted = ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, f"0x{1:040x}", range(slots))
-        node.spoils[wanted.address] = lambda one: result(
-            one, {"accountProof": [], "storageProof": [{"key": hex(n), "proof": []} for n in range(slots)]}
-        )
-        rpc.proofs([wanted])
-        at_once: int = rpc.slots_at_once
-        return at_once
-
-    assert [ask_for(slots) for slots in (200, 50, 12, 24, 6, 3)] == [50, 12, 24, 6, 12, 12]
 
 
 def test_what_another_node_might_have_answered_is_worth_asking_again(nodes):

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from chains import together
-from chains.request_batches import Further
-from chains.rpc import NodeUnavailable, ProofRequest, RpcClient
+from chains.rpc import NodeUnavailable, RpcClient
 from chains.together import Raised
-from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, lying_node
 
@@ -79,16 +77,6 @@ def test_what_several_ask_is_asked_once_and_read_by_each(node):
     assert counted.exchanges == [["eth_getBlockByNumber"]]
 
 
-def test_tasks_of_tasks_are_asked_with_the_others(node):
-    counted, rpc = node
-    (balances, nonce) = together.together(
-        lambda: together.together(lambda: rpc.balance(ALICE), lambda: rpc.balance(BOB)), lambda: rpc.nonce(ALICE)
-    )
-    assert balances == (10**22, 10**22)
-    assert nonce == 0
-    assert counted.exchanges == [["eth_getTransactionCount", "eth_getBalance", "eth_getBalance"]]
-
-
 def test_none_waits_for_an_error_of_another(node):
     _, rpc = node
 
@@ -113,30 +101,12 @@ def test_a_result_that_makes_no_sense_is_the_loss_of_who_asked_for_it(node):
     assert counted.exchanges == [["eth_getBalance", "eth_getTransactionCount"]]
 
 
-def test_one_may_need_more_than_another_who_has_the_same_request(node):
-    counted, rpc = node
-    request = ("eth_getBalance", [ALICE, "0x1"])
-    further = Further(("eth_chainId", []), lambda result: ("more", result), "")
-    ask_all = [lambda: rpc.balance(ALICE, 1), lambda: rpc._nodes.one(request, lambda _: further)]
-    assert together.each([*ask_all, *reversed(ask_all)]) == [10**22, ("more", "0x7a69"), ("more", "0x7a69"), 10**22]
-    assert counted.exchanges == [["eth_getBalance"], ["eth_chainId"]]
-
-
 def test_a_dead_node_is_asked_a_second_time_at_most(node):
     counted, rpc = node
     counted.down = True
     outcomes = together.run([partial(rpc.header, number) for number in range(10)])
     assert all(isinstance(outcome, Raised) and isinstance(outcome.error, NodeUnavailable) for outcome in outcomes)
     assert len(counted.exchanges) == 1
-
-
-def test_refusals_are_the_refused_ones(node):
-    _, rpc = node
-    absent = ProofRequest(99, b"\1" * 32, EMPTY_TRIE_ROOT, ALICE)
-    first, second, _ = together.together(
-        lambda: rpc.proofs([absent]), lambda: rpc.proofs([absent]), lambda: rpc.nonce(BOB)
-    )
-    assert [str(one) for one in (*first, *second)] == [str(rpc.proofs([absent])[0])] * 2
 
 
 def test_work_of_several_is_done_once_and_its_questions_go_out_with_those_of_others(node):
@@ -158,21 +128,6 @@ def test_work_of_several_is_done_once_and_its_questions_go_out_with_those_of_oth
     assert results == ["A", "0", "B"]
     assert done == [["a", "b"]]
     assert counted.exchanges == [["eth_getTransactionCount", "eth_getBalance"]]
-
-
-def test_what_handles_the_work_of_several_fails_for_all_of_them():
-    def handle(_: Sequence[str]) -> list[str]:
-        raise ValueError("no")
-
-    outcomes = together.run([lambda: together.share_work("key", "a", handle)] * 2)
-    assert [type(one.error) for one in outcomes if isinstance(one, Raised)] == [ValueError, ValueError]
-
-
-def test_a_task_that_must_not_be_set_aside_is_not(node):
-    _, rpc = node
-    outcomes = together.run([lambda: rpc.nonce(ALICE)], may_wait=lambda: False)
-    assert isinstance(outcomes[0], Raised)
-    assert isinstance(outcomes[0].error, AssertionError)
 
 
 def test_alone_it_is_as_if_there_was_nothing(node):

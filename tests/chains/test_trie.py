@@ -1,6 +1,3 @@
-from collections.abc import Iterator
-from itertools import count
-
 import pytest
 import rlp
 from eth_utils.crypto import keccak
@@ -39,9 +36,6 @@ from tests.chains.tries import (
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
 REAL_ACCOUNTS = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]
-ABSENT = "goerli_7583802_456cb24d_depth7.json"
-WITH_SLOT = "goerli_7583802_7b2f05ce_depth7.json"
-
 ADDRESS = "0x" + "33" * 20
 
 
@@ -65,17 +59,6 @@ def test_real_accounts_are_as_the_chain_has_them(name):
     assert account.storage_root == unhex(expected["storageRoot"])
     # Nodes give a missing account the hash of empty code; the EVM's EXTCODEHASH gives it zero, and so do we.
     assert account.code_hash == (unhex(expected["codeHash"]) if expected["exists"] else NO_CODE_HASH)
-
-
-@needs_fixtures
-def test_a_real_slot_is_as_the_chain_has_it():
-    (slot,) = load_fixture(WITH_SLOT)["storage"]
-    nodes = [unhex(node) for node in slot["proof"]]
-    root = verify_account(*real_proof(WITH_SLOT)).storage_root
-    assert verify_slot(root, int(slot["slot"], 16), nodes) == int(slot["value"], 16)
-    for end in range(len(nodes)):
-        with pytest.raises(InvalidProof):
-            verify_slot(root, int(slot["slot"], 16), nodes[:end])
 
 
 @needs_fixtures
@@ -128,13 +111,6 @@ def test_a_real_proof_is_refused_for_another_account_or_root(name):
         verify_account(root, "0x" + "ab" * 20, nodes)
     with pytest.raises(InvalidProof):
         verify_account(keccak(root), address, nodes)
-
-
-@needs_fixtures
-def test_nodes_out_of_order_are_refused():
-    root, address, nodes = real_proof(ABSENT)
-    with pytest.raises(InvalidProof):
-        verify_account(root, address, [nodes[1], nodes[0], *nodes[2:]])
 
 
 # --- Random tries, compared with py-trie ------------------------------------------------------------------------------
@@ -197,47 +173,7 @@ def test_accounts_of_random_tries_agree_with_another_implementation(nonce, balan
     assert absent == trie.NO_ACCOUNT
 
 
-@pytest.mark.parametrize("value", [1, 2**255, 2**256 - 2, 2**256 - 1])
-def test_the_largest_values_are_told_apart(value):
-    built = storage_trie({0: value})
-    assert verify_slot(built.root_hash, 0, slot_proof(built, 0)) == value
-
-
 # --- Exclusion --------------------------------------------------------------------------------------------------------
-
-
-def key_of(slot: int) -> str:
-    return keccak(slot.to_bytes(32, "big")).hex()
-
-
-def slots_sharing(digits: int, of: int) -> Iterator[int]:
-    """Slots whose hashed key has just its first `digits` hexadecimal digits in common with that of slot `of`."""
-    return (
-        slot
-        for slot in count()
-        if key_of(slot)[:digits] == key_of(of)[:digits] and key_of(slot)[digits] != key_of(of)[digits]
-    )
-
-
-def test_an_empty_place_in_a_branch_proves_absence():
-    first, second = 0, next(slots_sharing(0, of=0))
-    built = storage_trie({first: 1, second: 2})
-    absent = next(slot for slot in count() if key_of(slot)[0] not in {key_of(first)[0], key_of(second)[0]})
-    assert len(slot_proof(built, absent)) == 1
-    assert verify_slot(built.root_hash, absent, slot_proof(built, absent)) == 0
-
-
-def test_another_leaf_proves_absence():
-    built = storage_trie({0: 1})
-    assert verify_slot(built.root_hash, 1, slot_proof(built, 0)) == 0
-
-
-def test_an_extension_that_leads_elsewhere_proves_absence():
-    built = storage_trie({0: 1, next(slots_sharing(2, of=0)): 2})
-    absent = next(slots_sharing(1, of=0))
-    assert len(rlp.decode(slot_proof(built, absent)[0])) == 2
-    assert verify_slot(built.root_hash, absent, slot_proof(built, absent)) == 0
-    assert verify_slot(built.root_hash, 10**9, slot_proof(built, 10**9)) == 0
 
 
 @pytest.mark.parametrize("nodes", [[], [b"\x80"]])
