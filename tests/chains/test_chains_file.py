@@ -137,13 +137,9 @@ SEVERAL_NODES = (
 @pytest.mark.parametrize(
     ("nodes", "quorum", "fault"),
     [
-        (3, "0", SEVERAL_NODES),
         (3, "1", SEVERAL_NODES),
         (3, "4", SEVERAL_NODES),
-        (3, "-2", SEVERAL_NODES),
         (3, "true", SEVERAL_NODES),
-        (3, "2.0", SEVERAL_NODES),
-        (3, '"2"', SEVERAL_NODES),
         (1, "0", "chains[0].node_quorum: must be 1, because one node is named"),
         (1, "2", "chains[0].node_quorum: must be 1, because one node is named"),
         (1, "true", "chains[0].node_quorum: "),
@@ -307,11 +303,6 @@ def test_a_chain_may_have_several_signers(load, tmp_path):
     assert KEY.removeprefix("0x") not in f"{chain!r} {chain}"
 
 
-def test_one_signer_is_the_only_one(load):
-    (chain,) = load(ONE, {"SIGNER_KEY": KEY}).chains
-    assert [account.address for account in chain.accounts()] == [ADDRESS]
-
-
 def test_a_key_that_two_ways_lead_to_is_refused_when_it_is_read(load, tmp_path):
     (tmp_path / "second").write_text(KEY)
     (chain,) = load(ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', BOTH), {"SIGNER_KEY": KEY}).chains
@@ -348,17 +339,6 @@ def test_hops_are_bounded_where_nothing_is_written(load):
     assert (connection.attesters, connection.threshold) == ((), None)
 
 
-def test_hops_may_be_set(load):
-    fields = 'block_hash_source = "native"\nmax_hops = 0\nkeep_headers = true'
-    connection = connection_of(load, fields)
-    assert (connection.max_hops, connection.keep_headers) == (0, True)
-
-
-def test_an_op_stack_chain_is_connected_to_the_one_below(load):
-    (connection,) = load(with_connection('block_hash_source = "op-stack"', source=5)).connections
-    assert (connection.source_id, connection.destination_id, connection.block_hash_source) == (5, 31337, "op-stack")
-
-
 def test_beacon_roots_need_a_beacon_node_of_a_known_beacon_chain(load):
     fields = 'block_hash_source = "beacon-roots"'
     needed = r"connections\[0\]: block_hash_source beacon-roots needs a known beacon chain and beacon_urls of chain "
@@ -369,12 +349,6 @@ def test_beacon_roots_need_a_beacon_node_of_a_known_beacon_chain(load):
     with_node = of_ethereum.replace("id = 1\n", 'id = 1\nbeacon_urls = ["http://127.0.0.1:5052"]\n')
     (connection,) = load(with_node).connections
     assert connection.block_hash_source == "beacon-roots"
-
-
-def test_an_arbitrum_chain_is_connected_to_its_parent_by_its_outbox(load):
-    fields = f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS.lower()}"'
-    (connection,) = load(with_connection(fields, source=5)).connections
-    assert (connection.block_hash_source, connection.outbox) == ("arbitrum", ADDRESS)
 
 
 def test_an_op_stack_chain_is_connected_to_the_one_below_by_its_games(load):
@@ -442,10 +416,6 @@ def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
         assert (first.host, second.host) == ("1.example", "2.example")
 
 
-def test_there_may_be_a_hundred_attesters(load):
-    assert len(connection_of(load, attested(100, threshold="threshold = 100"), {"TOKEN": "a"}).attesters) == 100
-
-
 def test_where_attesters_are_asked_is_in_no_representation(load):
     chains = load(with_connection(attested()), {"TOKEN": "secret-token"})
     attester = chains.connections[0].attesters[0]
@@ -484,98 +454,75 @@ def test_a_fault_of_the_attester_s_key_is_named_with_its_place(load, written, fa
     assert KEY not in told
 
 
-NEEDS_ATTESTERS = "connections[0]: block_hash_source attested needs 1 to 100 attesters"
-NEEDS_THRESHOLD = "connections[0]: block_hash_source attested needs a threshold, at most the number of attesters"
-OUTBOX = "connections[0]: outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it"
-WITH_GAMES = f'block_hash_source = "op-stack-games"\nanchor_state_registry = "{ADDRESS}"'
+NEEDS_ATTESTERS = ": block_hash_source attested needs 1 to 100 attesters"
+NEEDS_THRESHOLD = ": block_hash_source attested needs a threshold, at most the number of attesters"
+OUTBOX = ": outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it"
+WITH_GAMES = f'"op-stack-games"\nanchor_state_registry = "{ADDRESS}"'
 ON_TOP = "block_hash_source op-stack-games needs an OP Stack chain on top of the destination as source"
-GAMES = "connections[0]: anchor_state_registry belongs to block_hash_source op-stack-games, which needs it"
-PARENT = "connections[0]: parent belongs to block_hash_source arbitrum-slot, which needs it"
-BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_hash_source attested"
+GAMES = ": anchor_state_registry belongs to block_hash_source op-stack-games, which needs it"
+PARENT = ": parent belongs to block_hash_source arbitrum-slot, which needs it"
+BELONG_TO_ATTESTED = ": attesters and threshold belong to block_hash_source attested"
 
 
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ('block_hash_source = "native"\nmax_hops = -1', "connections[0].max_hops: "),
-        ('block_hash_source = "native"\nmax_hops = 10001', "connections[0].max_hops: "),
-        ('block_hash_source = "native"\nmax_hops = true', "connections[0].max_hops: "),
-        ('block_hash_source = "native"\nmax_headers_walked = 1', "connections[0]: max_headers_walked is gone: "),
-        ('block_hash_source = "native"\nkeep_headers = 1', "connections[0].keep_headers: "),
-        ('block_hash_source = "native"\nthreshold = 1', BELONG_TO_ATTESTED),
+        ('"native"\nmax_hops = -1', ".max_hops: "),
+        ('"native"\nmax_hops = 10001', ".max_hops: "),
+        ('"native"\nmax_headers_walked = 1', ": max_headers_walked is gone: "),
+        ('"native"\nkeep_headers = 1', ".keep_headers: "),
+        ('"native"\nthreshold = 1', BELONG_TO_ATTESTED),
         (attested(threshold="").replace("attested", "native"), BELONG_TO_ATTESTED),
+        ('"op-stack"', ": block_hash_source op-stack needs the chain below as source"),
         (
-            'block_hash_source = "op-stack"',
-            "connections[0]: block_hash_source op-stack needs the chain below as source",
+            f'"arbitrum"\noutbox = "{ADDRESS}"',
+            ": block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
         ),
+        ('"beacon-roots"', ": block_hash_source beacon-roots needs a chain whose beacon roots the destination holds"),
+        ('"arbitrum-buffer"', ": block_hash_source arbitrum-buffer needs the parent chain as source"),
+        (f'"arbitrum-buffer"\noutbox = "{ADDRESS}"', OUTBOX),
+        ('"arbitrum"', OUTBOX),
+        ('"arbitrum-slot"\nparent = 1', OUTBOX),
+        (f'"arbitrum-slot"\noutbox = "{ADDRESS}"', PARENT),
+        (f'"arbitrum"\noutbox = "{ADDRESS}"\nparent = 1', PARENT),
+        (f'"op-stack"\noutbox = "{ADDRESS}"', OUTBOX),
+        ('"arbitrum"\noutbox = "0x12"', ".outbox: must be 0x and 40"),
+        (WITH_GAMES, f": {ON_TOP}"),
+        ('"op-stack-games"', GAMES),
+        (f'"op-stack"\nanchor_state_registry = "{ADDRESS}"', GAMES),
         (
-            f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"',
-            "connections[0]: block_hash_source arbitrum needs an Arbitrum chain on top of the destination as source",
+            f'"native"\nknown_implementations = ["{ADDRESS}"]',
+            ": known_implementations belongs to block_hash_source arbitrum and op-stack-games",
         ),
-        (
-            'block_hash_source = "beacon-roots"',
-            "connections[0]: block_hash_source beacon-roots needs a chain whose beacon roots the destination holds",
-        ),
-        (
-            'block_hash_source = "arbitrum-buffer"',
-            "connections[0]: block_hash_source arbitrum-buffer needs the parent chain as source",
-        ),
-        (f'block_hash_source = "arbitrum-buffer"\noutbox = "{ADDRESS}"', OUTBOX),
-        ('block_hash_source = "arbitrum"', OUTBOX),
-        ('block_hash_source = "arbitrum-slot"\nparent = 1', OUTBOX),
-        (f'block_hash_source = "arbitrum-slot"\noutbox = "{ADDRESS}"', PARENT),
-        (f'block_hash_source = "arbitrum"\noutbox = "{ADDRESS}"\nparent = 1', PARENT),
-        (f'block_hash_source = "native"\noutbox = "{ADDRESS}"', OUTBOX),
-        (f'block_hash_source = "op-stack"\noutbox = "{ADDRESS}"', OUTBOX),
-        ('block_hash_source = "arbitrum"\noutbox = "0x12"', "connections[0].outbox: must be 0x and 40"),
-        (WITH_GAMES, f"connections[0]: {ON_TOP}"),
-        ('block_hash_source = "op-stack-games"', GAMES),
-        (f'block_hash_source = "op-stack"\nanchor_state_registry = "{ADDRESS}"', GAMES),
-        (
-            f'block_hash_source = "native"\nknown_implementations = ["{ADDRESS}"]',
-            "connections[0]: known_implementations belongs to block_hash_source arbitrum and op-stack-games",
-        ),
-        (
-            f'{WITH_GAMES}\nknown_implementations = ["0x1"]',
-            "connections[0].known_implementations[0]: must be 0x and 40",
-        ),
-        ('block_hash_source = "attested"', NEEDS_ATTESTERS),
-        ('block_hash_source = "attested"\nthreshold = 1\nattesters = []', NEEDS_ATTESTERS),
+        (f'{WITH_GAMES}\nknown_implementations = ["0x1"]', ".known_implementations[0]: must be 0x and 40"),
+        ('"attested"', NEEDS_ATTESTERS),
         (attested(101), NEEDS_ATTESTERS),
         (attested(threshold=""), NEEDS_THRESHOLD),
         (attested(threshold="threshold = 3"), NEEDS_THRESHOLD),
-        (attested(threshold="threshold = 0"), "connections[0].threshold: "),
-        (attested(threshold='threshold = "1"'), "connections[0].threshold: "),
-        (attested().replace(f"0x{2:040x}", f"0x{1:040x}"), "connections[0]: an attester is listed twice"),
+        (attested(threshold="threshold = 0"), ".threshold: "),
+        (attested().replace(f"0x{2:040x}", f"0x{1:040x}"), ": an attester is listed twice"),
         (
             attested().replace(f"0x{1:040x}", ADDRESS).replace(f"0x{2:040x}", ADDRESS.lower()),
-            "connections[0]: an attester is listed twice",
+            ": an attester is listed twice",
         ),
-        (
-            attested().replace(f"0x{2:040x}", "0x12"),
-            "connections[0].attesters[1].address: must be 0x and 40 hexadecimal digits",
-        ),
+        (attested().replace(f"0x{2:040x}", "0x12"), ".attesters[1].address: must be 0x and 40 hexadecimal digits"),
         (
             attested().replace(f"0x{1:040x}", ADDRESS.replace("f", "F", 1)),
-            "connections[0].attesters[0].address: must be 0x and 40 hexadecimal digits",
+            ".attesters[0].address: must be 0x and 40 hexadecimal digits",
         ),
-        (attested().replace("https://2", "ftp://2"), "connections[0].attesters[1].url: must be an http or https URL"),
+        (attested().replace("https://2", "ftp://2"), ".attesters[1].url: must be an http or https URL"),
         (
             attested(1).replace("TOKEN", "NOPE"),
-            "connections[0].attesters[0].url: neither NOPE nor NOPE_FILE is set in the environment",
+            ".attesters[0].url: neither NOPE nor NOPE_FILE is set in the environment",
         ),
-        (attested(1) + "colour = 1", "connections[0].attesters[0].colour: "),
-        (attested(1).replace('url = "https://1.example/${TOKEN}"', ""), "connections[0].attesters[0].url: "),
-        (attested(1).replace(f'address = "0x{1:040x}"', ""), "connections[0].attesters[0].address: "),
-        (
-            'block_hash_source = "attested"\nthreshold = 1\nattesters = ["https://secret-token@1.example"]',
-            "connections[0].attesters[0]: must be a table",
-        ),
+        (attested(1) + "colour = 1", ".attesters[0].colour: "),
+        ('"attested"\nthreshold = 1\nattesters = ["https://secret-token@1.example"]', ".attesters[0]: must be a table"),
     ],
 )
 def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
-    (told,) = faults_of(load, with_connection(fields), {"TOKEN": "secret-token"})
-    assert told.startswith(fault)
+    written = fields if fields.startswith("block_hash_source") else f"block_hash_source = {fields}"
+    (told,) = faults_of(load, with_connection(written), {"TOKEN": "secret-token"})
+    assert told.startswith(f"connections[0]{fault}")
     assert "secret" not in told
     assert "example" not in told
 
@@ -584,51 +531,38 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
 
 
 @pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("colour = 1", "colour"),
+        ("confirmations = 0", "confirmations: must be a number of blocks"),
+        ("confirmations = 'latest'", "confirmations: must be a number"),
+        ("test_network = 1", "test_network"),
+        ("block_seconds = 0", "block_seconds"),
+        ("gather_seconds = -1", "gather_seconds"),
+        ("gather_seconds = 601", "gather_seconds"),
+        ("max_fee_per_gas_gwei = inf", "max_fee_per_gas_gwei"),
+        ("minimum_signer_balance = 0.1", "minimum_signer_balance: must be"),
+        ("minimum_signer_balance = '-1'", "minimum_signer_balance"),
+        ("explorer_url = 'javascript:x'", "explorer_url: must be an http"),
+    ],
+)
+def test_a_fault_of_a_chain_is_named_with_its_place(load, line, fault):
+    (told,) = faults_of(load, ONE.replace("[chains.signer]", f"{line}\n[chains.signer]"))
+    assert told.startswith(f"chains[0].{fault}")
+
+
+@pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
         ("id = 31337", "id = 0", "chains[0].id"),
         ("id = 31337", 'id = "31337"', "chains[0].id"),
-        ("id = 31337", "id = true", "chains[0].id"),
-        ("id = 31337", "id = [31337]", "chains[0].id"),
         ('name = "Development chain"', 'name = ""', "chains[0].name"),
         ('["http://127.0.0.1:8545"]', "[]", "chains[0].rpc_urls: at least one is needed"),
         ('["http://127.0.0.1:8545"]', '"http://127.0.0.1:8545"', "chains[0].rpc_urls"),
-        ("[chains.signer]", "colour = 1\n[chains.signer]", "chains[0].colour"),
-        (
-            "[chains.signer]",
-            "confirmations = 0\n[chains.signer]",
-            "chains[0].confirmations: must be a number of blocks",
-        ),
-        ("[chains.signer]", "confirmations = 'latest'\n[chains.signer]", "chains[0].confirmations: must be a number"),
-        ("[chains.signer]", "confirmations = true\n[chains.signer]", "chains[0].confirmations: must be a number"),
-        ("[chains.signer]", "test_network = 1\n[chains.signer]", "chains[0].test_network"),
-        ("[chains.signer]", "block_seconds = 0\n[chains.signer]", "chains[0].block_seconds"),
-        ("[chains.signer]", "block_seconds = nan\n[chains.signer]", "chains[0].block_seconds"),
-        ("[chains.signer]", "gather_seconds = -1\n[chains.signer]", "chains[0].gather_seconds"),
-        ("[chains.signer]", "gather_seconds = 601\n[chains.signer]", "chains[0].gather_seconds"),
-        ("[chains.signer]", "max_fee_per_gas_gwei = inf\n[chains.signer]", "chains[0].max_fee_per_gas_gwei"),
-        (
-            "[chains.signer]",
-            "minimum_signer_balance = 0.1\n[chains.signer]",
-            "chains[0].minimum_signer_balance: must be",
-        ),
-        (
-            "[chains.signer]",
-            "minimum_signer_balance = 'x'\n[chains.signer]",
-            "chains[0].minimum_signer_balance: must be",
-        ),
-        ("[chains.signer]", "minimum_signer_balance = '-1'\n[chains.signer]", "chains[0].minimum_signer_balance"),
-        ("[chains.signer]", "minimum_signer_balance = 'NaN'\n[chains.signer]", "chains[0].minimum_signer_balance"),
-        (
-            "[chains.signer]",
-            "explorer_url = 'javascript:x'\n[chains.signer]",
-            "chains[0].explorer_url: must be an http",
-        ),
         ("destination = 31337", "destination = 9", "connections[0].destination: no chain with id 9"),
         ('"native"', '"magic"', "connections[0].block_hash_source"),
         ('"native"', '"native"\nwindow = 0', "connections[0].window"),
         ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
-        ("[chains.signer]", "history_window = 0\n[chains.signer]", "chains[0].history_window"),
         ("[chains.signer]", "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
         ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
         ("[[connections]]", "[connections]", "connections: must be written as [[connections]]"),
