@@ -93,16 +93,6 @@ def test_the_first_confirmed_block_from_any_one_on_is_found_in_few_requests(
         assert len(logs.requests) <= requests
 
 
-def test_one_that_is_near_enough_is_found_in_fewer(confirmed, outbox, logs, client_of):
-    newest = outbox.newest()
-    logs.requests.clear()
-    assert outbox.lowest(target(confirmed, client_of, 395), newest, within=10) == newest
-    assert not logs.requests
-    found = outbox.lowest(target(confirmed, client_of, 95), newest, within=100).header.number
-    assert 95 <= found <= 195
-    assert len(logs.requests) <= 3
-
-
 def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_tell(confirmed, outbox, logs, client_of):
     newest = outbox.newest()
     logs.bound(RANGE, first=confirmed.at[300])
@@ -112,22 +102,6 @@ def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_te
     assert outbox.lowest(target(confirmed, client_of, 95), newest) == newest
     with pytest.raises(RpcRefused):
         outbox.newest()
-
-
-def test_what_nodes_may_tell_in_a_moment_is_not_taken_for_gone(confirmed, outbox, client_of, monkeypatch):
-    newest = outbox.newest()
-    refused = RpcRefused(-32005, "too many requests")
-    refused.may_pass = True
-    asked = []
-
-    def busy(*request: object) -> None:
-        asked.append(request)
-        raise refused
-
-    monkeypatch.setattr(RpcClient, "logs", busy)
-    with pytest.raises(RpcRefused):
-        outbox.lowest(target(confirmed, client_of, 95), newest)
-    assert len(asked) == 1, "A shorter range would be refused, too."
 
 
 def test_a_search_takes_a_limited_number_of_requests(confirmed, outbox, logs, client_of, monkeypatch):

@@ -3,11 +3,9 @@ from typing import Any
 
 import pytest
 
-from chains import history
 from chains.probe import oldest_provable, probe
-from chains.rpc import NodeUnavailable, RpcRefused
 from devnet.devchain import DevChain
-from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, result
+from tests.chains.lying_node import Raw, ask, error, lying_node, result
 
 HEAD = 1_200
 
@@ -34,13 +32,6 @@ def test_a_pruned_node_proves_down_to_a_depth(client_of, kept, depth):
         chain.mine(HEAD)
         client = client_of(chain.url)
         assert oldest_provable(client, client.head()) == HEAD - depth
-
-
-def test_a_chain_of_one_block_can_be_probed(client_of):
-    # anvil's first header does not have the root of its state, so there is nothing to prove.
-    with DevChain() as chain:
-        abilities = probe(client_of(chain.url))
-    assert (abilities.head.number, abilities.oldest_provable) == (0, None)
 
 
 def test_a_chain_without_history_contract_keeps_no_hashes(client_of):
@@ -91,18 +82,3 @@ def test_refused_extras_are_told_and_do_no_harm(devchain, client_of):
     with lying_node(node) as url:
         abilities = probe(client_of(url))
     assert (abilities.finalized, abilities.keeps_hashes, abilities.oldest_provable) == (None, False, None)
-
-
-def test_a_node_without_a_head_is_no_node(client_of):
-    with (
-        lying_node(lambda body: result(body, "0x7a69") if is_chain_id(body) else error(body, 1, "no")) as url,
-        pytest.raises(RpcRefused),
-    ):
-        probe(client_of(url))
-    with pytest.raises(NodeUnavailable) as caught:
-        probe(client_of("http://127.0.0.1:1/secret"))
-    assert caught.value.reasons == ("127.0.0.1:1 can't be reached",)
-
-
-def test_the_history_contract_is_that_of_the_chain(devchain, client_of):
-    assert client_of(devchain.url).code(history.CONTRACT)

@@ -24,7 +24,7 @@ from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.names import Names
-from tests.service import SIGNER, SIGNERS, chains_toml
+from tests.service import SIGNER, chains_toml
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -122,15 +122,6 @@ def test_a_chain_without_a_universal_resolver_is_told(with_names, devchain):
     assert "names" not in " ".join(check("names_unavailable", "no_registry"))
 
 
-def test_nodes_that_do_not_answer_calls_are_told(with_names, devchain):
-    def without_calls(body):
-        return Raw(status=503) if body["method"] == "eth_call" else ask(devchain.url, body)
-
-    with lying_node(without_calls) as url:
-        with_names(url)
-        check("names_unavailable", "no_registry")
-
-
 def test_it_fails_when_no_node_of_a_chain_can_be_used(configure, devchain):
     configure(DEAD)
     *_, signer = check("chain_unavailable", "no_registry")
@@ -199,13 +190,6 @@ def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
         assert not any("To begin" in line for line in check())
 
 
-def test_each_signer_is_told(configure, devchain):
-    configure(devchain.url, signers=2)
-    told = check("no_registry")[-2:]
-    for line, address in zip(told, SIGNERS, strict=True):
-        assert line.startswith(f"  The signer {address} holds ")
-
-
 def test_a_signer_without_key_is_told(configure, devchain):
     path = configure(devchain.url)
     (path.parent / "signer.key").unlink()
@@ -222,12 +206,6 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
     check("clock", "no_registry")
     path.write_text(path.read_text().replace("block_seconds = 1", "block_seconds = 100"))
     forget_chains()
-    check("no_registry")
-
-
-def test_a_development_chain_may_have_any_time(configure, devchain, monkeypatch):
-    configure(devchain.url)
-    monkeypatch.setattr(time, "time", lambda: 0)
     check("no_registry")
 
 
@@ -465,10 +443,3 @@ def test_an_attester_that_answers_nonsense_is_told(attested, attesters):
         attested((first.address, first.url), (Account.from_key(KEYS[2]).address, f"{url}/secret-path"))
         *_, wrong = said_of_attesters(check("too_few_attesters", "no_registry", "no_registry"))
     assert wrong.endswith("answered with something that is not a JSON object.")
-
-
-def test_attesters_are_not_asked_while_the_source_s_nodes_are_down(attested, attesters):
-    first, second = attesters
-    attested((first.address, first.url), (second.address, second.url), node=DEAD)
-    printed = check("chain_unavailable", "no_registry", "no_registry")
-    assert any(line.startswith("  The attesters of Other chain (31338) are not asked:") for line in printed)

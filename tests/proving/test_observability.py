@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils.module_loading import import_string
 
 from proving.models import ChainWatch, Signer, Transaction, TransactionState
-from queries.models import Batch, Block
+from queries.models import Batch
 from tests.deployed import deploy
 from tests.metrics import value
 from tests.proving.proxy import Proxy
@@ -20,7 +20,6 @@ from tests.service import (
     a_key,
     chains_toml,
     header,
-    reconfigure,
     request,
     submit,
     work,
@@ -140,17 +139,3 @@ def test_a_request_can_be_followed_from_the_api_to_the_chain(service, lines):
     mined = next(line for line in lines if "mined in block" in str(line["message"]))
     assert broadcast["transaction"] == mined["transaction"] == sent["transaction"]
     assert (mined["chain"], mined["signer"]) == (31337, SIGNER)
-
-
-def test_lines_about_a_block_name_it(service, settings, lines):
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    work()
-    block = Block.objects.get()
-    with Proxy(service.url) as node:
-        node.down()
-        reconfigure(settings, service.url, node.url)
-        work()
-        node.up()
-    line = next(line for line in lines if "Next try in" in str(line["message"]))
-    assert (line["block"], line["source"], line["chain"]) == (block.number, 31337, 31337)
-    assert batch.pk

@@ -13,7 +13,6 @@ from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.deployed import deploy
 from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, registry
-from tests.proving.estimated_batches import estimate
 from tests.proving.paths import HISTORY, WINDOW, connect, extending
 from tests.proving.sources import grow
 from tests.service import (
@@ -23,7 +22,6 @@ from tests.service import (
     SIGNER,
     a_key,
     asking,
-    balances,
     chains_toml,
     expire,
     reconfigure,
@@ -249,22 +247,6 @@ def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, se
         refused = "eth_getStorageAt"
         batch = rejected(submit(key, request(CHARLIE, block=block - 2 * WINDOW)))
     assert batch.rejection_code == "proof_unavailable"
-
-
-def test_the_estimate_counts_the_path(old, key):
-    near = submit(key, request(ALICE, block=old.head()))
-    far = submit(key, request(ALICE, block=old.head() - 3 * WINDOW - 5))
-    work()
-    estimates = [Batch.objects.get(pk=batch.pk).estimated_gas or 0 for batch in (near, far)]
-    assert 3 * 90_000 < estimates[1] - estimates[0] < 3 * 200_000
-
-
-def test_the_estimate_counts_what_blocks_of_one_window_share(old, key, client):
-    first = old.head() - 3 * WINDOW - 5
-    bodies = [asking(balances(range(first, first + count))) for count in (1, 4)]
-    one, four = [int(estimate(client, key, body)["gas"]["bound"]) for body in bodies]
-    # Of each a transaction with its header and an account, and a hop.
-    assert 3 * 103_000 < four - one < 3 * 260_000
 
 
 def test_a_fee_that_does_not_cover_the_path_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):

@@ -85,13 +85,6 @@ def test_it_proves_that_an_account_does_not_exist(service, key):
     assert values == [0, 0, EMPTY_TRIE_ROOT, 0]
 
 
-def test_an_account_without_code_has_the_empty_roots(service, key):
-    block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block, props=["STORAGE_ROOT", "CODE_HASH"])))
-    assert field_on_chain(service, ALICE, block, AccountField.STORAGE_ROOT) == EMPTY_TRIE_ROOT
-    assert field_on_chain(service, ALICE, block, AccountField.CODE_HASH) == EMPTY_CODE_HASH
-
-
 @pytest.mark.parametrize("balance", [2**256 - 1, 2**256 - 2])
 def test_a_balance_of_256_bits_is_exact_everywhere(service, key, balance):
     service.rpc("anvil_setBalance", NOBODY, hex(balance))
@@ -143,16 +136,6 @@ def test_a_fact_that_exists_costs_nothing(service, key):
     assert (again.gas_used, again.estimated_gas) == (0, 0)
 
 
-def test_an_accumulated_header_is_not_sent_again(service, key):
-    block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block)))
-    work_until_done(submit(key, request(BOB, block=block)))
-    first, second = Transaction.objects.exclude(to="").order_by("nonce")
-    assert not second.accumulates.exists()
-    assert len(second.data) < len(first.data) - 500
-    assert len(events(service, HEADER_ACCUMULATED)) == 1
-
-
 def test_many_accounts_go_into_several_transactions_of_one_header(service, key):
     block = service.head()
     accounts = [f"0x{number:040x}" for number in range(1000, 1300)]
@@ -161,16 +144,6 @@ def test_many_accounts_go_into_several_transactions_of_one_header(service, key):
     assert len(events(service, ACCOUNT_PROVEN)) == 300
     assert len(events(service, HEADER_ACCUMULATED)) == 1
     assert Transaction.objects.exclude(to="").count() == 3
-
-
-def test_several_blocks_of_one_batch_are_proven_each(service, key):
-    head = service.head()
-    body = request(ALICE, block=head)
-    for number in (head - 1, head - 3):
-        body["data"]["31337"][f"block:{number}"] = request(BOB, block=number)["data"]["31337"][f"block:{number}"]
-    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
-    for address, number in ((ALICE, head), (BOB, head - 1), (BOB, head - 3)):
-        assert field_on_chain(service, address, number, AccountField.BALANCE) == balance_at(service, address, number)
 
 
 def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, settings):
@@ -410,24 +383,6 @@ def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(service, key, s
         until(lambda: is_done_after_work(batch), "DONE")
         work()
         assert waiting() == []
-
-
-def test_a_node_that_goes_down_in_the_middle_is_waited_for_too(service, key, settings):
-    service.rpc("evm_setAutomine", False)
-    batch = submit(key, request(ALICE, block=service.head()))
-    with Proxy(service.url) as node:
-        reconfigure(settings, service.url, node.url)
-        work()
-        tx = Transaction.objects.exclude(to="").get()
-        node.down()
-        work()
-        step = batch.queries.get().steps.get(status="IN_PROGRESS")
-        assert "can't be reached" in step.last_error
-        assert "can't be reached" in waiting()[0]
-        node.up()
-        service.rpc("evm_setAutomine", True)
-        until(lambda: is_done_after_work(batch, service), "DONE")
-    assert Transaction.objects.exclude(to="").get() == tx
 
 
 def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service, key, caplog):

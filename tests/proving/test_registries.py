@@ -168,13 +168,6 @@ def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(
     assert "a history of 8191 slots, and chain 31337 has 393168 by chains.toml" in registry().refused
 
 
-def test_what_is_on_record_is_the_hash_of_the_code(service):
-    row = registry()
-    code = bytes.fromhex(service.rpc("eth_getCode", row.address, "latest")[2:])
-    assert row.code_hash == "0x" + keccak(code).hex()
-    assert row.refused == ""
-
-
 def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service):
     """Its code was not on record then."""
     FactsRegistry.objects.update(code_hash="")

@@ -133,14 +133,6 @@ def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(
         assert "no REQUESTS_HASH" in bad.rejection_reason
 
 
-def test_header_and_accounts_of_a_block_take_one_transaction(service, key):
-    before = signer_nonce(service)
-    block = service.head()
-    body = at_block(block, header=["GAS_LIMIT"], accounts={ALICE: {"props": ["BALANCE"]}})
-    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
-    assert signer_nonce(service) == before + 1
-
-
 def test_a_state_root_is_there_once_the_header_is(service, key):
     block = service.head()
     work_until_done(submit(key, request(ALICE, block=block)))
@@ -291,10 +283,3 @@ def test_slots_fill_transactions_and_none_is_above_what_nodes_take(service, key)
     sizes = [len(tx.data) for tx in Transaction.objects.exclude(to="")]
     assert max(sizes) < 128 * 1024
     assert len(sizes) <= 4
-
-
-def test_many_empty_slots_of_one_account_take_one_transaction(service, key):
-    block = service.head()
-    body = at_block(block, accounts={ALICE: {"slots": [hex(slot) for slot in range(140)], "props": ["BALANCE"]}})
-    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
-    assert Transaction.objects.exclude(to="").count() == 1
