@@ -112,14 +112,6 @@ def test_long_answers_are_asked_for_a_few_at_a_time(world, node, monkeypatch):
             assert len(slow.asked) == 1 + 8
 
 
-def test_tasks_side_by_side_ask_once(world, node):
-    with BeaconApi(node) as api:
-        client = client_of(world, api.url)
-        answers = together.run([lambda: client.header(world.root(89))] * 3)
-        assert answers == [world.blocks[89].header] * 3
-        assert len(api.asked) == 2  # with the chain's id
-
-
 def test_what_a_url_holds_stays_where_it_was(world, node):
     with BeaconApi(node) as api:
         client = client_of(world, f"{api.url}/secret/?key=secret")

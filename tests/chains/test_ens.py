@@ -101,20 +101,6 @@ def test_names_have_the_addresses_that_their_resolvers_say(names):
     ]
 
 
-def test_many_names_take_few_exchanges(names):
-    wanted = [f"name-{number}.many.eth" for number in range(40)]
-    names.set_below("many.eth", ALICE)
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(names.chain.url, body))) as url:
-        assert ens.resolve(at(url), wanted) == [ALICE] * 40
-    # The chain's id, the newest block, and all of the calls.
-    assert [len(body) if isinstance(body, list) else body["method"] for body in asked] == [
-        "eth_chainId",
-        "eth_getBlockByNumber",
-        40,
-    ]
-
-
 def test_a_resolver_that_runs_for_ever_leaves_the_others_their_addresses(names):
     endless = "0x" + "e0" * 20
     names.chain.rpc("anvil_setCode", endless, "0x5b5f56")

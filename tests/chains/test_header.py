@@ -1,4 +1,3 @@
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -47,24 +46,6 @@ def test_real_headers_of_ethereum_and_arbitrum_are_known_in_all_their_fields():
         assert header.hash == unhex(block_hash)
         assert list(header.fields) == rlp.decode(unhex(encoded))
         assert header.is_ethereums
-
-
-@needs_fixtures
-def test_a_chain_of_real_headers_is_linked_by_parent_hashes():
-    found = [Header.decode(unhex(one["headerRlp"])) for one in load_fixture("goerli_header_chain_5.json")["headers"]]
-    found.sort(key=lambda header: header.number)
-    assert len(found) == 5
-    for parent, child in pairwise(found):
-        assert child.parent_hash == parent.hash
-
-
-@needs_fixtures
-def test_a_real_prague_header_has_its_number_and_state_root():
-    content = load_fixture("mainnet_26050794_header_prague.json")
-    header = Header.decode(unhex(content["headerRlp"]))
-    assert header.number == content["blockNumber"]
-    assert header.state_root == unhex(content["stateRoot"])
-    assert len(header.fields) == 21
 
 
 @settings(derandomize=True, max_examples=100, deadline=None, database=None)
@@ -134,28 +115,6 @@ def test_a_hash_is_no_base_fee_whatever_a_node_calls_it():
 def test_a_block_of_a_layout_that_json_does_not_tell_makes_no_header(fields):
     with pytest.raises(InvalidHeader):
         Header.from_rpc(headers.as_json(fields))
-
-
-@pytest.mark.parametrize(
-    ("fields", "known"),
-    [
-        (headers.PRAGUE | {"own": b""}, 13),
-        (headers.AMSTERDAM | {"own": b"\x01"}, 13),
-        (headers.LONDON | {"own": b"\x07" * 300}, 13),
-        (headers.SHARED, 13),
-        (headers.SHARED | {"own": b"\x01"}, 13),
-    ],
-)
-def test_whatever_comes_after_the_first_fields_will_do(fields, known):
-    header = Header.decode(headers.encode(fields))
-    assert len(header.fields) == known
-    assert header.number == 12
-
-
-def test_lists_among_the_later_fields_will_do_and_are_not_known():
-    fields = [*rlp.decode(headers.encode(headers.LONDON)), [b"own", [b""]]]
-    header = Header.decode(rlp.encode(fields))
-    assert list(header.fields) == fields[:SHARED_FIELDS]
 
 
 # --- What is no header ------------------------------------------------------------------------------------------------

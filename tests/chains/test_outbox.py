@@ -119,15 +119,6 @@ def test_a_search_takes_a_limited_number_of_requests(confirmed, outbox, logs, cl
     assert confirmed.parent.rpc("evm_revert", mark)
 
 
-def test_the_newest_is_found_however_long_ago_it_was_confirmed(outbox, confirmed, client_of, logs):
-    mark = confirmed.parent.rpc("evm_snapshot")
-    confirmed.parent.mine(1_000)
-    newest = outbox.newest()
-    assert newest.header.number == HEAD - 5
-    assert len(logs.requests) <= 5
-    assert confirmed.parent.rpc("evm_revert", mark)
-
-
 def test_without_events_nothing_is_confirmed(confirmed, client_of):
     with DevChain(chain_id=31338) as rollup:
         rpc = client_of(rollup.url, chain_id=31338)

@@ -2,13 +2,13 @@
 
 from campaigns.benchmarks import estimates
 from campaigns.benchmarks.gas import Lab, generated
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import proof_gas
 from proving.gas_model.proof_gas import Missing, Route, Tries
-from queries.properties import AccountField, HeaderField
+from queries.properties import AccountField
 from tests.inside.working import work_once
 from tests.proving.estimated_batches import Result, cases_of, measured
-from tests.service import ALICE, BOB, a_key, asking
+from tests.service import ALICE, a_key, asking
 
 # A contract of mainnet that has the most storage.
 LARGE = (16, 16, 16, 16, 16, 16, 4)
@@ -55,21 +55,3 @@ def test_blocks_that_share_a_transaction_take_what_is_expected(service, client, 
     results = [measured(client, user, name, asking(blocks), work=work_once) for name, blocks in cases]
     wrong = [str(result) for result in results if not is_right(result)]
     assert not wrong, "\n".join(wrong)
-
-
-# --- Parts ------------------------------------------------------------------------------------------------------------
-
-
-def test_queries_have_parts_that_come_to_no_more_than_the_whole():
-    facts: list[Fact] = [
-        AccountFact(ALICE, AccountField.BALANCE),
-        SlotFact(ALICE, "0x1"),
-        AccountFact(BOB, AccountField.NONCE),
-    ]
-    of_header: list[Fact] = [HeaderFact(HeaderField.GAS_LIMIT), TimeFact(5)]
-    (shares,) = proof_gas.estimate([Missing(1, [*facts, *of_header], is_known=False)], Tries(), Route()).shares
-    parts = shares.divided({1: facts[:2], 2: facts, 3: of_header, 4: facts})
-    whole = sum(shares.parts.values())
-    assert whole - 4 <= sum(parts.values()) <= whole
-    # Who asks first for an account pays for it.
-    assert parts[4] == 0 < parts[2] < parts[1]

@@ -21,13 +21,11 @@ from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
 from config.configured_chains import get_chains
 from database import leases
-from database.leases import LeaseLost
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
 from proving import jump_branches, pruning
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.sources import NotYet
 from tests import headers
-from tests.chains.era_site import Site, served
 from tests.contracts import beacon_model
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
@@ -425,35 +423,6 @@ def test_a_row_that_is_taken_over_or_pruned_meanwhile_harms_nobody(world, api, c
     found = jump_branches.branch_to(source, origin(world.root(ANCHOR)), target(50), extend_lease=meanwhile)
     assert holds(world, 50, found)
     assert not JumpLeaves.objects.filter(is_complete=True).exists()
-
-
-def test_leases_are_extended_while_leaves_are_fetched(as_mainnet, api, eras, configured, monkeypatch):
-    """The loss of the caller's ends the work, and the row is free for the next."""
-    extended: list[str] = []
-    monkeypatch.setattr(leases.Lease, "extend", lambda lease: extended.append(type(lease.row).__name__))
-
-    def extend() -> None:
-        extended.append("the caller's")
-
-    with served(Site(eras)) as url:
-        configured(beacon_urls=[api.url], era_files=[url])
-        source = get_chains().chain(CHAIN_ID)
-        jump_branches.branch_to(source, None, target(20), extend_lease=extend)
-        # The end of the file, and its state.
-        assert extended[:4] == ["the caller's", "JumpLeaves"] * 2
-    configured(beacon_urls=[api.url])
-    extended.clear()
-    start, source = origin(as_mainnet.root(ANCHOR)), get_chains().chain(CHAIN_ID)
-    jump_branches.branch_to(source, start, target(50), extend_lease=extend)
-    assert extended.count("JumpLeaves") == 2
-
-    def lose() -> None:
-        if JumpLeaves.objects.filter(number=7).exists():
-            raise LeaseLost
-
-    with pytest.raises(LeaseLost):
-        jump_branches.branch_to(source, start, target(60), extend_lease=lose)
-    assert holds(as_mainnet, 60, ask(as_mainnet, 60))
 
 
 def test_what_nobody_uses_is_pruned(world, api):

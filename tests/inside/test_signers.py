@@ -16,7 +16,7 @@ from proving.transactions.intents import Intent, Order, Sent
 from proving.transactions.signers import pending
 from queries.models import BatchStatus, Block
 from tests.proving.chain_state import signer_nonce
-from tests.proving.several_signers import configure, get_stuck, send_each, senders
+from tests.proving.several_signers import configure, send_each, senders
 from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, request, submit, work, work_until_done
 
 WINDOW = 10
@@ -30,12 +30,6 @@ def mempool(two_signers: DevChain) -> DevChain:
     work()
     two_signers.rpc("evm_setAutomine", False)
     return two_signers
-
-
-def of_slot(block: int, slot: int, address: str = ALICE) -> dict[str, object]:
-    body = request(address, block=block)
-    body["data"]["31337"][f"block:{block}"]["accounts"] = {address: {"props": [], "slots": [hex(slot)]}}
-    return body
 
 
 @pytest.mark.django_db(transaction=True)
@@ -86,27 +80,6 @@ def test_what_rests_on_a_header_that_may_leave_the_chain_goes_the_same_way(chain
     for batch in (first, second, third):
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert not Transaction.objects.filter(succeeded=False).exists()
-
-
-def test_gas_does_for_what_is_mined_before_that_of_another_signer(mempool, key):
-    """Two slots that hold nothing share a word, which the first one pays for."""
-    block = mempool.head() - 1
-    known = work_until_done(submit(key, request(ALICE, block=block)), mempool)
-    assert known.status == BatchStatus.DONE
-    mempool.mine()
-    work()
-    submit(key, of_slot(block, 1))
-    work()
-    get_stuck()
-    batch = submit(a_key(BOB), of_slot(block, 2))
-    work()
-    assert senders()[1:] == [SIGNER, SECOND_SIGNER]
-    stuck = Transaction.objects.exclude(to="").order_by("pk")[1]
-    mempool.rpc("anvil_dropTransaction", stuck.latest_hash)
-    mempool.mine()
-    work()
-    tx = Transaction.objects.get(queries__batch=batch)
-    assert tx.succeeded is True
 
 
 def test_no_path_begins_at_a_header_that_is_not_mined(chain, key, settings, tmp_path):

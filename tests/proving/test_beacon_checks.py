@@ -49,12 +49,6 @@ def test_each_node_is_told_of(said, node):
         assert problems == []
 
 
-def test_a_slot_that_is_beyond_all_times(said, node):
-    block = replace(next(iter(node.blocks.values())), slot=10**19)
-    with BeaconApi(replace(node, roots={10**19: b"\1" * 32}, blocks={b"\1" * 32: block})) as liar:
-        assert ": slot 10,000,000,000,000,000,000 is final. No beacon node" in said(liar.url)[0][0]
-
-
 def test_nodes_of_which_none_tells_summaries(said, node):
     with BeaconApi(replace(node, state_paths=[])) as api:
         (problem,) = said(api.url)[1]

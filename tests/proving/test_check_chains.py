@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
-from django.utils import timezone
 from eth_account import Account
 
 from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
-from proving.models import ChainWatch, SignedTransaction, WorkerHeartbeat
+from proving.models import SignedTransaction, WorkerHeartbeat
 from tests.attesting import process
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.deployed import deploy
@@ -117,11 +116,6 @@ def test_it_asks_for_a_name_where_names_are_configured(with_names):
         assert check("no_registry")[-1] == "  ENS names can be asked for."
 
 
-def test_a_chain_without_a_universal_resolver_is_told(with_names, devchain):
-    with_names(devchain.url)
-    assert "names" not in " ".join(check("names_unavailable", "no_registry"))
-
-
 def test_it_fails_when_no_node_of_a_chain_can_be_used(configure, devchain):
     configure(DEAD)
     *_, signer = check("chain_unavailable", "no_registry")
@@ -206,14 +200,6 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
     check("clock", "no_registry")
     path.write_text(path.read_text().replace("block_seconds = 1", "block_seconds = 100"))
     forget_chains()
-    check("no_registry")
-
-
-def test_what_a_worker_saw_of_a_chain_is_not_told_but_what_is_seen_now(configure, devchain):
-    configure(devchain.url)
-    ChainWatch.objects.create(
-        chain_id=31337, looked_at=timezone.now(), problems=[["chain_unavailable", "It was down."]]
-    )
     check("no_registry")
 
 

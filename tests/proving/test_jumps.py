@@ -195,18 +195,6 @@ def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_pat
         assert tx.extends_id is None
 
 
-# --- Where none is taken ----------------------------------------------------------------------------------------------
-
-
-def test_a_vouched_block_is_not_jumped_to(service, there, settings, key):
-    batch = submit(key, of_there(NEWEST))
-    assert work_until_done(batch, service.here).status == BatchStatus.DONE
-    assert Block.objects.get(number=NEWEST).path_unit != "jumps"
-    service.tell(OLD)
-    work_until_done(submit(key, of_there(OLD)), service.here)
-    assert Block.objects.get(number=OLD).path_unit == "jumps"
-
-
 # --- What stands in the way -------------------------------------------------------------------------------------------
 
 

@@ -133,14 +133,6 @@ def test_while_nothing_can_be_sent_it_waits_and_says_why(kept):
     assert accumulated(kept)
 
 
-def test_a_node_that_is_down_is_asked_less_and_less_and_that_is_said_once(kept, caplog):
-    kept.stop()
-    for _ in range(3):
-        work()
-    assert [record.levelname for record in caplog.records if "the upkeep of" in record.message] == ["WARNING"]
-    assert FactsRegistry.objects.get().attempts == 3
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_starts_does_the_upkeep_at_once_whatever_was_due_when(kept, start_worker):
     FactsRegistry.objects.update(due_at=timezone.now() + timedelta(minutes=9))

@@ -208,25 +208,6 @@ def test_more_hops_than_are_allowed_are_rejected_with_the_figure(chain, db, sett
     assert "at most 2 hops" in batch.rejection_reason
 
 
-def test_of_a_block_far_too_old_no_more_states_are_asked_for_than_may_be_hopped_to(chain, db, settings, tmp_path, key):
-    """The genesis is thousands of windows back: to ask for all takes longer than a lease."""
-    connect(chain, settings, tmp_path, more="max_hops = 2")
-    deploy(31337, 31337)
-    chain.mine(100 * WINDOW)
-    asked = []
-
-    def change(question, reply):
-        asked.append(question["method"])
-        return [reply]
-
-    with between(chain.url, change) as url:
-        reconfigure(settings, chain.url, url)
-        batch = rejected(submit(key, request(CHARLIE, block=1)))
-    assert batch.rejection_code == "block_too_old"
-    assert "is 100 hops before block" in batch.rejection_reason
-    assert 3 <= asked.count("eth_getStorageAt") < 10
-
-
 def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, settings):
     refused = ""
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 from accounts.models import AccountEvent, EventKind, SignInNonce, ThrottleCount
 from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Pruning, ServiceClock, Step, StepKind
-from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, page, path, reject, settle
+from tests.explorer.batches import a_batch, batch_at, finish, page, path, reject, settle
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -88,15 +88,6 @@ def test_proofs_of_old_batches_go_and_that_is_said(settings):
     batch.refresh_from_db()
     assert batch.proofs_gone_at
     assert prune() == {}
-
-
-def test_a_page_that_is_open_hears_of_it():
-    batch = done(31)
-    text = page(batch)
-    version = text.split("version=")[1].split('"')[0] if "version=" in text else ""
-    prune()
-    answer = Client().get(path(batch), {"version": version}, headers={"hx-request": "true"})
-    assert "were removed on" in answer.text
 
 
 @pytest.mark.parametrize("kept", ["proofs", "never"])
@@ -229,20 +220,6 @@ def test_steps_of_old_batches_go_and_the_page_tells_how_far_it_came(settings):
     assert 'id="timeline"' not in shown
     assert 'id="timeline"' in page(young)
     assert Client().get(f"{path(old)}.json").status_code == 200
-
-
-def test_of_a_rejected_batch_the_page_tells_where_it_stopped(settings):
-    settings.KEEP_PROOFS_DAYS = None
-    batch = a_batch()
-    deployed()
-    accept(batch)
-    complete(batch, StepKind.INITIAL_STATE)
-    reject(batch)
-    settle(batch)
-    ended(batch, 31)
-    prune()
-    shown = re.findall(r'<li class="(\w+)">', Client().get(path(batch)).text)
-    assert shown == ["COMPLETED", "STOPPED", "NOT_BEGUN", "NOT_BEGUN"]
 
 
 # --- Calldata and headers ---------------------------------------------------------------------------------------------

@@ -218,25 +218,6 @@ def later(monkeypatch, seconds: int) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + seconds)
 
 
-def test_a_process_compares_the_code_when_it_begins_and_not_every_time(service, settings, key):
-    codes_asked, address = [], registry().address
-
-    def change(question, reply):
-        if question["method"] == "eth_getCode" and question["params"][0] == address:
-            codes_asked.append(address)
-        return [reply]
-
-    with between(service.url, change) as url:
-        reconfigure(settings, service.url, url)
-        work_until_done(submit(key, request(ALICE, block=service.head())))
-        work_until_done(submit(key, request(BOB, block=service.head())))
-        work()
-        assert len(codes_asked) == 1
-        restart()
-        work()
-    assert len(codes_asked) == 2
-
-
 def test_a_process_compares_it_again_from_time_to_time(service, monkeypatch):
     work()
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)

@@ -169,24 +169,6 @@ def test_a_long_path_is_sent_in_rounds(old, key, settings):
     assert field_on_chain(old, CHARLIE, block, AccountField.BALANCE) == balance_at(old, CHARLIE, block)
 
 
-def test_workers_learn_from_events_how_far_somebody_has_come(old, key, settings):
-    """A path goes on much later, and what has happened since is more than is read for an answer."""
-    reconfigure(settings, f"window = {WINDOW}", "window = 1")
-    batch = submit(key, itself(request(CHARLIE, block=old.head() - 50)))
-    work()
-    work()
-    # A path from a newer block is too long.
-    for _ in range(3):
-        left = left_of(batch)
-        send(old, left["transactions"])
-        if left["isComplete"]:
-            return
-        work()
-        old.mine(2100)
-        work()
-    raise AssertionError(left["waits"])
-
-
 def test_blocks_that_a_path_passes_come_with_it_and_need_no_path_of_their_own(old, key):
     first = old.head() - 3 * WINDOW - 5
     body = itself(request(CHARLIE, block=first))
@@ -218,15 +200,6 @@ def test_what_rests_on_a_path_is_not_listed_without_it(old, key, settings):
         reconfigure(settings, old.url, url)
         left = left_of(batch)
     assert (left["transactions"], left["isComplete"]) == ([], False)
-
-
-def test_an_old_time_is_proven_behind_its_path(old, key):
-    time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW), False)["timestamp"], 16)
-    data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
-    batch = submit(key, itself(asking(data)))
-    with nothing_spent(old):
-        (left,) = send_until_done(old, batch)
-    assert len(left["transactions"]) == 3
 
 
 def test_recording_a_hash_is_part_of_what_is_sent(chain, settings, tmp_path, key):

@@ -196,13 +196,6 @@ def test_a_signer_that_can_not_pay_for_all_that_is_reserved_stops_and_says_so(se
     assert work_until_done(fresh).status == BatchStatus.DONE
 
 
-def test_pages_say_which_transaction_is_waited_for(mempool, batch):
-    work()
-    work()
-    work()
-    assert waiting() == [f"Waiting for transaction {the_transaction().versions.get().hash} to be mined."]
-
-
 def test_what_is_mined_is_not_waited_for_and_its_page_says_that_it_is_being_confirmed(settings, mempool, batch):
     reconfigure(settings, "confirmations = 1", "confirmations = 3")
     mempool.mine(3)

@@ -29,7 +29,6 @@ from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDeli
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
 from tests.explorer.batches import accept, complete, reopen, settle
 from tests.factories import client_of, until
-from tests.metrics import value
 from tests.proving.receiver import Received, Receiver, receiver
 from tests.service import ALICE, BOB, a_key, expire, expire_leases, header, request, submit, work, work_until_done
 
@@ -178,17 +177,6 @@ def test_after_a_failure_there_is_a_pause():
     at = timezone.now()
     soon = (at + timedelta(seconds=1), at + timedelta(seconds=6))
     assert Webhook.objects.filter(pk=batch.pk, due_at__range=soon).exists()
-
-
-def test_a_pause_that_is_longer_than_any_row_waits_is_kept():
-    with receiver(lambda _: 500) as hook:
-        batch = done(hook.url, events=["DONE"])
-        work()
-        WebhookDelivery.objects.update(failures=10, next_try_at=timezone.now() + timedelta(minutes=40))
-        work()
-        work()
-        assert len(hook.received) == 1
-        assert [row.status for row in rows(batch)] == [DeliveryStatus.PENDING]
 
 
 def test_a_receiver_that_is_gone_for_good_is_asked_once():
@@ -530,13 +518,3 @@ def test_what_may_still_go_back_keeps_its_webhook(hook, settings):
     reopen(batch, StepKind.HEADER_ACCUMULATED)
     deliver_all(batch)
     assert hook.types == ["went_back"]
-
-
-def test_metrics_count_what_is_due_and_what_ended(hook):
-    done(hook.url)
-    work()
-    Webhook.objects.update(due_at=timezone.now())
-    text = Client().get("/metrics").text
-    assert value(text, "batchquery_queue_due_rows", kind="webhook") == 1
-    assert value(text, "batchquery_webhook_deliveries_ended_last_hour", status="DELIVERED") == 1
-    assert value(text, "batchquery_webhook_deliveries_ended_last_hour", status="FAILED") == 0
