@@ -195,20 +195,6 @@ def test_a_flood_is_not_read_to_its_end(flood):
     assert isinstance(told, Refusal)
 
 
-def test_one_that_did_not_answer_in_time_rests_while_the_others_are_asked(monkeypatch):
-    asked: list[Any] = []
-    given = recording(asked, lambda _: answer() if len(asked) > 1 else Raw(b" " * 20, seconds_between_bytes=0.05))
-    with lying_node(given) as slow, lying_node(lambda _: answer(signer=BOB)) as other:
-        attesters = [attester(slow), attester(other, BOB)]
-        first = ask(attesters, DOMAIN, 1, 123, timeout_seconds=0.5)
-        assert [type(told) for told in first] == [Refusal, Attestation]
-        assert ask(attesters, DOMAIN, 1, 123, timeout_seconds=0.5) == first
-        assert len(asked) == 1
-        # The rest is over.
-        monkeypatch.setattr("chains.attestation._rests_until", {})
-        assert [type(told) for told in ask(attesters, DOMAIN, 1, 123)] == [Attestation, Attestation]
-
-
 def test_all_are_asked_at_once_and_answer_in_their_order():
     begun = threading.Barrier(2, timeout=4)
 

@@ -119,12 +119,3 @@ def test_what_a_url_holds_stays_where_it_was(world, node):
             client.header(world.root(89))
         assert api.asked == ["/secret/eth/v1/config/deposit_contract?key=secret"]
         assert "secret" not in f"{unavailable.value!r} {unavailable.value} {client!r}"
-
-
-def test_names_of_its_nodes_are_in_what_it_says(world):
-    client = client_of(world, "http://127.0.0.1:1/secret", "http://127.0.0.1:2")
-    with pytest.raises(NodeUnavailable) as unavailable:
-        client.header(world.root(89))
-    assert str(unavailable.value) == (
-        "No beacon node of Test chain (31337) can be used: 127.0.0.1:1 can't be reached; 127.0.0.1:2 can't be reached."
-    )

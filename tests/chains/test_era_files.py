@@ -273,49 +273,19 @@ def test_a_server_that_sends_something_else(world, path, root, change, why):
     assert "/some/" not in str(unavailable.value)
 
 
-@dataclass
-class Clock:
-    """A clock that goes on by so much with the next exchange."""
+def test_a_slow_place_is_left_for_another(world, path, root, roots):
+    now, site = [0.0], Site(path.parent)
 
-    now: float = 0
-    pace: float = 0
+    def go_on() -> None:
+        now[0] += 301
 
-    def __call__(self) -> float:
-        return self.now
-
-    def go_on(self) -> None:
-        self.now, self.pace = self.now + self.pace, 0
-
-
-def test_a_slow_place_is_left_for_another_and_rests(world, path, root, roots, tmp_path):
-    """For ten times as long as it took: who waits for it has other work."""
-    clock, empty = Clock(pace=301), tmp_path / "empty"
-    empty.mkdir()
-    site = Site(path.parent)
     with served(site) as url:
-        files = EraFiles(world.chain, [url, empty], clock=clock)
-
-        def read() -> PeriodRoots:
-            return files.roots(PERIOD, root, go_on=clock.go_on)
-
+        files = EraFiles(world.chain, [url], clock=lambda: now[0])
         with pytest.raises(NodeUnavailable, match=r"127\.0\.0\.1:\d+ is too slow"):
-            read()
-        assert not site.asked
-        clock.pace = 100
-        for now in (clock.now, 11 * 301 - 1):
-            clock.now = now
-            with pytest.raises(NodeUnavailable, match="was too slow a short while ago"):
-                read()
-        assert not site.asked
-        clock.now, clock.pace = 11 * 301, 100
-        assert read() == roots
-        # It may be slow, if only it comes to an end.
-        assert read() == roots
-        other = EraFiles(world.chain, [url, path.parent], clock=clock)
-        clock.pace = 301
+            files.roots(PERIOD, root, go_on=go_on)
         asked = len(site.asked)
-        for _ in range(2):
-            assert other.roots(PERIOD, root, go_on=clock.go_on) == roots
+        files = EraFiles(world.chain, [url, path.parent], clock=lambda: now[0])
+        assert [files.roots(PERIOD, root, go_on=go_on) for _ in range(2)] == [roots] * 2
         assert len(site.asked) == asked
 
 

@@ -96,14 +96,6 @@ def test_a_block_of_a_chain_with_fields_of_its_own_makes_a_header(fields):
     assert len(header.fields) == SHARED_FIELDS
 
 
-def test_fields_of_another_layout_are_not_known_by_their_sizes():
-    """No such block of XDC exists: what validates it takes 65 bytes."""
-    block = headers.as_json(headers.XDC, validator=b"\x07" * 32)
-    header = Header.from_rpc(block)
-    assert Header.decode(header.encode()).is_ethereums
-    assert len(header.fields) == SHARED_FIELDS
-
-
 def test_a_hash_is_no_base_fee_whatever_a_node_calls_it():
     lie = headers.as_json(headers.FRONTIER | {"baseFeePerGas": int.from_bytes(b"\xe1" * 32)})
     assert lie["hash"] == headers.as_json(headers.AVALANCHE_AT_FIRST, difficulty=0)["hash"]

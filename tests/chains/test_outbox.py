@@ -104,21 +104,6 @@ def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_te
         outbox.newest()
 
 
-def test_a_search_takes_a_limited_number_of_requests(confirmed, outbox, logs, client_of, monkeypatch):
-    newest = outbox.newest()
-    monkeypatch.setattr(outbox_module, "_REQUESTS", 4)
-    logs.bound(1)
-    logs.requests.clear()
-    assert outbox.lowest(target(confirmed, client_of, 95), newest).header.number >= 95
-    assert len(logs.requests) <= 4
-    mark = confirmed.parent.rpc("evm_snapshot")
-    confirmed.parent.mine(10)
-    logs.requests.clear()
-    assert outbox.newest() is None
-    assert len(logs.requests) <= 4
-    assert confirmed.parent.rpc("evm_revert", mark)
-
-
 def test_without_events_nothing_is_confirmed(confirmed, client_of):
     with DevChain(chain_id=31338) as rollup:
         rpc = client_of(rollup.url, chain_id=31338)

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from chains import request_batches, together
-from chains.node_pool import FAIL_FAST_SECONDS
-from chains.request_batches import BATCH_SIZE
 from chains.rpc import AccountProof, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Outcome, Raised
 from chains.trie import EMPTY_TRIE_ROOT
@@ -107,17 +105,6 @@ def test_a_node_that_hangs_is_waited_for_twice(nodes):
     assert node.sizes == [64, 32, 1], "it tells no chain id either, and has just failed"
 
 
-def test_a_batch_that_fails_otherwise_is_smaller_the_next_time(nodes):
-    """A proxy that gives up before a slow node answers fails like this."""
-    node = Echoing()
-    rpc = nodes(node)
-    node.down = True
-    assert len(failed(ask(rpc, range(BATCH_SIZE)))) == BATCH_SIZE
-    node.down, node.now = False, FAIL_FAST_SECONDS + 1.0
-    assert ask(rpc, range(BATCH_SIZE)) == list(range(BATCH_SIZE))
-    assert node.sizes == [BATCH_SIZE, BATCH_SIZE // 2, BATCH_SIZE // 2]
-
-
 def test_one_request_that_hangs_is_the_loss_of_who_asked_it(nodes):
     node = Echoing()
     node.hangs = lambda asked: any(one["params"][0] == 3 for one in asked)
@@ -183,15 +170,6 @@ def test_a_node_without_one_of_the_replies_is_asked_for_no_more(nodes):
 
 
 # --- Long replies and heavy requests ----------------------------------------------------------------------------------
-
-
-def test_proofs_of_many_slots_are_asked_for_in_smaller_batches(nodes):
-    node = Echoing()
-    rpc = nodes(node)
-    address, slots = "0x" + "11" * 20, list(range(60))
-    wanted = [ProofRequest(n, n.to_bytes(32, "big"), EMPTY_TRIE_ROOT, address, slots) for n in range(64)]
-    together.run([partial(rpc.proofs, [one]) for one in wanted])
-    assert node.sizes[0] == BATCH_SIZE // 4, "each counts as one, and one more for twenty slots"
 
 
 @pytest.mark.parametrize("bad", [(3, 4, 5), tuple(range(15))])

@@ -113,13 +113,6 @@ def test_where_a_jump_can_not_begin(world, node, api, configured):
     with pytest.raises(NodeUnavailable, match=r"state of slot 89.* has no known layout"):
         ask(world, 50)
     assert not any("historical_summaries" in path for path in api.asked)
-    with two_nodes(configured, BeaconApi(replace(node, state_paths=[])), replace(node, states={})):
-        with pytest.raises(NodeUnavailable) as unavailable:
-            ask(world, 50)
-        assert str(unavailable.value) == (
-            "No beacon node of Development chain (31337) has the historical summaries of the state of slot 89, which "
-            "Nimbus and Lodestar tell (HTTP status 404)."
-        )
 
 
 def test_a_target_that_is_not_on_the_beacon_chain(world, api):

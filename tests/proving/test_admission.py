@@ -263,12 +263,6 @@ def test_a_fee_above_the_estimate_is_accepted_and_not_used_up(service, key, cost
     assert batch.gas_used <= batch.estimated_gas
 
 
-def test_what_the_registry_holds_already_needs_no_fee(service, key, costly):
-    block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block, fee=10**18)))
-    assert work_until_done(submit(key, request(ALICE, block=block, fee=0))).status == BatchStatus.DONE
-
-
 def test_a_key_has_a_daily_budget_of_gas(service, key, costly, settings):
     settings.DAILY_GAS_BUDGET = 200_000
     block = service.head()

@@ -269,12 +269,6 @@ def test_a_node_that_can_not_be_asked_is_told(no_chains_file, url, said):
     assert check_node(url)[1].startswith(said)
 
 
-def test_a_wrong_chains_file_is_told(settings, tmp_path):
-    settings.CHAINS_FILE = tmp_path / "chains.toml"
-    with pytest.raises(CommandError, match=r"can't be used:\n- it can't be read"):
-        call_command("check_chains")
-
-
 # --- Keystores and registries -----------------------------------------------------------------------------------------
 
 
@@ -394,13 +388,6 @@ def test_each_attester_is_asked(attested, attesters):
         f"{second.address}: {second.url.removeprefix('http://')} signs.",
         f"{silent}: 127.0.0.1:1 can't be reached.",
     ]
-
-
-def test_too_few_attesters_are_a_problem(attested, attesters):
-    first, second = attesters
-    silent = Account.from_key(KEYS[2]).address
-    attested((first.address, first.url), (second.address, second.url), (silent, f"{DEAD}/secret"), threshold=3)
-    check("too_few_attesters", "no_registry", "no_registry")
 
 
 def test_an_attester_with_another_key_is_told(attested, attesters):

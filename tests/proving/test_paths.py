@@ -347,10 +347,3 @@ def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
     Transaction.objects.filter(pk=path.pk).update(created_at=timezone.now() - timedelta(seconds=30))
     old.rpc("evm_setAutomine", True)
     assert work_until_done(batch, old, rounds=20).status == BatchStatus.DONE
-
-
-def test_what_a_path_waits_for_is_said(old, key):
-    old.rpc("evm_setAutomine", False)
-    submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
-    work()
-    assert waiting() == ["Waiting for the transaction by which the registry comes to trust further blocks."]

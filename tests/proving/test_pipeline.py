@@ -184,16 +184,6 @@ def test_confirmations_are_waited_for(service, key, settings):
     assert service.head() == mined_at + 2
 
 
-def test_it_rests_when_everything_is_final(service, key):
-    batch = work_until_done(submit(key, request(ALICE, block=service.head())))
-    work()
-    assert Block.objects.get().due_at is not None
-    service.mine(5)
-    work()
-    assert Block.objects.get().due_at is None
-    assert (Batch.objects.get(pk=batch.pk).status, waiting()) == (BatchStatus.DONE, [])
-
-
 def test_one_account_that_no_node_proves_holds_up_no_other(service, key, settings):
     block = service.head()
     bad, good = submit(key, request(ALICE, block=block)), submit(key, request(BOB, block=block))
@@ -351,16 +341,6 @@ def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     assert batch.status == BatchStatus.IN_PROGRESS
     assert "is not the one that was proven here" in waiting()[0]
     assert signer_nonce(service) == before
-
-
-def test_an_open_transaction_is_shown_on_its_step(service, key):
-    service.rpc("evm_setAutomine", False)
-    batch = submit(key, request(ALICE, block=service.head()))
-    work()
-    work()
-    tx = Transaction.objects.exclude(to="").get()
-    step = Step.objects.get(query__batch=batch, kind=StepKind.HEADER_ACCUMULATED)
-    assert (step.status, step.transaction_hash) == (StepStatus.IN_PROGRESS, tx.versions.get().hash)
 
 
 def is_done_after_work(batch: Batch, chain: DevChain | None = None) -> bool:

@@ -17,7 +17,7 @@ from django.utils import timezone
 from accounts.models import AccountEvent, EventKind, SignInNonce, ThrottleCount
 from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Pruning, ServiceClock, Step, StepKind
-from tests.explorer.batches import a_batch, batch_at, finish, page, path, reject, settle
+from tests.explorer.batches import batch_at, finish, page, path, settle
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -125,14 +125,6 @@ def test_proofs_that_a_younger_batch_uses_stay_with_it():
     prune()
     assert bundle(young).status_code == 410
     assert full() == (0, 0)
-
-
-def test_a_rejected_batch_is_pruned_too():
-    batch = a_batch()
-    reject(batch)
-    Block.objects.update(due_at=None)
-    ended(batch, 31)
-    assert prune()["proofs"]
 
 
 def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):

@@ -95,15 +95,6 @@ def test_hundreds_of_slots_of_one_account_are_split_over_transactions(service, k
     assert Transaction.objects.exclude(to="").count() > 1
 
 
-def test_slots_that_are_proven_cost_nothing_again(service, key, contract):
-    block = service.head()
-    body = at_block(block, accounts={contract: {"slots": ["0x3"]}})
-    work_until_done(submit(key, body))
-    before = signer_nonce(service)
-    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
-    assert signer_nonce(service) == before
-
-
 # --- Headers ----------------------------------------------------------------------------------------------------------
 
 
