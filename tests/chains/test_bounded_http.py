@@ -133,3 +133,11 @@ def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkey
     with lying_node(recording(asked, large)) as url:
         assert client_of(url).batch([("echo", [n]) for n in range(20)]) == ["x" * 1000] * 20
     assert [len(body) for body in asked if isinstance(body, list)] == [20, 10, 5, 5, 10, 5, 5]
+
+
+def test_a_chain_id_is_short(client_of):
+    with (
+        lying_node(lambda body: result(body, "0x" + "0" * 20_000)) as url,
+        pytest.raises(InvalidReply, match="more than 16384 bytes"),
+    ):
+        client_of(url).head()

@@ -543,6 +543,7 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
         ("max_fee_per_gas_gwei = inf", "max_fee_per_gas_gwei"),
         ("minimum_signer_balance = 0.1", "minimum_signer_balance: must be"),
         ("minimum_signer_balance = '-1'", "minimum_signer_balance"),
+        ("minimum_signer_balance = 'NaN'", "minimum_signer_balance"),
         ("explorer_url = 'javascript:x'", "explorer_url: must be an http"),
     ],
 )

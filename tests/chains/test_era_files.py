@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+import rlp
 from eth_utils.crypto import keccak
 
 from chains.beacon import era_files, jumps, shipped, ssz
@@ -296,3 +297,22 @@ def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world
     other.write(tmp_path)
     with pytest.raises(NodeUnavailable, match="where at most 1024 compressed bytes belong"):
         EraFiles(world.chain, [tmp_path]).records(3, other.root)
+
+
+def test_what_is_no_header_has_no_difficulty():
+    fields: list[bytes | list[bytes]] = [bytes(32)] * 15
+    assert era_files._hash_and_difficulty(_entry_of(fields))[0] == keccak(rlp.encode(fields))
+    for wrong in ([*fields[:7], [b"\1"], *fields[8:]], fields[:7], bytes(40), b""):
+        with pytest.raises(era_files.InvalidEra, match="One of its headers can't be read"):
+            era_files._hash_and_difficulty(_entry_of(wrong))
+
+
+def _entry_of(item: object) -> bytes:
+    return beacon_chains.entry(b"\3\0", beacon_chains.framed(rlp.encode(item)))
+
+
+def test_total_difficulties_stay_within_256_bits(tmp_path, epoch, world):
+    path = epoch.write(tmp_path)
+    path.write_bytes(path.read_bytes().replace(epoch.totals[0].to_bytes(32, "little"), b"\xff" * 32, 1))
+    with pytest.raises(NodeUnavailable, match="beyond all bounds"):
+        EraFiles(world.chain, [tmp_path]).records(3, epoch.root)

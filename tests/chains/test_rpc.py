@@ -643,9 +643,14 @@ def test_a_receipt_or_hash_of_another_transaction_is_a_lie(devchain, client_of):
             client.send_raw(signed(0))
 
 
-LOG = {"address": CONTRACT, "blockNumber": "0x5", "topics": ["0x" + "01" * 32, "0x" + "02" * 32], "data": "0x"}
+LOG: dict[str, Any] = {
+    "address": CONTRACT,
+    "blockNumber": "0x5",
+    "topics": ["0x" + "01" * 32, "0x" + "02" * 32],
+    "data": "0x",
+}
 NO_QUANTITIES = (None, 1, "1", "0x", "0xzz", "-0x1", "0x" + "1" * 65, ["0x1"])
-NO_LOGS = [
+NO_LOGS: list[tuple[dict[str, Any], str]] = [
     ({"address": BOB}, "another contract's log"),
     ({"blockNumber": "0x4"}, "other logs"),
     ({"blockNumber": "0x7"}, "other logs"),

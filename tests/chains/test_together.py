@@ -128,12 +128,3 @@ def test_work_of_several_is_done_once_and_its_questions_go_out_with_those_of_oth
     assert results == ["A", "0", "B"]
     assert done == [["a", "b"]]
     assert counted.exchanges == [["eth_getTransactionCount", "eth_getBalance"]]
-
-
-def test_alone_it_is_as_if_there_was_nothing(node):
-    counted, rpc = node
-    assert rpc.nonce(ALICE) == 0
-    assert together.share_work("key", 1, lambda items: [item + 1 for item in items]) == 2
-    assert together.run([]) == []
-    assert together.each([lambda: together.each([])]) == [[]]
-    assert counted.exchanges == [["eth_getTransactionCount"]]

@@ -14,7 +14,6 @@ from proving.webhooks import guarded_post
 from proving.webhooks.delivery import deliver
 from proving.webhooks.guarded_post import post
 from proving.worker.due import due_webhooks
-from queries import webhooks
 from queries.models import Batch, Webhook
 from tests.explorer.batches import finish
 from tests.proving.receiver import Received, Receiver, receiver
@@ -67,17 +66,6 @@ def test_users_and_receivers_have_so_many_at_a_time(hook):
     assert Counter(task.receiver for task in tasks).most_common(1)[0][1] <= 4
     # None twice.
     assert {task.user for task in due_webhooks(tasks)} == set()
-
-
-def test_one_that_fails_for_a_defect_is_pushed_ahead(hook, monkeypatch):
-    batch = done(hook.url)
-    monkeypatch.setattr(webhooks, "destination", lambda _: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        deliver(batch.pk)
-    webhook = Webhook.objects.get()
-    assert (webhook.attempts, webhook.lease_token) == (1, "")
-    assert webhook.due_at
-    assert webhook.due_at > timezone.now()
 
 
 @pytest.mark.parametrize(

@@ -131,13 +131,6 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert [path for path in service.api.asked[asked:] if "summaries" in path] == []
 
 
-def test_fields_of_a_header_that_is_known_take_another_jump(service, key):
-    assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
-    batch = submit(key, header_of(OLD, "TIMESTAMP", "GAS_LIMIT"))
-    assert work_until_done(batch, service.here).status == BatchStatus.DONE
-    assert header_on_chain(service.here, OLD, HeaderField.TIMESTAMP, source=THERE) == service.relaid.timestamp(OLD)
-
-
 def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
     """Archive nodes are for accounts alone: that is said before anything is spent."""
     relaid, _ = made

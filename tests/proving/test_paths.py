@@ -161,15 +161,6 @@ def test_properties_of_an_old_header_and_an_old_time_are_proven(old, key):
     assert fields == [HeaderField.PARENT_HASH, HeaderField.GAS_LIMIT]
 
 
-def test_header_properties_of_a_block_that_was_accumulated_long_ago_are_proven(old, key):
-    block = old.head()
-    assert_proven(old, submit(key, request(ALICE, block=block)), ALICE, block)
-    old.mine(3 * WINDOW)
-    data = {f"block:{block}": {"header": ["GAS_USED"], "accounts": {BOB: {"props": ["NONCE"]}}}}
-    batch = submit(key, asking(data))
-    assert work_until_done(batch, old, rounds=30).status == BatchStatus.DONE
-
-
 def test_a_path_longer_than_one_transaction_goes_on_where_it_was(old, key, settings):
     reconfigure(settings, f"window = {WINDOW}", "window = 1")
     block = old.head() - 50

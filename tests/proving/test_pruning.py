@@ -181,12 +181,6 @@ def test_one_process_at_a_time_prunes(unreachable_chain):
     assert full() == (1, 1)
 
 
-def test_a_worker_does_it(unreachable_chain):
-    done(31)
-    work()
-    assert full() == (0, 0)
-
-
 def test_a_clock_that_has_jumped_prunes_nothing(monkeypatch):
     done(1)
     ServiceClock.objects.create(pk=1, at=timezone.now())
