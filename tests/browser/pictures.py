@@ -198,27 +198,50 @@ def _fill_in_wrong(page: Page) -> None:
 _PUBLIC = {"PUBLIC_BATCH_LIST": True}
 _OPERATOR = {"OPERATOR_ADDRESSES": [ALICE]}
 
-BATCHES = (
-    *(
-        Picture(
-            f"Batch: {state.name}",
-            _with_a_rollup(state.make) if "parent chain" in state.name else of(state.make, state.rest),
-            who=state.who,
-            has_worker=state.has_worker,
-            most_screens=state.most_screens,
-        )
-        for state in states.STATES
-    ),
+PICTURES = (
+    Picture("Batch: RECEIVED", of(states.received)),
+    Picture("Batch: RECEIVED, no worker runs", of(states.received), has_worker=False),
+    Picture("Batch: ACCEPTED", of(states.accepted)),
+    Picture("Batch: IN_PROGRESS, two queries", of(states.running)),
+    Picture("Batch: its transaction is sent", of(states.being_sent)),
+    Picture("Batch: its transaction is being confirmed", of(states.being_confirmed)),
+    Picture("Batch: waits, a node is down", of(states.waiting)),
+    Picture("Batch: waits for attesters", of(states.of_two_sources_waiting)),
+    Picture("Batch: waits, no worker runs", of(states.of_two_sources_waiting), has_worker=False),
+    Picture("Batch: DONE, not final", of(states.just_done)),
+    Picture("Batch: DONE, one answer", of(states.done_with_one_answer)),
+    Picture("Batch: DONE, three facts", of(states.done)),
+    Picture("Batch: DONE, with a webhook", of(states.with_webhook), who=ALICE),
+    Picture("Batch: DONE, pruned", of(states.pruned)),
+    Picture("Batch: REJECTED", of(states.rejected)),
+    Picture("Batch: REJECTED at once", of(states.rejected_at_once)),
+    Picture("Batch: REJECTED on the way", of(states.rejected_on_the_way)),
+    Picture("Batch: rolled back", of(states.reorged)),
+    Picture("Batch: rolled back, and is DONE since", of(states.reorged_and_done_since)),
+    Picture("Batch: two source chains, one held up", of(states.one_of_two_sources)),
+    Picture("Batch: two source chains, DONE", of(states.of_two_sources_done)),
+    Picture("Batch: old block, on the path", of(states.on_the_path)),
+    Picture("Batch: old block, arrived", of(states.arrived)),
+    Picture("Batch: over a parent chain, waits", _with_a_rollup(states.over_a_parent)),
+    Picture("Batch: over a parent chain, DONE", _with_a_rollup(states.over_a_parent_done)),
+    Picture("Batch: a time, slots and a header", of(states.everything_open)),
+    Picture("Batch: a time, slots and a header, DONE", of(states.everything_done)),
+    Picture("Batch: later slots", of(states.everything_done, "/1?slots=2")),
+    Picture("Batch: five queries, one fails", of(states.several)),
+    Picture("Batch: 60 queries", of(states.sixty), most_screens=5.5),
+    Picture("Batch: 60 queries, DONE", of(states.sixty_done), most_screens=5.5),
+    Picture("Batch: 60 queries, those that are open", of(states.sixty, "?state=open&sort=account&page=2")),
+    Picture("Batch: 60 queries, none is as chosen", of(states.sixty, "?account=0x" + "9" * 40)),
+    Picture("Batch: 60 queries, one of them", of(states.sixty_done, "/17")),
+    Picture("Batch: 10,000 queries", of(states.ten_thousand), most_screens=5),
+    Picture("Batch: self-funded, your turn", of(states.left_to_its_user)),
     Picture("Batch: DONE, read from the chain", on_a_chain(states.proven_on_a_chain), then=_read),
     Picture("Batch: DONE, checked here", on_a_chain(states.proven_on_a_chain), then=_check),
-    Picture("Batch: self-funded", on_a_chain(states.paid_by_its_user)),
     Picture(
         "Batch: self-funded, left to send", on_a_chain(states.paid_by_its_user), then=click("List the transactions")
     ),
     Picture("Batch: unknown", at(f"/explorer/query/{'0' * 26}"), status=404),
     Picture("Batch: no proof yet", of(states.received, "/1/bundle.json"), status=404),
-)
-OTHERS = (
     Picture("Home", at("/")),
     Picture("Home, signed in", at("/"), who=ALICE),
     Picture("Home, with a finished batch", after(states.done_with_one_answer, "/"), settings=_PUBLIC),
@@ -249,7 +272,6 @@ OTHERS = (
     Picture("Keys: rotate", _key("rotate"), who=ALICE),
     Picture("Log", at("/dashboard/log"), who=ALICE),
     Picture("New batch", at("/new-batch"), who=ALICE),
-    Picture("New batch, signed out", at("/new-batch")),
     Picture("New batch, filled in", _on_chains("/new-batch"), who=ALICE, then=_fill_in),
     Picture("New batch, with faults", at("/new-batch"), who=ALICE, then=_fill_in_wrong, status=400),
     Picture("Chains", after(installations.seen_chains, "/chains")),
@@ -266,7 +288,6 @@ OTHERS = (
     Picture("Error 500", _failing(RuntimeError("a defect")), who=ALICE, status=500),
     Picture("Error 503", _failing(OperationalError("database is locked")), who=ALICE, status=503),
 )
-PICTURES = (*BATCHES, *OTHERS)
 
 
 # --- What must hold ---------------------------------------------------------------------------------------------------

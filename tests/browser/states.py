@@ -1,8 +1,6 @@
 """Batches in every state that their page has, made of real rows."""
 
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from hashlib import sha256
 
@@ -65,9 +63,9 @@ def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
     return batch
 
 
-def sent(batch: Batch, number: int = 1, *, block: int | None = None, extends: FactsRegistry | None = None) -> str:
+def sent(batch: Batch, *, block: int | None = None, extends: FactsRegistry | None = None) -> str:
     """A transaction that the batch has all of, in this block or in none yet. Its hash."""
-    tx_hash = "0x" + sha256(f"{batch.pk} {number}".encode()).hexdigest()
+    tx_hash = "0x" + sha256(str(Transaction.objects.count()).encode()).hexdigest()
     tx = send(batch, tx_hash=tx_hash, extends=extends)
     Share.objects.create(transaction=tx, batch=batch, gas=175_840, wei=203_974_400_000_000, weight=1)
     tx.versions.update(max_fee_per_gas=2_400_000_000)
@@ -274,15 +272,10 @@ def sixty_done() -> Batch:
     return over(66, batch, since=300)
 
 
-def thousands(count: int = 2000) -> Batch:
-    batch = a_batch(*many_accounts(count))
-    accept(batch)
-    return batch
-
-
 def ten_thousand() -> Batch:
     """A quarter of them proven."""
-    batch = thousands(10_000)
+    batch = a_batch(*many_accounts(10_000))
+    accept(batch)
     fetch_proofs(batch)
     pks = queries_of(batch)
     progress.complete(pks[:7000], StepKind.INITIAL_STATE)
@@ -346,14 +339,14 @@ def on_the_path() -> Batch:
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     plan_path(batch, 60, left=40)
     sent(batch, block=14, extends=deployed())
-    sent(batch, 2, extends=deployed())
+    sent(batch, extends=deployed())
     return batch
 
 
 def arrived() -> Batch:
     batch = on_the_path()
     plan_path(batch, 60, left=0)
-    sent(batch, 3, block=16)
+    sent(batch, block=16)
     fetch_proofs(batch)
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     settle(batch)
@@ -376,7 +369,7 @@ def over_a_parent_done() -> Batch:
     batch = over_a_parent()
     sent(batch, block=14, extends=deployed(ROLLUP))
     prove_slot(Transaction.objects.latest("pk"), vouches_for=786_000)
-    sent(batch, 2, block=16, extends=deployed(ROLLUP))
+    sent(batch, block=16, extends=deployed(ROLLUP))
     plan_path(batch, 2, left=0)
     fetch_proofs(batch)
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
@@ -418,65 +411,6 @@ def proven_on_a_chain(chain: DevChain) -> Batch:
         "data": {"31337": {f"block:{chain.head() - 1}": {"accounts": accounts}}},
     }
     return work_until_done(submit(key, body), chain, rounds=20)
-
-
-# --- The table --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class State:
-    """A state of a batch's page."""
-
-    name: str
-    make: Callable[[], Batch]
-    rest: str = ""  # of its address
-    who: str = ""  # the address that is signed in
-    has_worker: bool = True
-    most_screens: float | None = None  # the maximum height at a width of 400 px, in screens of 800 px
-
-    @property
-    def file(self) -> str:
-        return re.sub(r"\W+", "_", self.name).lower()
-
-
-STATES = (
-    State("RECEIVED", received),
-    State("RECEIVED, no worker runs", received, has_worker=False),
-    State("ACCEPTED", accepted),
-    State("IN_PROGRESS, two queries", running),
-    State("its transaction is sent", being_sent),
-    State("its transaction is being confirmed", being_confirmed),
-    State("waits, a node is down", waiting),
-    State("waits for attesters", of_two_sources_waiting),
-    State("waits, no worker runs", of_two_sources_waiting, has_worker=False),
-    State("DONE, not final", just_done),
-    State("DONE, one answer", done_with_one_answer),
-    State("DONE, three facts", done),
-    State("DONE, with a webhook", with_webhook, who=ALICE),
-    State("DONE, pruned", pruned),
-    State("REJECTED", rejected),
-    State("REJECTED at once", rejected_at_once),
-    State("REJECTED on the way", rejected_on_the_way),
-    State("rolled back", reorged),
-    State("rolled back, and is DONE since", reorged_and_done_since),
-    State("two source chains, one held up", one_of_two_sources),
-    State("two source chains, DONE", of_two_sources_done),
-    State("old block, on the path", on_the_path),
-    State("old block, arrived", arrived),
-    State("over a parent chain, waits", over_a_parent),
-    State("over a parent chain, DONE", over_a_parent_done),
-    State("a time, slots and a header", everything_open),
-    State("a time, slots and a header, DONE", everything_done),
-    State("later slots", everything_done, "/1?slots=2"),
-    State("five queries, one fails", several),
-    State("60 queries", sixty, most_screens=5.5),
-    State("60 queries, DONE", sixty_done, most_screens=5.5),
-    State("60 queries, those that are open", sixty, "?state=open&sort=account&page=2"),
-    State("60 queries, none is as chosen", sixty, "?account=0x" + "9" * 40),
-    State("60 queries, one of them", sixty_done, "/17"),
-    State("10,000 queries", ten_thousand, most_screens=5),
-    State("self-funded, your turn", left_to_its_user),
-)
 
 
 # --- Lists ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """What a reader sees of pages."""
 
 import re
-from html import unescape
 
 
 def text_of(html: str) -> str:
@@ -23,16 +22,3 @@ def ids(html: str) -> list[str]:
     return re.findall(
         r'<th scope="row" role="rowheader" class="full"><a class="title" href="/explorer/query/(\w{26})">', html
     )
-
-
-def lines_of(html: str) -> str:
-    """Return what a reader sees of the page's main part, a line for each block."""
-    main = html[html.index("<main") : html.index("</main>")]
-    main = re.sub(
-        r"<template>.*?</template>|<button[^>]*class=.copy.*?</button>|<svg.*?</svg>", "", main, flags=re.DOTALL
-    )
-    main = re.sub(r"<pre.*?</pre>", "CODE", re.sub(r"\s+", " ", main))
-    main = re.sub(r"<(?:p|div|li|tr|h\d|section|summary|pre|nav|form|dl|label|button)\b", r"\n\g<0>", main)
-    main = re.sub(r"</?(?:span|wbr|strong|b|i|code|time|a|wbr)\b[^>]*>", "", main)
-    lines = (" ".join(unescape(re.sub(r"<[^>]+>", " ", line)).split()) for line in main.split("\n"))
-    return "\n".join(line for line in lines if line) + "\n"
