@@ -4,10 +4,8 @@ import re
 
 from playwright.sync_api import expect
 
-from accounts.models import User
 from proving import stops
 from tests.accounts.wallets import ALICE
-from tests.service import BOB
 
 
 def test_an_operator_stops_and_resumes_sending(page, context, sign_in_as, settings):
@@ -26,16 +24,3 @@ def test_an_operator_stops_and_resumes_sending(page, context, sign_in_as, settin
     page.get_by_role("button", name=re.compile("^Yes")).click()
     expect(page.get_by_text("Successfully deleted 1 stop.")).to_be_visible()
     assert stops.why_stopped(31337, source=0) == ""
-
-
-def test_an_operator_sets_a_limit(page, context, sign_in_as, settings):
-    settings.OPERATOR_ADDRESSES = [ALICE.address]
-    bob = User.objects.for_address(BOB)
-    sign_in_as(context)
-    page.goto(f"/admin/accounts/user/?q={BOB}")
-    page.get_by_role("link", name=BOB).click()
-    page.get_by_label("Max open batches").fill("5")
-    page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_text("was changed successfully")).to_be_visible()
-    bob.refresh_from_db()
-    assert bob.max_open_batches == 5

@@ -27,7 +27,6 @@ from tests.chains.tries import path as trie_path
 from tests.client.forged_bundles import FORGERIES, OLDER
 from tests.explorer.batches import SOURCE, bundle_of, everything, path, proven_by, queries_of, word
 from tests.explorer.made_tries import asked_of_everything, prove
-from tests.service import BOB
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -414,28 +413,6 @@ def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
         ends(page, end)
         assert steps(page)[-1] == step
     assert axe_violations(page) == []
-
-
-def test_one_who_has_enough_stops_it(page: Page, made: Batch):
-    page.goto(path(made))
-    page.route("**/bundle.json", lambda _: None)
-    begin(page)
-    page.get_by_role("button", name="Stop").click()
-    ends(page, "Stopped. Nothing more was checked.")
-    assert steps(page) == ["Not checked: Stopped."]
-
-
-def test_the_page_of_a_query_checks_that_query(page: Page, wallet: Wallet, proven: Batch):
-    page.goto(f"{path(proven)}/1")
-    begin(page)
-    ends(page, HOLDS)
-    shown = steps(page)
-    block = bundle_of(proven, 1)["blocks"][0]["blockNumber"]
-    names = "NONCE, BALANCE, STORAGE_ROOT, CODE_HASH"
-    of = f"{names} of {BOB} at block {block} of Development chain (31337)"
-    assert shown[2] == f"Holds: It is of what the batch's request asks for: {of}."
-    assert shown[3] == "Holds: Test Wallet knows this block of Development chain (31337)."
-    assert re.search(r"Test Wallet reads 4 facts on Development chain", shown[4])
 
 
 def test_it_is_offered_where_there_is_a_whole_proof(page: Page, made: Batch):

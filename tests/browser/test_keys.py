@@ -1,10 +1,7 @@
 import pytest
-from django.test import Client
 from playwright.sync_api import Page, expect
 
-from accounts import keys
 from accounts.models import ApiKey
-from tests.browser.conftest import faults_for_anybody
 from tests.browser.hand import leave
 from tests.service import secret_of
 
@@ -18,25 +15,7 @@ def card(page: Page, name: str = "default"):
     return page.get_by_role("region", name=name, exact=True)
 
 
-def works(secret: str) -> bool:
-    """Return whether the API takes the key: it then misses only the batch."""
-    status = Client().get("/batch-query-status", {"batchQueryId": "x"}, headers={"api-key": secret}).status_code
-    return {401: False, 404: True}[status]
-
-
 # --- Showing and copying ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", ["/keys", "/dashboard"])
-def test_a_key_is_shown_on_request_and_hidden_again(page, key, path):
-    page.goto(path)
-    expect(card(page)).to_contain_text(f"{key.prefix}…{key.last_four}")
-    assert secret_of(key) not in page.content()
-    card(page).get_by_role("button", name="Show").click()
-    expect(card(page).locator("[data-key]")).to_have_text(secret_of(key))
-    card(page).get_by_role("button", name="Hide").click()
-    expect(card(page).locator("[data-key]")).to_have_text(f"{key.prefix}…{key.last_four}")
-    assert secret_of(key) not in page.content()
 
 
 def test_a_shown_key_is_hidden_after_a_minute(page, key):
@@ -109,40 +88,3 @@ def test_nothing_that_the_browser_keeps_or_sends_holds_a_key(page, context, key)
     )
     assert secret not in stored + str(context.cookies())
     assert page.evaluate("caches.keys()") == []
-
-
-# --- Making and revoking ----------------------------------------------------------------------------------------------
-
-
-def test_a_key_is_revoked_for_good_after_a_question(page, key):
-    page.goto("/keys")
-    card(page).get_by_role("link", name="Revoke default").press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Revoke the key default?")
-    assert works(secret_of(key))
-    page.get_by_role("button", name="Revoke it for good").press("Enter")
-    expect(page.get_by_role("main")).to_contain_text("The key default was revoked.")
-    expect(page.get_by_text("You have no key.")).to_be_visible()
-    assert not works(secret_of(key))
-    expect(page.get_by_role("listitem").filter(has_text="Key revoked")).to_contain_text("default")
-
-
-# --- For everybody ----------------------------------------------------------------------------------------------------
-
-
-def test_the_pages_of_keys_are_for_anybody(page, alice, key):
-    long = keys.issue(alice, "W" * 60)
-    keys.authenticate_hash(keys.digest(secret_of(long)))
-    page.goto(f"/dashboard/keys/{key.pk}/rotate")
-    page.get_by_role("button", name="Make the new key").click()
-    expect(card(page, long.name).get_by_role("button", name="Copy")).to_be_visible()  # The page's script is there.
-    card(page, long.name).get_by_role("button", name="Show").click()
-    expect(card(page, long.name).locator("[data-key]")).to_have_text(secret_of(long))
-    assert faults_for_anybody(page) == []
-    for path in (
-        "/dashboard/log",
-        f"/dashboard/keys/{long.pk}/rotate",
-        f"/dashboard/keys/{long.pk}/revoke",
-        "/nowhere",
-    ):
-        page.goto(path)
-        assert (path, faults_for_anybody(page)) == (path, [])

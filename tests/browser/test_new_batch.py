@@ -9,7 +9,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from accounts.models import User
 from devnet.devchain import DevChain
 from queries.models import Batch
-from tests.browser.conftest import TIMEOUT, faults_for_anybody
+from tests.browser.conftest import TIMEOUT
 from tests.explorer.batches import path
 from tests.service import ALICE, BOB
 
@@ -19,52 +19,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def patience() -> None:
     expect.set_options(timeout=TIMEOUT)
-
-
-def test_the_estimate_follows_what_is_typed(service: DevChain, alice: User, page: Page):
-    page.goto("/new-batch")
-    page.get_by_label("Accounts").fill(ALICE)
-    expect(page.locator("#estimate")).to_contain_text("0 of 1")
-    expect(page.locator(".ask > summary")).to_contain_text("1 fact of")
-    page.get_by_label("NONCE").first.check()
-    expect(page.get_by_role("button", name="Submit 2 facts")).to_be_visible()
-    expect(page.locator("#json-text")).to_contain_text("NONCE")
-    # What is wrong is said beside the form, and its field keeps the focus.
-    page.get_by_label("Accounts").fill(f"{ALICE}\n0x12")
-    expect(page.locator("#estimate")).to_contain_text("Row 1, accounts: '0x12' has 2 hexadecimal digits")
-    expect(page.get_by_label("Accounts")).to_be_focused()
-    assert faults_for_anybody(page) == []
-    # No estimate stands there that is not of what was typed.
-    page.route("**/estimate", lambda route: route.fulfill(status=500, body="no"))
-    page.get_by_label("Accounts").fill(f"{ALICE}\n{BOB}")
-    expect(page.get_by_role("alert").filter(has_text="This service answered with error 500.")).to_be_visible()
-    expect(page.locator("#estimate")).to_have_text("No answer came to what you typed last.")
-    expect(page.get_by_role("button", name="Submit this batch")).to_be_visible()
-
-
-def test_it_is_filled_in_and_corrected_by_keyboard(alice: User, page: Page):
-    page.goto("/new-batch")
-    page.get_by_label("Accounts").focus()
-    page.keyboard.type(ALICE)
-    page.get_by_role("button", name="Add a row").press("Enter")
-    expect(page.locator("#id_rows-1-accounts")).to_be_focused()
-    page.keyboard.type("0x12")
-    page.keyboard.press("Shift+Tab")
-    expect(page.locator("#id_rows-1-at_0")).to_be_focused()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Tab")
-    expect(page.locator("#id_rows-1-block")).to_be_focused()
-    page.get_by_role("button", name="Submit").press("Enter")
-    summary = page.get_by_role("alert").filter(has_text="2 things need correcting.")
-    expect(summary).to_be_focused()
-    assert faults_for_anybody(page) == []
-    summary.get_by_role("link", name="Row 2, block number").press("Enter")
-    expect(page.locator("#id_rows-1-block")).to_be_focused()
-    page.keyboard.type("12")
-    page.locator("#id_rows-1-accounts").fill(BOB)
-    page.get_by_role("button", name="Submit").press("Enter")
-    expect(page).to_have_url(re.compile(path(Batch.objects.get())))
 
 
 def test_without_javascript_each_button_does_its_part(

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from devnet.devchain import DevChain
-from queries.models import Batch, BatchStatus
+from queries.models import Batch
 from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody, weight
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet, said
 from tests.explorer.batches import path
@@ -63,19 +63,6 @@ def kept_back(service: DevChain) -> None:
     service.rpc("evm_setAutomine", False)
 
 
-def test_one_button_says_how_many_transactions_it_sends(page: Page, service: DevChain, wallet: Wallet):
-    expect(page.get_by_role("button", name=re.compile("^Send"))).to_have_text(["Send 2 transactions"])
-    begin(page)
-    said(page, "2 transactions on Development chain")
-    expect(page.get_by_role("button", name=re.compile("^Send"))).to_have_text(["Send 2 transactions"])
-    kept_back(service)
-    confirm(page, "2 transactions")
-    said(page, "Transaction 1 of 2 is sent.")
-    service.mine()
-    page.reload()
-    expect(page.get_by_role("button", name=re.compile("^Send"))).to_have_text(["Send 1 transaction"])
-
-
 # --- What goes well ---------------------------------------------------------------------------------------------------
 
 
@@ -128,39 +115,6 @@ def test_a_wallet_on_another_chain_is_switched(page: Page, wallet: Wallet):
     confirm(page, "2 transactions")
     said(page, "Nothing is missing")
     assert wallet.chain_id == 31337
-
-
-def test_one_of_several_wallets_is_chosen(page: Page, context: BrowserContext):
-    page.add_init_script(
-        """
-        const detail = { info: { uuid: "2", name: "Other", icon: "" }, provider: {} };
-        addEventListener("eip6963:requestProvider",
-            () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail })));
-        """
-    )
-    page.reload()
-    begin(page)
-    expect(page.locator(".wallet")).to_have_text(["Test Wallet", "Other"])
-    page.get_by_role("button", name="Send with Test Wallet").press("Enter")
-    said(page, "2 transactions on Development chain")
-
-
-def test_a_wallet_that_is_first_announced_in_a_second_run_can_be_chosen(page: Page, wallet: Wallet):
-    wallet.locked = True
-    begin(page)
-    said(page, "Test Wallet shows no account.")
-    page.evaluate(
-        """
-        const detail = { info: { uuid: "2", name: "Other", icon: "" }, provider: { request: async () => [] } };
-        addEventListener("eip6963:requestProvider",
-            () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail })));
-        """
-    )
-    begin(page)
-    said(page, "Choose a wallet.")
-    expect(page.locator(".wallet")).to_have_text(["Test Wallet", "Other"])
-    page.get_by_role("button", name="Send with Other").press("Enter")
-    said(page, "Other shows no account.")
 
 
 def test_what_it_says_is_for_anybody(page: Page, context: BrowserContext, wallet: Wallet, batch: Batch):
@@ -380,11 +334,3 @@ def test_without_a_wallet_and_without_javascript_it_says_what_to_do(
         re.compile(r"2 transactions to send on .* ETH at the present price")
     )
     expect(page.get_by_role("main")).to_contain_text(f"bqs send {batch.pk}")
-
-
-def test_a_batch_that_is_over_says_so(page: Page, wallet: Wallet, batch: Batch):
-    page.get_by_role("button", name="Pause updates").click()
-    Batch.objects.update(status=BatchStatus.REJECTED, rejection_reason="It took too long.")
-    begin(page)
-    said(page, "The batch was rejected: It took too long.")
-    assert not wallet.sent

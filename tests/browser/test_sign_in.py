@@ -159,24 +159,6 @@ def test_one_signs_in_by_hand_without_javascript(open_context):
 # --- Colours ----------------------------------------------------------------------------------------------------------
 
 
-def background(page: Page) -> str:
-    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-
-
-def test_the_chosen_theme_stays(open_context):
-    page = open_context(color_scheme="light").new_page()
-    page.goto("/sign-in")
-    light = background(page)
-    page.get_by_role("button", name="Dark").click()
-    expect(page.get_by_role("button", name="Dark")).to_have_attribute("aria-pressed", "true")
-    dark = background(page)
-    assert dark != light
-    page.goto("/")
-    assert background(page) == dark
-    page.get_by_role("button", name="System").click()
-    assert background(page) == light
-
-
 def test_the_pages_before_sign_in_are_for_anybody(page, open_context, wallet):
     page.goto("/sign-in")
     expect(page.locator("#no-wallet")).to_be_visible()

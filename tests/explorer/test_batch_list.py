@@ -255,20 +255,3 @@ def test_paging_keeps_the_filters(alice):
 def test_a_place_that_is_none_is_an_empty_or_the_first_page(alice, parameters):
     a_batch()
     assert alice.get("/explorer", parameters).status_code == 200
-
-
-@pytest.mark.parametrize(("parameter", "said"), [("before", "older"), ("after", "newer")])
-@pytest.mark.parametrize("filters", [{}, {"status": "RECEIVED"}])
-def test_an_empty_page_is_not_taken_for_an_empty_list(alice, parameter, said, filters):
-    batch = a_batch()
-    html = alice.get("/explorer", filters | {parameter: batch.pk}).text
-    assert f"No {said} batches." in html
-    assert "You have not submitted a batch yet." not in html
-    assert "None of your batches" not in html
-    assert ids(follow_to_newest(alice, html)) == [batch.pk]
-
-
-def follow_to_newest(client: Client, html: str) -> str:
-    found = re.search(r'href="([^"]+)">Newest<', html)
-    assert found
-    return client.get("/explorer" + found[1].replace("&amp;", "&")).text

@@ -13,7 +13,7 @@ from eth_utils.address import to_checksum_address
 
 from devnet.devchain import DevChain
 from proving.models import AccountProof, SlotProof, Transaction
-from queries.models import Batch, BatchStatus, Block, Query, StepKind
+from queries.models import Batch, BatchStatus, Block, StepKind
 from tests import headers
 from tests.explorer.batches import (
     CONTRACT,
@@ -24,7 +24,6 @@ from tests.explorer.batches import (
     everything,
     finish,
     many_accounts,
-    page,
     path,
     proven_by,
     queries_of,
@@ -264,21 +263,3 @@ def test_an_answer_to_head_makes_none(batch):
     assert not [each["sql"] for each in statements if "nodes" in each["sql"]]
     assert answer.headers["Content-Disposition"] == f'attachment; filename="proof-{batch.pk}.json"'
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
-
-
-def test_the_page_offers_it_once_all_is_done_and_while_it_is_kept(tmp_path):
-    batch = asked_of_everything(tmp_path)
-    address = f"{path(batch)}/bundle.json"
-    accept(batch)
-    assert address not in page(batch)
-    prove(batch)
-    assert address in page(batch)
-    command = f"<code>bqs verify {batch.pk} --rpc-url URL</code>"
-    assert f"{command} checks all proofs by a node of yours of each source chain" in page(batch)
-    Batch.objects.update(proofs_pruned_at=timezone.now())
-    assert address not in page(batch)
-    Batch.objects.update(proofs_pruned_at=None)
-    Query.objects.exclude(position=0).delete()
-    assert address in page(batch)
-    assert "by a node of yours. Or" in page(batch)
-    assert address not in Client().get(f"{path(batch)}/1").text

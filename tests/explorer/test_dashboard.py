@@ -15,7 +15,6 @@ from explorer.lists.dashboard import Day
 from proving.models import Share
 from queries.models import Batch, BatchStatus
 from tests.explorer.batches import DEAD_NODE, a_batch, finish, send
-from tests.plans import plans
 from tests.service import ALICE, BOB, a_key, chains_toml
 
 pytestmark = pytest.mark.django_db
@@ -72,31 +71,6 @@ def test_days_are_those_of_utc_on_which_batches_ended():
     assert [one.date for one in found] == [today - timedelta(days=ago) for ago in range(29, -1, -1)]
     assert found[-2:] == [Day(today - day, done=1, rejected=1), Day(today, done=1, rejected=0)]
     assert (found[0].done, sum(one.ended for one in found)) == (1, 4)
-
-
-def test_no_more_than_the_newest_are_added_up_and_the_page_says_so(alice, monkeypatch):
-    for ago in range(4):
-        ended(timedelta(hours=ago))
-    assert "of your newest" not in alice.get("/dashboard").text
-    monkeypatch.setattr(dashboard, "MOST_BATCHES", 3)
-    assert sum(day.done for day in month()) == 3
-    assert "of your newest 3 batches" in alice.get("/dashboard").text
-
-
-def test_an_index_finds_the_batches_of_these_days():
-    user = User.objects.for_address(ALICE)
-    with CaptureQueriesContext(connection) as captured:
-        dashboard.month(user)
-    assert len(captured) == 1
-    assert any("user_id" in line and "created_at" in line for line in plans(captured))
-
-
-@pytest.mark.parametrize(
-    ("done", "rejected", "said"),
-    [(0, 0, "0 %"), (3, 0, "100 %"), (0, 3, "0 %"), (9_999, 1, "99.9 %"), (1, 2, "33.3 %")],
-)
-def test_a_share_is_whole_only_if_it_is(done, rejected, said):
-    assert dashboard.success(done, done + rejected) == said
 
 
 @pytest.mark.parametrize("url", ["/dashboard", "/explorer", "/"])

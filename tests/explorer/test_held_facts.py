@@ -371,8 +371,3 @@ def test_filters_and_pages_go_through_the_facts_in_their_order():
     rest = bob.get(f"/facts.csv{following[1]}")
     assert [row["slot"] for row in csv.DictReader(io.StringIO(rest.text))] == slots[999:]
     assert "Link" not in rest.headers
-
-
-def test_a_cursor_that_is_none_is_the_beginning():
-    finish(a_batch())
-    assert "123,456,789" in opened(client_of(BOB), account=ALICE, cursor="1.x")

@@ -15,18 +15,16 @@ from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey, User
 from batch_query_client.command_line.asked_in_files import Asked, document
-from config.configured_chains import forget_chains
 from queries import progress
 from queries.error_codes import RejectionCode
 from queries.models import Batch
-from tests.explorer.batches import a_batch, batch_at, many_accounts, path
+from tests.explorer.batches import batch_at, many_accounts, path
 from tests.golden_pages import compare
 from tests.service import (
     ACCOUNT_FIELDS,
     ALICE,
     BOB,
     HEADER_FIELDS,
-    chains_toml,
     request,
     secret_of,
     submit,
@@ -397,17 +395,6 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
     assert "2 of 2, free" in post(alice, "estimate", row)
 
 
-def test_the_estimate_says_what_is_left_of_the_budget_that_it_takes_of(service, alice, settings, tmp_path):
-    settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="test_network = false")
-    forget_chains()
-    settings.DAILY_GAS_BUDGET, settings.ALLOWED_ADDRESSES = 12_000_000, [ALICE]
-    told = post(alice, "estimate", {"accounts": ALICE})
-    assert "Your budget has 12.0 M gas of 12.0 M left in 24 hours." in told
-    assert "The service rejects the batch if it would cost more than the fee cap." in told
-    assert "You pay about" in (own := post(alice, "estimate", {"accounts": ALICE}, sender="self"))
-    assert "left in 24 hours" not in own
-
-
 def test_why_there_is_no_estimate_is_said(alice, settings):
     settings.MAX_BATCHES_PER_MINUTE = 1
     for sentence in ("Nothing was stored", "You may estimate 1 batches a minute"):
@@ -433,8 +420,3 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
     assert f"You have no batch {batch.pk}." in stranger.get(f"/new-batch?from={batch.pk}").text
     many = batch_at(block_12={"accounts": {one: {"slots": [f"{at:x}"]} for at, one in enumerate(many_accounts(51))}})
     assert "asks for more than the form holds" in alice.get(f"/new-batch?from={many.pk}").text
-
-
-def test_the_owner_is_offered_to_submit_it_again(alice):
-    batch = a_batch()
-    assert f'<a href="/new-batch?from={batch.pk}">Submit again</a>' in alice.get(path(batch)).text

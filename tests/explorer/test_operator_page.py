@@ -7,8 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from proving import stops
-from proving.models import ChainWatch, FactsRegistry, Signer
+from proving.models import ChainWatch, Signer
 from queries.models import Batch, Block
 from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed
 from tests.factories import client_of
@@ -66,26 +65,6 @@ def test_it_only_reads_and_is_neither_kept_nor_indexed():
 
 
 # --- What needs a person ----------------------------------------------------------------------------------------------
-
-
-def test_nothing_needs_anybody_while_nothing_is_wrong():
-    html = page()
-    assert "<h1>Nothing needs you</h1>" in html
-    assert '<ol class="needs"' not in html
-
-
-def test_it_tells_the_problems_and_notices_of_healthz_with_where_to_go():
-    saw(("signer_unfunded", "The signer holds nothing."))
-    FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
-    stops.stop(31337, by=ALICE, reason="A test.")
-    html = page()
-    health = Client().get("/healthz").json()
-    assert len(health["problems"]) == 2
-    assert "<h1>3 things need you</h1>" in html
-    assert all(sentence in html for sentence in (*health["problems"], *health["notices"]))
-    assert '<a href="/admin/proving/stop/">In the admin</a>' in html
-    assert html.count("Stops the service") == 2
-    assert html.count("Look into it") == 1
 
 
 def test_failing_batches_are_a_link_away():

@@ -8,59 +8,23 @@ from django.test import Client
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction
+from proving.models import Transaction
 from proving.registry.deploying import deploy
-from queries.models import StepKind
 from tests.attesting import process
 from tests.explorer.batches import (
     SOURCE,
-    a_batch,
-    accept,
     beat,
     bundle_of,
-    complete,
     connect_source,
-    fetch_proofs,
-    of_two_sources,
     page,
     path,
     proven_by,
-    settle,
 )
 from tests.explorer.pages import text_of
 from tests.factories import is_done, until
 from tests.service import CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.django_db
-
-CONTRADICTION = "Attesters contradict the nodes of chain 5 about block 9."
-
-
-# --- Who is trusted ---------------------------------------------------------------------------------------------------
-
-
-def test_a_source_chain_that_is_not_connected_any_more_is_left_out(tmp_path):
-    connect_source(tmp_path)
-    batch = of_two_sources()
-    chains_toml(tmp_path, "http://127.0.0.1:1")
-    forget_chains()
-    trusted = text_of(page(batch)).split("Why blocks are trusted")[1]
-    assert "Native" in trusted
-    assert "attesters" not in trusted
-
-
-def test_a_notice_about_a_source_of_the_batch_is_shown_until_nothing_can_change():
-    batch = a_batch()
-    beat()
-    fetch_proofs(batch)
-    FactsRegistry.objects.update(notice=CONTRADICTION)
-    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=SOURCE, notice="Of another source.")
-    assert f"{CONTRADICTION} The operator of this service must act." in page(batch)
-    assert "Of another source." not in page(batch)
-    accept(batch)
-    complete(batch, *StepKind)
-    settle(batch)
-    assert CONTRADICTION not in page(batch)
 
 
 # --- On a chain -------------------------------------------------------------------------------------------------------

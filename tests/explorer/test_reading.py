@@ -124,18 +124,6 @@ def test_nothing_is_read_before_its_query_is_completed():
     assert read(batch).status_code == 404
 
 
-def test_the_page_that_shows_a_reading_refreshes_itself_from_the_query_s_own_address():
-    slots = {ALICE: {"slots": [hex(slot) for slot in range(60)]}}
-    batch = batch_at(block_12={"accounts": slots})
-    finish(batch)
-    html = Client().post(f"{path(batch)}/1/read?slots=2").text
-    found = re.search(r'hx-get="([^"]+)"', html)
-    assert found
-    polled = Client().get(found[1].replace("&amp;", "&"), headers={"hx-request": "true"})
-    assert found[1].startswith(f"{path(batch)}/1?slots=2&")
-    assert polled.status_code == 200, "What was read is no part of it."
-
-
 @pytest.mark.parametrize("parameters", ["", "?slots=2"])
 def test_going_to_the_address_of_a_reading_again_leads_to_the_query(parameters):
     batch = a_batch()

@@ -179,16 +179,6 @@ def test_each_state_has_a_sentence_that_is_announced():
     ]
 
 
-def test_of_a_large_batch_each_tenth_is_announced():
-    batch = a_batch(*many_accounts(100))
-    accept(batch)
-    said = []
-    for count in (1, 39, 40, 41):
-        progress.complete(queries_of(batch)[:count], StepKind.INITIAL_STATE)
-        said.append(announced(batch))
-    assert said == [f"The batch is IN_PROGRESS: {tenth} % of the steps completed." for tenth in (0, 0, 10, 10)]
-
-
 def test_an_open_batch_polls_fast_a_done_one_slowly_and_a_final_one_no_more():
     batch = a_batch()
     finish(batch)

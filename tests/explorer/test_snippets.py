@@ -157,14 +157,6 @@ def test_no_request_breaks_out_of_the_command(text):
 # --- What was submitted -----------------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_the_request_and_the_command_that_sends_it_again():
-    batch = a_batch()
-    html = page(batch)
-    assert "&quot;destinationChainId&quot;: &quot;31337&quot;" in html
-    assert "curl --header &quot;api-key: $API_KEY&quot; --json &#x27;{" in html
-    assert Client().get(f"{path(batch)}/request.json").json() == request(ALICE, block=12)
-
-
 def test_a_long_request_is_offered_as_a_file():
     batch = a_batch(*many_accounts(1000))
     html = page(batch)
