@@ -126,6 +126,3 @@ def test_others_do_nothing(bob, client):
     bob.refresh_from_db()
     assert bob.daily_gas_budget is None
     assert bob.api_keys.filter(revoked_at=None).exists()
-
-
-# --- Lists ------------------------------------------------------------------------------------------------------------

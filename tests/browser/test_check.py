@@ -17,15 +17,14 @@ from chains.header import Header
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, verify_slot
 from devnet.devchain import DevChain
 from proving import facts
-from queries import progress
-from queries.models import Batch, BatchStatus, StepKind
+from queries.models import Batch
 from tests import headers
 from tests.browser.conftest import axe_violations, faults_for_anybody, weight
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
 from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, NEAR_SLOTS, chained, slot_proof, storage_trie
 from tests.chains.tries import path as trie_path
 from tests.client.forged_bundles import FORGERIES, OLDER
-from tests.explorer.batches import SOURCE, bundle_of, everything, path, proven_by, queries_of, word
+from tests.explorer.batches import SOURCE, bundle_of, everything, path, proven_by, word
 from tests.explorer.made_tries import asked_of_everything, prove
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -413,17 +412,3 @@ def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
         ends(page, end)
         assert steps(page)[-1] == step
     assert axe_violations(page) == []
-
-
-def test_it_is_offered_where_there_is_a_whole_proof(page: Page, made: Batch):
-    button = page.get_by_role("button", name="Check it here")
-    Batch.objects.update(status=BatchStatus.IN_PROGRESS)
-    page.goto(path(made))
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(button).to_have_count(0)
-    page.goto(f"{path(made)}/1")
-    expect(button).to_have_count(1)
-    progress.reopen(queries_of(made), StepKind.ACCOUNT_ACCUMULATED, reason="Reorganised.")
-    page.reload()
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    expect(button).to_have_count(0)

@@ -44,18 +44,6 @@ def test_a_shown_key_is_hidden_when_the_page_is_left(page, key, event, shown_by)
     assert secret_of(key) not in page.content()
 
 
-def test_a_key_is_shown_without_javascript(open_context, sign_in_as):
-    context = open_context(java_script_enabled=False)
-    sign_in_as(context)
-    page, secret = context.new_page(), secret_of(ApiKey.objects.get())
-    page.goto("/keys")
-    expect(page.get_by_role("button", name="Copy")).to_be_hidden()
-    card(page).get_by_role("button", name="Show").click()
-    expect(page.get_by_text(secret)).to_be_visible()
-    page.get_by_role("link", name="Hide").click()
-    expect(page.get_by_text(secret)).to_be_hidden()
-
-
 def test_nothing_that_the_browser_keeps_or_sends_holds_a_key(page, context, key):
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     secret, sent, holding = secret_of(key), [], []

@@ -93,18 +93,6 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_after_a_reorg_took_
     assert str(BALANCE) not in page(batch)
 
 
-@pytest.mark.parametrize("balance", [0, 1, 10**18, 2**256 - 1])
-def test_any_balance_is_shown_exactly(balance):
-    batch = a_batch()
-    finish(batch)
-    AccountProof.objects.update(balance=balance)
-    shown = re.search(r"BALANCE ([\d.]+) ETH wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(page(batch)))
-    assert shown
-    whole, _, fraction = shown[1].partition(".")
-    assert int(whole + fraction.ljust(18, "0")) == int(shown[2]) == int(shown[3], 16) == balance
-    assert not fraction.endswith("0")
-
-
 def test_the_call_on_the_page_of_a_really_proven_balance_reads_the_value_on_the_page(service: DevChain):
     batch = submit(a_key(), request(BOB, block=3))
     work_until_done(batch, service)
@@ -118,12 +106,6 @@ def test_the_call_on_the_page_of_a_really_proven_balance_reads_the_value_on_the_
     assert isinstance(read, bytes)
     assert int.from_bytes(read) == rpc.balance(BOB) > 0
     assert f"wei, decimal {rpc.balance(BOB)} raw word 0x{read.hex()}" in text
-
-
-@pytest.mark.parametrize(("asked", "first"), [("", 1), ("x", 1), ("2", 51), ("3", 51), ("9" * 5000, 1)])
-def test_a_page_of_slots_that_does_not_exist_becomes_one_that_does(asked, first):
-    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
-    assert f"Storage slots {first} to " in Client().get(f"{path(batch)}/1", {"slots": asked}).text
 
 
 # --- What it takes ----------------------------------------------------------------------------------------------------

@@ -173,14 +173,6 @@ def test_a_dead_node_leaves_what_a_worker_has_seen_with_its_time(service, settin
     assert before["seenAt"] > chain["seenAt"]
 
 
-def test_what_no_worker_has_looked_at_lately_is_not_told_as_if_it_were_so(no_node):
-    assert "answer</span>" in page()
-    saw(ago=4 * MINUTE)
-    assert "last observed <span" in page()
-    ChainWatch.objects.all().delete()
-    assert "not observed yet" in page()
-
-
 def test_it_asks_no_chain_and_takes_five_statements_whatever_is_connected(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from tests.browser.conftest import Stage
 from tests.browser.pictures import PICTURES, Picture
@@ -25,6 +26,9 @@ def test_a_page_is_as_it_was(picture: Picture, settings: Any, tmp_path: Path, mo
     url = picture.open(Stage(settings, tmp_path, monkeypatch, lambda: pytest.fail("It needs no chain.")))
     client = client_of(picture.who) if picture.who else Client()
     client.raise_request_exception = False
+    # The scale of a timeline grows with time, which may pass between two requests.
+    now = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: now)
     answer = client.get(url, follow=True, headers={"accept": "text/html,*/*;q=0.8"})
     assert answer.status_code == picture.status
     assert "default-src 'none'" in (policy := answer.headers["Content-Security-Policy"])

@@ -62,12 +62,6 @@ def test_filters_leave_some_out_and_orders_change_their_order(parameters, shown)
     assert numbers(blocks_and_states(), **parameters) == shown
 
 
-def test_accounts_are_ordered_whatever_the_case_of_their_letters():
-    batch = a_batch(*("0x" + digit * 40 for digit in "fbac"))
-    assert [query.address[2] for query in batch.queries.order_by("position")] == ["F", "b", "a", "C"], "by EIP-55"
-    assert numbers(batch, sort="account") == [3, 2, 4, 1]
-
-
 def test_what_was_chosen_stays_chosen_on_other_pages():
     batch = a_batch(*many_accounts(120))
     url, seen = f"{path(batch)}?state=open&sort=block", list[int]()

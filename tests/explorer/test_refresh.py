@@ -11,26 +11,23 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from explorer.batch import fragment
-from proving.models import FactsRegistry, Signer, Transaction, TransactionState
+from proving.models import Transaction, TransactionState
 from queries import progress
 from queries.error_codes import RejectionCode
-from queries.models import Batch, Block, Step, StepKind
+from queries.models import Batch, Block
 from tests.explorer.batches import (
     a_batch,
     accept,
     beat,
-    complete,
     finish,
     many_accounts,
     page,
     path,
     polled,
-    queries_of,
     send,
-    settle,
 )
 from tests.plans import looks_at_all_due_blocks, plans
-from tests.service import ALICE, SIGNER
+from tests.service import ALICE
 
 pytestmark = pytest.mark.django_db
 
@@ -71,31 +68,6 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
     assert response.text.startswith(f"<title>ACCEPTED · {what} · Batch Query Service</title>")
     assert "<main" not in response.text
     assert poll(next_poll(response.text)).status_code == 204
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda batch: progress.note_failure(queries_of(batch), "The node is down."),
-        lambda batch: Step.objects.filter(query__batch=batch).update(transaction_hash="0x" + "ab" * 32),
-        lambda _: Batch.objects.update(waiting_for="The node is down.", failing_since=NOW),
-        lambda _: Batch.objects.update(gas_used=1),
-        reject,
-        lambda _: beat(),
-        lambda _: Signer.objects.create(chain_id=31337, address=SIGNER, notice="It must be funded."),
-        lambda _: Block.objects.update(waiting_for="The node is down.", failing_since=NOW, due_at=NOW),
-        lambda _: Step.objects.update(went_back_because="The chain was reorganised.", went_back_at=NOW),
-        lambda _: Batch.objects.update(created_at=NOW - timedelta(minutes=11)),
-        lambda _: FactsRegistry.objects.update(address=SIGNER, deployed_at=NOW),
-    ],
-)
-def test_whatever_the_page_shows_is_a_change(change):
-    batch = a_batch()
-    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=31337)
-    url = next_poll(page(batch))
-    assert poll(url).status_code == 204
-    change(batch)
-    assert poll(url).status_code == 200
 
 
 def test_what_only_time_changes_is_no_change(monkeypatch):
@@ -152,46 +124,6 @@ def test_the_older_an_open_batch_is_the_slower_it_polls(age, seconds):
     batch = a_batch()
     Batch.objects.update(created_at=timezone.now() - timedelta(seconds=age))
     assert interval(page(batch)) == seconds
-
-
-def announced(batch: Batch) -> str:
-    found = re.search(r'data-announcement="([^"]+)"', page(batch))
-    assert found
-    return found[1]
-
-
-def test_each_state_has_a_sentence_that_is_announced():
-    batch = a_batch()
-    said = [announced(batch)]
-    accept(batch)
-    said.append(announced(batch))
-    complete(batch, StepKind.INITIAL_STATE)
-    said.append(announced(batch))
-    progress.note_failure(queries_of(batch), "The node is down.")
-    assert announced(batch) == said[-1], "A failed try is shown, not announced."
-    reject(batch)
-    said.append(announced(batch))
-    assert said == [
-        "The batch is RECEIVED: 0 of 4 steps completed.",
-        "The batch is ACCEPTED: 0 of 4 steps completed.",
-        "The batch is IN_PROGRESS: 1 of 4 steps completed.",
-        "The batch is REJECTED. Because.",
-    ]
-
-
-def test_an_open_batch_polls_fast_a_done_one_slowly_and_a_final_one_no_more():
-    batch = a_batch()
-    finish(batch)
-    html = page(batch)
-    assert interval(html) == 10
-    for sentence in ("No worker is running", "Reload the page"):
-        assert sentence in html
-    settle(batch)
-    response = poll(next_poll(html))
-    assert response.status_code == 200
-    assert interval(response.text) is None
-    assert "No worker is running" not in response.text
-    assert "Reload the page" not in page(batch)
 
 
 def test_a_rejected_batch_polls_slowly_as_long_as_a_transaction_may_add_to_its_cost():
