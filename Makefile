@@ -132,8 +132,8 @@ chromium: ## Install a Chromium for the browser tests, if none is there (apt-get
 		|| { echo "Chromium could not be installed; apt-get install chromium says more."; exit 1; }
 
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
-	@$(BIN)/python -m pytest tests/browser/screenshots.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
-	@echo "The pictures are in build/screenshots/index.html"
+	@SCREENSHOTS=build/screenshots $(BIN)/python -m pytest tests/browser/test_pages_in_states.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
+	@echo "The pictures are in build/screenshots"
 
 ## Measure
 

@@ -302,20 +302,6 @@ def test_a_key_that_is_not_one_s_own_live_one_is_not_found(alice_client, headers
     assert act != "reveal" or not AccountEvent.objects.filter(kind=EventKind.KEY_SHOWN).exists()
 
 
-@pytest.mark.parametrize(
-    ("body", "name"),
-    [({"name": " ci  run "}, "ci run"), ({}, "key 2"), (None, "key 2")],
-    ids=["named", "{}", "no body"],
-)
-def test_a_program_makes_a_key(alice_client, body, name):
-    if body is None:
-        response = alice_client.post("/dashboard/keys", headers=JSON)
-    else:
-        response = post_json(alice_client, "/dashboard/keys", body)
-    assert (response.status_code, response.json()["name"]) == (201, name)
-    assert ApiKey.objects.get(pk=response.json()["id"]).name == name
-
-
 @pytest.mark.parametrize("name", ["", "default", "<b>"])
 def test_a_person_s_name_for_a_key_comes_back_escaped(alice_client, name):
     response = alice_client.post("/dashboard/keys", {"name": name})

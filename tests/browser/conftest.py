@@ -233,17 +233,6 @@ def overflows(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
-def weight(context: BrowserContext, url: str) -> int:
-    """Bytes of the page and all that it loads, as `sent` counts."""
-    page = context.new_page()
-    responses: list[Response] = []
-    page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 (playwright marks functions of Python)
-    page.goto(url, wait_until="networkidle")
-    # Only now: asking for a body within the event may miss the events that come meanwhile.
-    assert len(responses) > 2
-    return sent(responses)
-
-
 def sent(responses: Iterable[Response]) -> int:
     """Their bytes, compressed as visitors get them: pages of who is signed in and uncollected files are not."""
     return sum(

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from playwright.sync_api import BrowserContext, Page, expect
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
-from queries.models import Step, StepKind
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
     a_batch,
@@ -23,7 +21,7 @@ from tests.explorer.batches import (
     path,
 )
 from tests.inside.working import a_worker
-from tests.service import BOB, a_key, chains_toml, request, submit
+from tests.service import chains_toml, request
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,20 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
     """A chain with two blocks a second, which the server knows."""
-    with known_chain(settings, tmp_path) as chain:
-        yield chain
-
-
-@pytest.fixture
-def service_with_late_finality(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
-    """The same, on which no block is final within half a minute."""
-    with known_chain(settings, tmp_path, slots_in_an_epoch=32) as chain:
-        yield chain
-
-
-@contextmanager
-def known_chain(settings: Any, tmp_path: Path, slots_in_an_epoch: int = 1) -> Iterator[DevChain]:
-    with DevChain(block_seconds=0.5, slots_in_an_epoch=slots_in_an_epoch) as chain:
+    with DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
         configured.forget_chains()
@@ -93,25 +78,6 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
         expect(page.locator(".reading")).to_contain_text("the registry holds exactly the proven values.")
     assert page.evaluate("window.neverReloaded")
     assert key not in page.content()
-
-
-def test_a_reorg_is_seen_as_what_it_is(service_with_late_finality: DevChain, page: Page):
-    service = service_with_late_finality
-    batch = submit(a_key(), request(BOB, block=service.head()))
-    page.goto(path(batch))
-    status = page.locator(".headline .chip")
-    with a_worker():
-        expect(status).to_have_text("DONE", timeout=30_000)
-        service.rpc("evm_setIntervalMining", 0)
-        at = Step.objects.get(kind=StepKind.ACCOUNT_ACCUMULATED).transaction_hash
-        mined = int(service.rpc("eth_getTransactionReceipt", at)["blockNumber"], 16)
-        service.rpc("anvil_reorg", service.head() - mined + 1, [])
-        expect(status).to_have_text("IN_PROGRESS", timeout=20_000)
-        expect(page.locator(".summary .went-back")).to_contain_text("Development chain was reorganised")
-        expect(page.locator("#announcement")).to_contain_text("The batch was rolled back.")
-        service.rpc("evm_setIntervalMining", 1)
-        expect(status).to_have_text("DONE", timeout=30_000)
-        expect(page.locator(".summary .went-back")).to_contain_text("have run again since")
 
 
 # --- Without a chain: what the page makes of its rows -----------------------------------------------------------------

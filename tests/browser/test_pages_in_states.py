@@ -1,5 +1,9 @@
-"""Some pages in some states are for everybody, small and not too high. `screenshots.py` looks at all of them."""
+"""Pages in their states are for everybody, small and not too high: some of them, and all where pictures are taken.
 
+With SCREENSHOTS, a folder, each page is put there wide and narrow, light and dark: `make screenshots`.
+"""
+
+import os
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +14,9 @@ from tests.browser.conftest import NARROW, WIDE, Stage
 from tests.browser.pictures import PICTURES, Picture, faults_as_shown, faults_of, open_picture, unfold
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+FOLDER = os.environ.get("SCREENSHOTS")
+VIEWS = [("light", WIDE), ("dark", NARROW), ("light", NARROW), ("dark", WIDE)]
 
 SOME = {
     "Batch: waits for attesters",
@@ -27,6 +34,7 @@ SOME = {
     "Keys: three",
     "New batch",
     "New batch, with faults",
+    "Batch: self-funded, your turn",
     "Chains",
     "Operator",
     "Facts: the latest",
@@ -41,7 +49,7 @@ def test_the_table_has_each_page_once():
 
 
 @pytest.mark.parametrize(
-    "picture", [picture for picture in PICTURES if picture.name in SOME], ids=lambda picture: picture.file
+    "picture", [one for one in PICTURES if FOLDER or one.name in SOME], ids=lambda picture: picture.file
 )
 def test_nobody_is_kept_out_of_a_page(
     picture: Picture, stage: Stage, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User]
@@ -52,9 +60,15 @@ def test_nobody_is_kept_out_of_a_page(
         sign_in_as(context, picture.who)
     page = context.new_page()
     opened = open_picture(page, picture, url)
-    assert faults_of(opened, picture) == []
+    faults = faults_of(opened, picture)
+    if FOLDER:
+        page.set_viewport_size(WIDE)  # type: ignore[arg-type]  # a typed dictionary of the same keys
+        page.screenshot(path=f"{FOLDER}/{picture.file}.png", full_page=True)
     unfold(page)
-    for scheme, size in (("light", WIDE), ("dark", NARROW)):
+    for scheme, size in VIEWS if FOLDER else VIEWS[:2]:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
         page.set_viewport_size(size)  # type: ignore[arg-type]  # a typed dictionary of the same keys
-        assert (scheme, faults_as_shown(page)) == (scheme, [])
+        faults += [f"{scheme}, {size['width']} px: {fault}" for fault in faults_as_shown(page)]
+        if FOLDER:
+            page.screenshot(path=f"{FOLDER}/{picture.file}.{size['width']}.{scheme}.png", full_page=True)
+    assert faults == []

@@ -3,20 +3,13 @@
 With UPDATE=1 in the environment, the texts are written anew. Below are rules that hold in every state.
 """
 
-import re
-from html import unescape
-
 import pytest
 from django.db import connection
 from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from eth_abi.abi import encode
-from eth_utils.abi import function_signature_to_4byte_selector
 
 from accounts import keys
-from config.configured_chains import get_rpc
-from devnet.devchain import DevChain
 from proving.models import AccountProof
 from queries import progress
 from queries.error_codes import RejectionCode
@@ -38,7 +31,7 @@ from tests.explorer.batches import (
     queries_of,
 )
 from tests.explorer.pages import text_of
-from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
+from tests.service import ALICE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -91,21 +84,6 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_after_a_reorg_took_
     assert str(BALANCE) in page(batch)
     progress.reopen(queries_of(batch), StepKind.ACCOUNT_ACCUMULATED, reason="Chain 31337 was reorganised.")
     assert str(BALANCE) not in page(batch)
-
-
-def test_the_call_on_the_page_of_a_really_proven_balance_reads_the_value_on_the_page(service: DevChain):
-    batch = submit(a_key(), request(BOB, block=3))
-    work_until_done(batch, service)
-    rpc = get_rpc(31337)
-    text = unescape(text_of(page(batch)))
-    found = re.search(r'cast call --rpc-url "\$RPC_URL" (\S+) \'(\S+)\(bytes32\)\' (\S+) (\d+) (\d)', text)
-    assert found
-    registry, signature, address, block, field = found.groups()
-    arguments = encode(["address", "uint256", "uint8"], [address, int(block), int(field)])
-    [read] = rpc.eth_calls([(registry, function_signature_to_4byte_selector(signature) + arguments)], "latest")
-    assert isinstance(read, bytes)
-    assert int.from_bytes(read) == rpc.balance(BOB) > 0
-    assert f"wei, decimal {rpc.balance(BOB)} raw word 0x{read.hex()}" in text
 
 
 # --- What it takes ----------------------------------------------------------------------------------------------------

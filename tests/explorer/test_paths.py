@@ -1,19 +1,15 @@
 """What pages say of old blocks, of blocks of other chains, and of who is trusted for them."""
 
-import re
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import Transaction
 from proving.registry.deploying import deploy
 from tests.attesting import process
 from tests.explorer.batches import (
     SOURCE,
-    beat,
     bundle_of,
     connect_source,
     page,
@@ -22,37 +18,12 @@ from tests.explorer.batches import (
 )
 from tests.explorer.pages import text_of
 from tests.factories import is_done, until
-from tests.service import CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
+from tests.service import CHARLIE, a_key, request, submit, work
 
 pytestmark = pytest.mark.django_db
 
 
 # --- On a chain -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def old(chain: DevChain, settings, tmp_path) -> DevChain:
-    """The service with windows of 10 blocks on a chain of 55."""
-    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
-    forget_chains()
-    deploy(31337, 31337)
-    chain.mine(50)
-    return chain
-
-
-def test_a_really_old_block_shows_its_path_and_has_a_bundle_that_holds(old: DevChain):
-    block = old.head() - 35
-    batch = submit(a_key(), request(CHARLIE, block=block))
-    for _ in range(10):
-        work()
-        if Transaction.objects.exclude(extends=None).exists():
-            break
-    beat()
-    assert re.search(r"hops 0 of 3 done, .* left</span>", page(batch))
-    work_until_done(batch, old, rounds=30)
-    assert "Reached by 3 hops." in page(batch)
-    verified = proven_by(bundle_of(batch, 1)).queries[1]
-    assert (verified.block_number, verified.source_chain_id) == (block, 31337)
 
 
 def of(account: str, *, source: int, block: int) -> dict[str, Any]:
