@@ -293,56 +293,37 @@ PICTURES = (
 # --- What must hold ---------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Opened:
-    """A page before a browser."""
-
-    page: Page
-    statuses: list[int] = field(default_factory=list)
-    responses: list[Response] = field(default_factory=list)
-    is_loaded: bool = False
-
-    @property
-    def bytes(self) -> int:
-        """Return the size of the page and all that it loads at first, as they are sent."""
-        return sent(self.responses)
-
-    @property
-    def screens(self) -> float:
-        """Return how many screens high the page is."""
-        heights = self.page.evaluate("[document.documentElement.scrollHeight, innerHeight]")
-        return float(round(heights[0] / heights[1], 1))
-
-
-def open_picture(page: Page, picture: Picture, url: str) -> Opened:
-    opened = Opened(page)
+def open_picture(page: Page, picture: Picture, url: str) -> list[str]:
+    """Open it and return its faults as loaded. What the console says and which hosts are asked is a fault anyway."""
+    statuses: list[int] = []
+    first_load: list[Response] = []
+    is_loaded = False
 
     def answered(response: Response) -> None:
+        nonlocal is_loaded
         if response.request.is_navigation_request():
-            opened.statuses.append(response.status)
-            opened.responses.clear()
-            opened.is_loaded = False
-        if not opened.is_loaded and response.request.resource_type in {"document", "stylesheet", "script"}:
-            opened.responses.append(response)
+            statuses.append(response.status)
+            first_load.clear()
+            is_loaded = False
+        if not is_loaded and response.request.resource_type in {"document", "stylesheet", "script"}:
+            first_load.append(response)
+
+    def loaded(_: Page) -> None:
+        nonlocal is_loaded
+        is_loaded = True
 
     page.on("response", answered)
-    page.on("load", lambda _: setattr(opened, "is_loaded", True))
+    page.on("load", loaded)
     page.goto(url)
     picture.then(page)
     page.wait_for_load_state()
-    return opened
-
-
-def faults_of(opened: Opened, picture: Picture) -> list[str]:
-    """Return the faults of the page as loaded. What the console says and which hosts are asked is a fault anyway."""
-    faults = []
-    if opened.statuses[-1] != picture.status:
-        faults.append(f"It is answered with {opened.statuses[-1]}, not {picture.status}.")
-    if opened.bytes >= MOST_BYTES:
-        faults.append(f"Its first load is {opened.bytes:,} bytes.")
-    opened.page.set_viewport_size(NARROW)
-    if picture.most_screens is not None and opened.screens > picture.most_screens:
-        faults.append(f"At 400 px it is {opened.screens} screens high, and may be {picture.most_screens}.")
+    faults = [] if statuses[-1] == picture.status else [f"It is answered with {statuses[-1]}, not {picture.status}."]
+    if (size := sent(first_load)) >= MOST_BYTES:
+        faults.append(f"Its first load is {size:,} bytes.")
+    page.set_viewport_size(NARROW)
+    screens = page.evaluate("document.documentElement.scrollHeight / innerHeight")
+    if picture.most_screens is not None and screens > picture.most_screens:
+        faults.append(f"At 400 px it is {screens:.1f} screens high, and may be {picture.most_screens}.")
     return faults
 
 

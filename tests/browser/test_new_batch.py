@@ -9,16 +9,10 @@ from playwright.sync_api import BrowserContext, Page, expect
 from accounts.models import User
 from devnet.devchain import DevChain
 from queries.models import Batch
-from tests.browser.conftest import TIMEOUT
 from tests.explorer.batches import path
 from tests.service import ALICE, BOB
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def patience() -> None:
-    expect.set_options(timeout=TIMEOUT)
 
 
 def test_without_javascript_each_button_does_its_part(

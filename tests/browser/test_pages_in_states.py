@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext
 
 from accounts.models import User
 from tests.browser.conftest import NARROW, WIDE, Stage
-from tests.browser.pictures import PICTURES, Picture, faults_as_shown, faults_of, open_picture, unfold
+from tests.browser.pictures import PICTURES, Picture, faults_as_shown, open_picture, unfold
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -38,6 +38,7 @@ SOME = {
     "Chains",
     "Operator",
     "Facts: the latest",
+    "Sign in",
     "Sign in by hand",
 }
 
@@ -59,8 +60,7 @@ def test_nobody_is_kept_out_of_a_page(
     if picture.who:
         sign_in_as(context, picture.who)
     page = context.new_page()
-    opened = open_picture(page, picture, url)
-    faults = faults_of(opened, picture)
+    faults = open_picture(page, picture, url)
     if FOLDER:
         page.set_viewport_size(WIDE)  # type: ignore[arg-type]  # a typed dictionary of the same keys
         page.screenshot(path=f"{FOLDER}/{picture.file}.png", full_page=True)

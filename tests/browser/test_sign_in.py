@@ -5,7 +5,6 @@ from playwright.sync_api import Page, Route, expect
 
 from accounts.models import AccountEvent, User
 from tests.accounts.wallets import ALICE, sign
-from tests.browser.conftest import faults_for_anybody
 from tests.browser.wallet import BUSY, DECLINED, NO_SUCH_CHAIN, said
 
 
@@ -154,26 +153,3 @@ def test_one_signs_in_by_hand_without_javascript(open_context):
     page.get_by_label("The signature").fill(sign(message, ALICE))
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(re.compile("/dashboard$"))
-
-
-# --- Colours ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_pages_before_sign_in_are_for_anybody(page, open_context, wallet):
-    page.goto("/sign-in")
-    expect(page.locator("#no-wallet")).to_be_visible()
-    assert faults_for_anybody(page) == []
-    page.get_by_label("Your address").fill(ALICE.address)
-    page.get_by_role("button", name="Show the message to sign").click()
-    expect(page.get_by_label("The signature")).to_be_visible()
-    assert faults_for_anybody(page) == []
-
-    context = open_context()
-    wallet.put_into(context, name="A wallet of a remarkably long name")
-    wallet.refuses["personal_sign"] = DECLINED
-    wallet.chain_id = 7
-    page = context.new_page()
-    page.goto("/sign-in")
-    page.locator(".wallet").click()
-    said(page, "You declined")
-    assert faults_for_anybody(page) == []

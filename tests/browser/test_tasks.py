@@ -1,4 +1,4 @@
-"""Six things that people come for, each with the fewest steps. `pytest -s` prints what they take."""
+"""Five things that people come for, each with the fewest steps. `pytest -s` prints what they take."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -83,13 +83,4 @@ def test_see_what_mainnet_would_cost(stage: Stage, hand: Hand):
     hand.click(hand.page.get_by_role("link", name="Chains", exact=True))
     hand.look(hand.page.get_by_text("One balance, new block").first)
     hand.look(hand.page.get_by_text(re.compile("about 1[0-9]{2},[0-9]{3} gas")).first)
-    assert (hand.clicks, hand.scrolls) == (1, 0)
-
-
-def test_hand_a_proof_to_somebody(stage: Stage, hand: Hand):
-    batch = states.done_with_one_answer()
-    hand.open(path(batch))
-    with hand.page.expect_download() as proof:
-        hand.click(hand.page.get_by_role("link", name="Download the proof"))
-    assert proof.value.suggested_filename.startswith("proof-")
     assert (hand.clicks, hand.scrolls) == (1, 0)

@@ -237,18 +237,6 @@ def test_pages_hold_every_batch_once_in_both_directions(alice):
     assert back == expected
 
 
-def test_paging_keeps_the_filters(alice):
-    many(60)
-    progress.reject(
-        list(Batch.objects.values_list("pk", flat=True)[:30]),
-        code=RejectionCode.PROOF_UNAVAILABLE,
-        reason="X.",
-        retryable=False,
-    )
-    html = alice.get("/explorer", {"status": "REJECTED"}).text
-    assert (len(ids(html)), len(ids(follow(alice, html, "next")))) == (25, 5)
-
-
 @pytest.mark.parametrize(
     "parameters", [{"before": "x"}, {"after": "' OR 1=1"}, {"before": "0" * 26}, {"after": "Z" * 26}]
 )

@@ -57,7 +57,7 @@ def test_no_value_is_told_that_the_registry_may_not_hold():
 
     def told(client: Client) -> bool:
         line = " ".join(re.sub("<[^>]+>", "", client.get("/explorer").text).split())
-        assert f"Balance of {SHORT} at block 12" in line
+        assert f"Balance of {ALICE} at block 12" in line
         return "at block 12 = 1 ETH" in line
 
     alice = client_of(ALICE)

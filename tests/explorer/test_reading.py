@@ -10,8 +10,8 @@ from django.test import Client
 
 from devnet.devchain import DevChain
 from queries.models import Batch, StepKind
-from tests.explorer.batches import a_batch, accept, batch_at, everything, finish, path, read_files, reopen, word
-from tests.service import ALICE, BOB, HEADER_FIELDS, a_key, chains_toml, request, submit, work_until_done
+from tests.explorer.batches import a_batch, accept, batch_at, finish, path, read_files, reopen
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -34,23 +34,6 @@ def test_it_tells_the_value_the_block_and_that_they_are_as_proven(service: DevCh
     assert page.status_code == 200
     assert f"Read at block {head}" in page.text
     assert "<main" in page.text
-
-
-def test_it_reads_slots_headers_and_times_too(service: DevChain):
-    batch = everything(service)
-    text = read(batch, 2, htmx=True).text
-    assert "the registry holds exactly the proven values." in text
-    assert re.search(rf"slot 0x5</dt><dd>77 .*{word(77)}", text)
-    assert re.search(rf"slot 0x6</dt><dd>0 .*{word(0)}", text)
-    block = batch.queries.select_related("block")[2].block
-    assert block
-    text = read(batch, 3, htmx=True).text
-    assert "the registry holds exactly the proven values." in text
-    assert text.count("<dt>") == len(HEADER_FIELDS)
-    assert re.search(rf"BLOCK_NUMBER</dt><dd>{block.number} .*{word(block.number)}", text)
-    text = read(batch, 4, htmx=True).text
-    assert "the registry holds exactly the proven values." in text
-    assert re.search(rf"BLOCK_AT_TIMESTAMP</dt><dd>{block.number} ", text)
 
 
 def test_of_many_slots_it_reads_those_that_the_page_shows(service: DevChain):

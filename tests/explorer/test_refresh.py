@@ -11,7 +11,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from explorer.batch import fragment
-from proving.models import Transaction, TransactionState
 from queries import progress
 from queries.error_codes import RejectionCode
 from queries.models import Batch, Block
@@ -24,7 +23,6 @@ from tests.explorer.batches import (
     page,
     path,
     polled,
-    send,
 )
 from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE
@@ -124,15 +122,6 @@ def test_the_older_an_open_batch_is_the_slower_it_polls(age, seconds):
     batch = a_batch()
     Batch.objects.update(created_at=timezone.now() - timedelta(seconds=age))
     assert interval(page(batch)) == seconds
-
-
-def test_a_rejected_batch_polls_slowly_as_long_as_a_transaction_may_add_to_its_cost():
-    batch = a_batch()
-    send(batch)
-    reject(batch)
-    assert interval(page(batch)) == 10
-    Transaction.objects.update(state=TransactionState.FINAL)
-    assert interval(page(batch)) is None
 
 
 def test_the_answer_is_stored_by_nobody_and_differs_for_htmx():

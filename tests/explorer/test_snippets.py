@@ -18,7 +18,6 @@ from devnet.devchain import PROJECT, DevChain
 from explorer.batch import code_snippets, submitted_request
 from explorer.lists import first_query
 from proving import facts
-from proving.models import ChainHead
 from proving.registry import deployments
 from queries.models import Batch
 from queries.properties import AccountField, HeaderField
@@ -138,15 +137,6 @@ def test_the_first_query_is_accepted_as_it_stands(service: DevChain, client: Cli
         )
         assert response.status_code == 200
         assert work_until_done(Batch.objects.get(pk=response.json()["internalId"]), service).status == "DONE"
-
-
-def test_the_first_query_leaves_to_fill_in_what_nobody_knows_yet():
-    command = first_query.command(None)
-    assert command
-    assert "block:<number>" in command
-    assert '"<address>"' in command
-    ChainHead.objects.create(chain_id=31337, number=1, final=0, seen_at="2026-01-01T00:00:00Z")
-    assert "block:0" in str(first_query.command(None))
 
 
 @pytest.mark.parametrize("text", ["it's", "'", "''; rm -rf /; '", '{"a": "\\u0027"}', "$(id) `id` \\ !"])
