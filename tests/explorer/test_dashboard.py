@@ -50,13 +50,15 @@ def test_what_is_used_of_the_day_s_budget_and_what_is_left(alice, settings, tmp_
 
 
 def test_batches_of_others_are_on_nobody_s_dashboard(alice):
-    def main() -> str:
-        return re.sub(r"\d+ s\b", "", str(alice.get("/dashboard").text.partition("<main")[2]))
+    def chart() -> str:
+        return str(alice.get("/dashboard").text.partition("<figure")[2].partition("</figure>")[0])
 
     ended(timedelta(days=1))
-    before = main()
+    before = chart()
     ended(timedelta(days=1), address=BOB)
-    assert main() == before
+    assert chart() == before
+    ended(timedelta(days=1))
+    assert chart() != before
 
 
 @pytest.mark.parametrize("url", ["/dashboard", "/explorer", "/"])
