@@ -16,11 +16,14 @@ from queries.account_names import Account, NoAccount
 from queries.error_codes import RejectionCode
 from queries.models import Batch, Block
 from tests.explorer.batches import HASH, TRANSACTION, a_batch, finish, path, read_files, send
-from tests.explorer.pages import ids
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db
+
+
+def ids(html: str) -> list[str]:
+    return re.findall(r'class="full"><a class="title" href="/explorer/query/(\w{26})">', html)
 
 
 def listed(client: Client, **parameters: str) -> list[str]:

@@ -1,7 +1,4 @@
-"""What the page of a batch and its JSON say in each of its states: tests/browser/states.py has the table.
-
-With UPDATE=1 in the environment, the texts are written anew. Below are rules that hold in every state.
-"""
+"""The page of a batch: values, escaping, cost and privacy. What it says in its states is in `tests/golden`."""
 
 import pytest
 from django.db import connection

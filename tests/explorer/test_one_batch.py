@@ -1,4 +1,4 @@
-"""`GET /batch-queries/{internalId}`. Its answers in each state are in tests/explorer/batch_pages."""
+"""`GET /batch-queries/{internalId}`. Its answers in each state are in tests/golden."""
 
 import json
 from datetime import timedelta

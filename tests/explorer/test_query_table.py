@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import pytest
-from django.test import Client
 
 from queries import progress
 from queries.models import Batch, StepKind
@@ -14,7 +13,6 @@ from tests.explorer.batches import (
     batch_at,
     many_accounts,
     page,
-    path,
     queries_of,
 )
 from tests.service import ALICE, BOB
@@ -60,21 +58,6 @@ def blocks_and_states() -> Batch:
 )
 def test_filters_leave_some_out_and_orders_change_their_order(parameters, shown):
     assert numbers(blocks_and_states(), **parameters) == shown
-
-
-def test_what_was_chosen_stays_chosen_on_other_pages():
-    batch = a_batch(*many_accounts(120))
-    url, seen = f"{path(batch)}?state=open&sort=block", list[int]()
-    for _ in range(5):
-        html = Client().get(url).text
-        assert "120 of the 120 queries match." in html
-        assert '<option value="open" selected>' in html
-        seen += [int(number) for number in re.findall(r'id="row-(\d+)"', html)]
-        following = re.search(r'id="next-below" href="([^"]+)"', html)
-        url = path(batch) + following[1].replace("&amp;", "&") if following else ""
-    assert (seen, url) == (list(range(1, 121)), "")
-    assert 'id="first-above" href="?state=open&amp;sort=block&amp;page=1"' in html
-    assert 'id="previous-above" href="?state=open&amp;sort=block&amp;page=4"' in html
 
 
 def test_a_search_for_nothing_that_can_be_found_is_written_harmlessly():

@@ -21,7 +21,7 @@ from proving import facts
 from proving.registry import deployments
 from queries.models import Batch
 from queries.properties import AccountField, HeaderField
-from tests.explorer.batches import a_batch, everything, many_accounts, page, path
+from tests.explorer.batches import a_batch, everything, page, path
 from tests.factories import until
 from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
 
@@ -145,17 +145,6 @@ def test_no_request_breaks_out_of_the_command(text):
 
 
 # --- What was submitted -----------------------------------------------------------------------------------------------
-
-
-def test_a_long_request_is_offered_as_a_file():
-    batch = a_batch(*many_accounts(1000))
-    html = page(batch)
-    assert "The request is too long to show here." in html
-    assert f"--json @batch-{batch.pk}.json" in html
-    assert len(html) < 60_000
-    response = Client().get(f"{path(batch)}/request.json")
-    assert response.headers["Content-Disposition"] == f'attachment; filename="batch-{batch.pk}.json"'
-    assert len(response.json()["data"]["31337"]["block:12"]["accounts"]) == 1000
 
 
 def test_nothing_of_a_webhook_is_shown_but_that_there_is_one():
