@@ -152,7 +152,9 @@ def _leg_to(
     """Return the calls that accumulate the header of a block, or lead there."""
     header = connection.source_rpc.known_header(target)
     leg = Leg((), arrives=True)
-    if not deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
+    asked = [(target, header.hash)]
+    # What others have pending may fail, or be cancelled.
+    if not deployments.vouches(connection.destination_rpc, connection.registry, asked, at="latest")[0]:
         path = planning.survey(connection, header, extend_lease=lease.extend)
         begun = path if isinstance(path, NotYet | TooFar) else building.begin(connection, path)
         if isinstance(begun, Preparation | NotYet | TooFar):

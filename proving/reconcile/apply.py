@@ -90,7 +90,11 @@ def _submit_one(context: Context, intent: Intent) -> _NotSent | None:
 
 
 def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
-    return _for_who_can_pay(context, _asking(action.needing), lambda able: _send_leg(context, action, able))
+    why_not = _for_who_can_pay(context, _asking(action.needing), lambda able: _send_leg(context, action, able))
+    if isinstance(why_not, NotPaid):
+        # The other blocks of who can't pay would go before those of others, one after the other.
+        sent.give_way(context.block, why_not.batches)
+    return why_not
 
 
 def _send_leg(context: Context, action: ExtendPath, able: set[int]) -> _NotSent | None:

@@ -368,11 +368,11 @@ def ask_ahead(context: Context) -> None:
     if idle:
         ahead.confirmed = _read(context, [fact for query in idle for fact in facts.of(query)])
     elif block.header_rlp is not None:
-        target = _own_header(block)
+        target, at = _own_header(block), _vouched_at(context)
         ahead.confirmed, ahead.latest, ahead.vouched[target.hash] = together.together(
             lambda: _read(context, []),
             lambda: _read(context, [], at="latest"),
-            lambda: _vouches(context, target, at="pending"),
+            lambda: _vouches(context, target, at=at),
         )
 
 
@@ -502,12 +502,9 @@ def _lacking(context: Context, compared: _Compared) -> Lacking:
 def _trust(context: Context, header: Header) -> Trust:
     row, config = context.registry.row_id, context.connection.config
     is_extending = _is_extending(context)
-    # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
-    at: BlockIdentifier = "latest" if is_extending else "pending"
-    vouched_ahead = context.ahead.vouched if at == "pending" else {}
-    is_vouched_for = vouched_ahead.get(header.hash)
+    is_vouched_for = context.ahead.vouched.get(header.hash)
     if is_vouched_for is None:
-        is_vouched_for = _vouches(context, header, at=at)
+        is_vouched_for = _vouches(context, header, at=_vouched_at(context))
     return Trust(
         header,
         is_vouched_for,
@@ -553,6 +550,15 @@ def _looked_at(context: Context) -> Sequence[Query]:
     sent_for = [query for query in first if not query.pays_itself]  # type: ignore[attr-defined]  # of the annotation
     idle = _idle([context.block], context.heads.confirmed.number)
     return [*sent_for, *idle.filter(batch__sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]]
+
+
+def _vouched_at(context: Context) -> BlockIdentifier:
+    """Return the state that tells whether a hash is trusted: a chain knows its head's hash only in the pending block.
+
+    Elsewhere what is pending made it trusted. That may still fail, or be cancelled, and what was sent behind it would
+    fail with it.
+    """
+    return "pending" if origins.is_own(context.connection) and not _is_extending(context) else "latest"
 
 
 def _is_extending(context: Context) -> bool:

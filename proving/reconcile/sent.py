@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
+from database import row_locks
 from database.chunks import chunks
 from proving import facts
 from proving.facts import Fact
@@ -91,14 +92,25 @@ def failures(several: Sequence[Sequence[int]]) -> list[int]:
 
 
 def waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Collection[int]]:
-    """Return other queries (ids) of the batches of these that wait for blocks' hashes, by the blocks' numbers."""
-    batches = Query.objects.filter(pk__in=queries).values("batch")
+    """Return other queries (ids) of the batch of these that wait for blocks' hashes, by the blocks' numbers.
+
+    None where these are of several batches: each would pay for the stops of the others.
+    """
+    batches = set(Query.objects.filter(pk__in=queries).order_by().values_list("batch", flat=True).distinct()[:2])
+    if len(batches) > 1:
+        return {}
     waiting = _waiting(block).exclude(block=block).filter(batch__in=batches).order_by("pk")
     found: dict[int, list[int]] = defaultdict(list)
     for pk, number, timestamp in waiting.values_list("pk", "block__number", "timestamp")[:_PER_READ]:
         # Only the next block's header says when a block ended.
         found[number if timestamp is None else number + 1].append(pk)
     return found
+
+
+def give_way(block: Block, batches: Collection[str]) -> None:
+    """Let no block of these batches go first for a path on the block's connection, until it asks for one again."""
+    waiting = _waiting(block).filter(batch__in=batches).order_by().values("block")
+    row_locks.update(Block.objects.filter(pk__in=waiting, waits_for_path=True), waits_for_path=False)
 
 
 def is_first(block: Block) -> bool:

@@ -3,15 +3,20 @@
 from collections.abc import Iterator, Sequence
 
 import pytest
+from django.core.management import call_command
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from chains import together
 from proving.models import Transaction
 from proving.transactions import signers
-from proving.worker.due import Task, Turns, due
+from proving.worker.due import Poll, Task, Turns, due
 from queries import submission
-from queries.models import BatchStatus, Block
+from queries.models import Batch, BatchStatus, Block
+from tests.deployed import deploy
 from tests.inside.working import accept_all
+from tests.proving.paths import connect
+from tests.proving.sources import grow
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
 
 
@@ -140,3 +145,22 @@ def test_a_block_that_somebody_else_made_due_has_a_turn(service, heavy):
     submission.find_blocks(31337, {(31337, 5)})
     Block.objects.update(due_at=timezone.now())
     assert [task.kind for task in due() if task.kind == "block"] == ["block"]
+
+
+def test_many_blocks_of_who_cannot_pay_hold_up_a_path_no_longer_than_one(chain, key, settings, tmp_path):
+    connect(chain, settings, tmp_path, "max_hops = 200", "test_network = false\nminimum_signer_balance = '0'")
+    settings.ALLOWED_ADDRESSES = ["*"]
+    deploy(31337, 31337)
+    grow(chain, 100)
+    oldest = chain.head() - 90
+    poor = submit(key, of_blocks(range(oldest, oldest + 8)) | {"fee": str(10**18)})
+    call_command("stop")
+    work()
+    call_command("resume")
+    Batch.objects.filter(pk=poor.pk).update(fee=1)
+    # As if a leg of another one's had been under way.
+    Block.objects.update(due_at=timezone.now(), waits_for_path=True, attempts=0)
+    for _ in range(2):
+        together.run(list(due(poll=Poll(kinds={"block"}))))
+        Block.objects.exclude(due_at=None).update(due_at=timezone.now())
+    assert not Block.objects.filter(waits_for_path=True).exists()

@@ -254,6 +254,24 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     assert (poor.status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
 
 
+def test_nobody_pays_for_what_another_asks_on_the_way_to_a_block_of_both(chain, db, settings, tmp_path, key):
+    connect(chain, settings, tmp_path, "max_hops = 200", "test_network = false\nminimum_signer_balance = '0'")
+    settings.ALLOWED_ADDRESSES = ["*"]
+    deploy(31337, 31337)
+    grow(chain, 110)
+    block = chain.head() - 100
+    slots = [hex(number << 30) for number in range(100)]
+    own = submit(key, asking({f"block:{block}": {"accounts": {CHARLIE: {"slots": slots}}}}, fee=10**18))
+    call_command("stop")
+    work()
+    balance = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    submit(a_key(BOB), asking({f"block:{number}": balance for number in range(block, block + 80)}, fee=10**19))
+    work()
+    call_command("resume")
+    done = work_until_done(own, chain, rounds=30)
+    assert (done.status, done.gas_used <= (done.estimated_gas or 0)) == (BatchStatus.DONE, True)
+
+
 def test_a_path_that_cannot_be_sent_leaves_nothing_behind(old, key):
     """Its first block is another one at each reconcile; the rows of paths that nobody sent would pile up."""
     old.rpc("anvil_setBalance", SIGNER, "0x0")

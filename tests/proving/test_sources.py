@@ -40,7 +40,7 @@ from tests.proving.money import accepted, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import ALICE, CHARLIE, reconfigure, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, reconfigure, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -1038,6 +1038,23 @@ def test_a_change_is_not_sent_while_sending_is_stopped(chain, db, there, setting
     with pytest.raises(CommandError, match="The operator has stopped sending"):
         change(registry(THERE).block_hash_source, [Account.from_key(KEYS[2]).address], signed_by=KEYS[:2])
     assert Transaction.objects.count() == before
+
+
+def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(
+    chain, there, attesters, settings, tmp_path, key
+):
+    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+    block = there.head() - 10
+    chain.rpc("evm_setAutomine", False)
+    submit(key, of_chains(there=[block]))
+    work()
+    time = {f"timestamp:{time_of(there, block - 1)}": {"header": ["GAS_LIMIT"]}}
+    other = submit(a_key(BOB), asking(time, source=THERE))
+    work()
+    # What it is sent for begins with an attestation of its own.
+    assert all(tx.extends for tx in Transaction.objects.filter(queries__batch=other))
+    assert work_until_done(other, chain, rounds=12).status == BatchStatus.DONE
+    assert Transaction.objects.filter(succeeded=False).count() == 0
 
 
 def test_a_change_goes_behind_what_is_under_way(chain, there, attesters, settings, tmp_path, key, capsys):

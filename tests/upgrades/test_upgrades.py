@@ -91,6 +91,14 @@ def written_by_the_last_version(models: Apps, identifier: str = ULID, number: in
     tx = make("proving.Transaction", signer=signer, nonce=number, data=b"data", gas_limit=1)
     tx.queries.set([query])
     make(
+        "proving.SignedTransaction",
+        transaction=tx,
+        hash=f"0x{number:064x}",
+        raw=b"raw",
+        max_fee_per_gas=2,
+        max_priority_fee_per_gas=1,
+    )
+    make(
         "proving.AccountProof",
         block=block,
         address=ALICE,
