@@ -5,6 +5,7 @@ A poll renders it and compares. What only time changes is left out of the compar
 
 import hashlib
 import re
+import secrets
 from dataclasses import dataclass
 
 from django.core.cache import cache
@@ -20,8 +21,8 @@ from explorer.templatetags.explorer_values import html
 
 # For all who watch. A page asks each second, so that DONE is on each screen within 1.5 s.
 _KEPT_SECONDS = 0.5
-# They stand for what is known only after rendering.
-_VERSION, _TOKEN = "VersionOfTheFragment", "TokenOfTheReader"
+# It stands for what is known only after rendering.
+_VERSION = "VersionOfTheFragment"
 _PASSING = re.compile(r' data-now="[^"]*"|(?<=data-)((?:since|until)="[^"]*">)[^<]*')
 
 
@@ -30,19 +31,23 @@ class Fragment:
     title: SafeString
     content: str
     version: str
+    token: str
+    """It stands in forms for a reader's. Nobody can guess it, so that it stands nowhere else."""
 
     def of(self, request: HttpRequest) -> SafeString:
         """Return the fragment for this reader, whose forms need a token."""
-        return SafeString(self.content.replace(_TOKEN, get_token(request)))
+        is_needed = self.token in self.content
+        return SafeString(self.content.replace(self.token, get_token(request)) if is_needed else self.content)
 
 
 def render(page: BatchPage, **context: object) -> Fragment:
     """Render a page's fragment."""
-    values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": _TOKEN, **context}
+    token = secrets.token_hex(16)
+    values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, **context}
     content = render_to_string("explorer/_batch.html", values)
-    version = hashlib.sha256(_PASSING.sub(r"\1", content).encode()).hexdigest()[:32]
+    version = hashlib.sha256(_PASSING.sub(r"\1", content.replace(token, "")).encode()).hexdigest()[:32]
     title = html("{} · {} · Batch Query Service", page.batch.status, page.headline.text)
-    return Fragment(title, content.replace(_VERSION, version), version)
+    return Fragment(title, content.replace(_VERSION, version), version, token)
 
 
 def read(internal_id: str, wanted: Wanted) -> Fragment | None:

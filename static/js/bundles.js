@@ -228,8 +228,14 @@ export function requireAsked(bundle, proven, batch, request) {
     if ((kind === "timestamp" ? number : null) !== query.timestamp) {
       throw new Refusal(`The time of ${at} is not the one asked for.`);
     }
+    // The bundle says by which name an account was asked for: that may be no other account's address.
+    if (query.name !== null && /^0x[0-9a-f]{40}$/i.test(query.name)) {
+      throw new Refusal(`The name of ${at} is an address.`);
+    }
     const names = [...query.facts.keys(), ...query.slots.keys()];
-    add(shown, query.chain, query.selector, query.name ?? query.account, names);
+    if (add(shown, query.chain, query.selector, query.name ?? query.account, names)) {
+      throw new Refusal(`${at[0].toUpperCase()}${at.slice(1)} is about the same as one before.`);
+    }
   }
   for (const [about, names] of asked) {
     const found = shown.get(about);
@@ -260,14 +266,16 @@ function askedBy(request) {
 
 /**
  * @param {Map<string, Set<string>>} found @param {string} chain @param {unknown} selector
- * @param {string | null} name null: of the header @param {string[]} names
+ * @param {string | null} name null: of the header @param {string[]} names @returns {boolean} Whether it was there.
  */
 function add(found, chain, selector, name, names) {
   // An ENS name is stored as ENSIP-15 spells it. Of ASCII that is in small letters; others are told apart no further.
   const who = name === null ? "the header" : /^[\x00-\x7f]*$/.test(name) ? name.toLowerCase() : "a name beyond ASCII";
   const about = `${who} at ${selector} of chain ${chain}`;
-  if (!found.has(about)) found.set(about, new Set());
+  const isThere = found.has(about);
+  if (!isThere) found.set(about, new Set());
   for (const each of names) found.get(about)?.add(each);
+  return isThere;
 }
 
 // --- JSON -------------------------------------------------------------------------------------------------------------

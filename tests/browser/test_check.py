@@ -178,6 +178,9 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
         "batch": bundle | {"batch": "01M7W1MRHW703BTRFFPT53VVP5"},
         "selector": bundle | {"queries": [bundle["queries"][0] | {"selector": "block:13"}, *bundle["queries"][1:]]},
         "time": bundle | {"queries": [bundle["queries"][0] | {"timestamp": "1700000005"}, *bundle["queries"][1:]]},
+        "name": bundle | {"queries": [bundle["queries"][0] | {"name": "0x" + "11" * 20}, *bundle["queries"][1:]]},
+        "twice": bundle
+        | {"queries": [*bundle["queries"], bundle["queries"][0] | {"number": len(bundle["queries"]) + 1}]},
     }
     documents = {name: json.dumps(document) for name, document in forged.items()}
     # Digits by their last bits, and no registry's address.
@@ -189,6 +192,8 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
         "batch": "Refusal: The bundle is that of another batch.",
         "selector": "Refusal: The block of query 1 is not the one asked for.",
         "time": "Refusal: The time of query 1 is not the one asked for.",
+        "name": "Refusal: The name of query 1 is an address.",
+        "twice": f"Refusal: Query {len(bundle['queries']) + 1} is about the same as one before.",
     }
 
 

@@ -3,7 +3,7 @@
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPResponse
@@ -57,9 +57,13 @@ def serving(
     threads: int = 4,
     host: str = "127.0.0.1",
     node: str = NO_NODE,
+    command: Sequence[str] = (),
     **environment: str,
 ) -> Iterator[WebServer]:
-    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port."""
+    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port.
+
+    Another `command` than gunicorn has {port} in it.
+    """
     with ExitStack() as running:
         environment = {"BASE_URL": "http://127.0.0.1"} | environment
         installation = Installation(
@@ -72,7 +76,8 @@ def serving(
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
         options = ("--config", "config/gunicorn.py", "--bind", f"{host}:{port}", "--threads", str(threads))
-        installation.start("web", sys.executable, "-m", "gunicorn", *options, app)
+        gunicorn = (sys.executable, "-m", "gunicorn", *options, app)
+        installation.start("web", *(word.format(port=port) for word in command or gunicorn))
         server = WebServer(port, installation)
         installation.wait_until(server.answers)
         yield server

@@ -26,7 +26,11 @@ class Command(BaseCommand):
             raise CommandError("Name the users' addresses, or --all.")
         whose = User.objects.all() if all else User.objects.filter(pk__in=[_user(each).pk for each in address])
         with transaction.atomic():
-            operator_log.record(whose.filter(api_keys__revoked_at=None).distinct(), "Revoked all keys.", reason=reason)
+            operator_log.record(
+                whose.filter(api_keys__isnull=False, api_keys__revoked_at=None).distinct(),
+                "Revoked all keys.",
+                reason=reason,
+            )
             revoked = keys.revoke_by_operator(whose)
         self.stdout.write(f"{revoked} keys revoked.")
 

@@ -228,6 +228,14 @@ def _require_as_told(query: Query, proven: VerifiedQuery) -> None:
     about = (query.source_chain_id, query.block_number, query.account.lower())
     if (proven.source_chain_id, proven.block_number, (proven.account or "").lower()) != about:
         raise InvalidBundle("The bundle is of another account, block or chain than the query.")
+    kind, _, number = query.selector.partition(":")
+    if proven.claimed_timestamp != (int(number) if kind == "timestamp" else None):
+        raise InvalidBundle("The bundle is of another time than the query.")
+    if kind == "block" and number != str(query.block_number):
+        raise InvalidBundle("The service tells another block than was asked for.")
+    told = {fact.slot or fact.property for fact in query.facts if fact.property != "BLOCK_AT_TIMESTAMP"}
+    if more := sorted({*proven.facts, *proven.slots} - told):
+        raise InvalidBundle(f"The bundle shows {more[0]}, which the service doesn't tell.")
     for fact in query.facts:
         shown = proven.slots.get(fact.slot) if fact.property == "SLOT" else proven.facts.get(fact.property)
         # That a block was the latest at a time is in `proven.timestamp`, and no word of the bundle.
