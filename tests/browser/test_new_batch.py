@@ -1,10 +1,10 @@
-"""The form that people submit a batch with, in a real browser: by pointer, by keyboard, with and without JavaScript."""
+"""The form that people submit a batch with, in a real browser without JavaScript."""
 
 import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, expect
 
 from accounts.models import User
 from devnet.devchain import DevChain
@@ -38,27 +38,3 @@ def test_without_javascript_each_button_does_its_part(
     expect(page.get_by_role("alert")).to_contain_text("Nothing was submitted.")
     page.get_by_role("button", name="Submit 3 facts").click()
     expect(page).to_have_url(re.compile(path(Batch.objects.get())))
-
-
-def test_what_was_typed_stays(alice: User, page: Page):
-    page.goto("/new-batch")
-    accounts, add = page.locator("#id_rows-0-accounts"), page.get_by_role("button", name="Add a row")
-    accounts.fill(ALICE)
-    page.route("**/new-batch", lambda route: route.abort())
-    add.click()
-    expect(page.get_by_text("This service can't be reached.")).to_be_visible()
-    expect(add).to_be_focused()
-    expect(accounts).to_have_value(ALICE)
-    page.unroute("**/new-batch")
-    add.press("Enter")
-    page.locator("#id_rows-1-accounts").fill(BOB)
-    # Who leaves the page, and comes back.
-    page.get_by_role("link", name="Chains", exact=True).first.click()
-    expect(page).to_have_url(re.compile("/chains$"))
-    page.go_back()
-    expect(page.locator("#id_rows-1-accounts")).to_have_value(BOB)
-    expect(accounts).to_have_value(ALICE)
-    alice.end_sessions()
-    add.press("Enter")
-    expect(page.get_by_role("alert").filter(has_text="You are signed out.")).to_be_visible()
-    expect(accounts).to_have_value(ALICE)

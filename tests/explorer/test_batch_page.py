@@ -1,12 +1,19 @@
 """The page of a batch: values, escaping, cost and privacy. What it says in its states is in `tests/golden`."""
 
+import re
+from html import unescape
+
 import pytest
 from django.db import connection
 from django.template.loader import render_to_string
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from eth_abi.abi import encode
+from eth_utils.abi import function_signature_to_4byte_selector
 
 from accounts import keys
+from config.configured_chains import get_rpc
+from devnet.devchain import DevChain
 from proving.models import AccountProof
 from queries import progress
 from queries.error_codes import RejectionCode
@@ -28,7 +35,7 @@ from tests.explorer.batches import (
     queries_of,
 )
 from tests.explorer.pages import text_of
-from tests.service import ALICE, a_key, request, submit
+from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -81,6 +88,33 @@ def test_no_value_is_shown_before_its_query_is_completed_nor_after_a_reorg_took_
     assert str(BALANCE) in page(batch)
     progress.reopen(queries_of(batch), StepKind.ACCOUNT_ACCUMULATED, reason="Chain 31337 was reorganised.")
     assert str(BALANCE) not in page(batch)
+
+
+@pytest.mark.parametrize("balance", [0, 1, 10**18, 2**256 - 1])
+def test_any_balance_is_shown_exactly(balance):
+    batch = a_batch()
+    finish(batch)
+    AccountProof.objects.update(balance=balance)
+    shown = re.search(r"BALANCE ([\d.]+) ETH wei, decimal (\d+) raw word 0x([0-9a-f]{64})", text_of(page(batch)))
+    assert shown
+    whole, _, fraction = shown[1].partition(".")
+    assert int(whole + fraction.ljust(18, "0")) == int(shown[2]) == int(shown[3], 16) == balance
+    assert not fraction.endswith("0")
+
+
+def test_the_call_on_the_page_of_a_really_proven_balance_reads_the_value_on_the_page(service: DevChain):
+    batch = submit(a_key(), request(BOB, block=3))
+    work_until_done(batch, service)
+    rpc = get_rpc(31337)
+    text = unescape(text_of(page(batch)))
+    found = re.search(r'cast call --rpc-url "\$RPC_URL" (\S+) \'(\S+)\(bytes32\)\' (\S+) (\d+) (\d)', text)
+    assert found
+    registry, signature, address, block, field = found.groups()
+    arguments = encode(["address", "uint256", "uint8"], [address, int(block), int(field)])
+    [read] = rpc.eth_calls([(registry, function_signature_to_4byte_selector(signature) + arguments)], "latest")
+    assert isinstance(read, bytes)
+    assert int.from_bytes(read) == rpc.balance(BOB) > 0
+    assert f"wei, decimal {rpc.balance(BOB)} raw word 0x{read.hex()}" in text
 
 
 # --- What it takes ----------------------------------------------------------------------------------------------------

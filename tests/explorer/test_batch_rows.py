@@ -1,4 +1,4 @@
-"""Lines of lists, and the titles of batches' pages: what was asked and what came out, in words."""
+"""Lines of lists and titles of pages tell no value that nobody can read from the registry."""
 
 import re
 from html import unescape
@@ -8,7 +8,7 @@ from django.test import Client
 
 from proving.models import AccountProof
 from queries.models import Batch, StepKind
-from tests.explorer.batches import a_batch, batch_at, complete, deployed, finish, page, reopen
+from tests.explorer.batches import a_batch, complete, deployed, finish, page, reopen
 from tests.factories import client_of
 from tests.service import ALICE
 
@@ -21,33 +21,6 @@ def title(batch: Batch) -> str:
     found = re.search(r'og:title" content="([^"]*)"', page(batch))
     assert found
     return unescape(found[1])
-
-
-def account(**asked: object) -> dict[str, object]:
-    return {"accounts": {ALICE: asked}}
-
-
-@pytest.mark.parametrize(
-    ("asked", "said", "answer"),
-    [
-        ({"block_12": account(props=["BALANCE"])}, f"Balance of {SHORT} at block 12", "123,456,789.0123 ETH"),
-        ({"block_12": account(props=["CODE_HASH"])}, f"Code hash of {SHORT} at block 12", "0x22222222…222222"),
-        ({"block_12": account(slots=["0x5"])}, f"Slot 0x5 of {SHORT} at block 12", "5"),
-        ({"block_12": account(slots=[hex(2**255)])}, f"A slot of {SHORT} at block 12", "0x80000000…000000"),
-        ({"block_12": {"header": ["GAS_LIMIT"]}}, "GAS_LIMIT of the header of block 12", "30,000,000"),
-        ({"block_12": {"header": ["TIMESTAMP"]}}, "TIMESTAMP of the header of block 12", "2023-11-14 22:13:20 UTC"),
-        ({"block_12": {"header": ["COINBASE"]}}, "COINBASE of the header of block 12", SHORT),
-        ({"latest": account(props=["NONCE"])}, f"Nonce of {SHORT} at the newest block", None),
-        ({"finalized": account(props=["NONCE"])}, f"Nonce of {SHORT} at the newest final block", None),
-        ({f"timestamp_{2**62}": account(props=["NONCE"])}, f"Nonce of {SHORT} at the block at a time", None),
-    ],
-)
-def test_a_title_says_what_was_asked_and_once_it_is_done_the_answer(asked, said, answer):
-    batch = batch_at(**asked)
-    assert title(batch) == f"{said} of {CHAIN}"
-    if answer:
-        finish(batch)
-        assert title(batch) == f"{said} of {CHAIN}: {answer}"
 
 
 def test_no_value_is_told_that_the_registry_may_not_hold():

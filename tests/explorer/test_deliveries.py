@@ -36,6 +36,17 @@ def test_nobody_else_does(batch):
     assert Client().get(f"{path(batch)}/deliveries").status_code == 302
 
 
+def test_the_part_of_the_page_is_refreshed_with_it(batch):
+    client = client_of(ALICE)
+    page = client.get(path(batch)).text
+    assert f'hx-get="{path(batch)}/deliveries" hx-trigger="refresh from:#batch"' in page
+    part = client.get(f"{path(batch)}/deliveries").text
+    assert part.strip().startswith('<section id="deliveries"')
+    assert "It said no." in part
+    # What htmx asks for of the page itself is the same for everybody.
+    assert "msg_" not in client.get(path(batch), headers={"hx-request": "true"}).text
+
+
 def test_a_button_sends_one_again(batch):
     first = batch.webhook.deliveries.earliest("pk")
     WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED, ended_at=timezone.now())

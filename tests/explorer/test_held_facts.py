@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from proving.models import AccountProof, FactsRegistry, SlotProof
-from queries.models import Batch, Query, StepKind
+from queries.models import Batch, Query, Step, StepKind
 from tests.explorer.batches import (
     BALANCE,
     REGISTRY,
@@ -25,6 +25,7 @@ from tests.explorer.batches import (
     complete,
     connect_source,
     deployed,
+    everything,
     fetch_proofs,
     find_block,
     finish,
@@ -36,7 +37,7 @@ from tests.explorer.batches import (
 )
 from tests.factories import client_of
 from tests.plans import plans
-from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
+from tests.service import ACCOUNT_FIELDS, ALICE, BOB, CHARLIE, HEADER_FIELDS, a_key, header, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -217,6 +218,22 @@ def add_slots(batch: Batch) -> None:
     SlotProof.objects.bulk_create(
         [SlotProof(account=proof, slot=slot, nodes=[], value=int(slot, 16)) for slot in query.slots]
     )
+
+
+def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
+    batch = everything(service)
+    blocks = {query.block.number for query in batch.queries.select_related("block") if query.block}
+    told = [fact for block in blocks for fact in facts(block=str(block), limit=100)["facts"]]
+    assert {fact["property"] for fact in told} == {
+        *ACCOUNT_FIELDS,
+        *HEADER_FIELDS,
+        "SLOT",
+        "BLOCK_AT_TIMESTAMP",
+    }
+    answers = [service.rpc("eth_call", fact["call"], "latest") for fact in told]
+    assert answers == [fact["word"] for fact in told]
+    hashes = set(Step.objects.exclude(transaction_hash="").values_list("transaction_hash", flat=True))
+    assert {fact["transactionHash"] for fact in told} <= hashes
 
 
 @pytest.mark.parametrize(

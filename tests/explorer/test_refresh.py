@@ -11,9 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from explorer.batch import fragment
+from proving.models import FactsRegistry, Signer
 from queries import progress
 from queries.error_codes import RejectionCode
-from queries.models import Batch, Block
+from queries.models import Batch, Block, Step
 from tests.explorer.batches import (
     a_batch,
     accept,
@@ -23,9 +24,10 @@ from tests.explorer.batches import (
     page,
     path,
     polled,
+    queries_of,
 )
 from tests.plans import looks_at_all_due_blocks, plans
-from tests.service import ALICE
+from tests.service import ALICE, SIGNER
 
 pytestmark = pytest.mark.django_db
 
@@ -66,6 +68,31 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
     assert response.text.startswith(f"<title>ACCEPTED · {what} · Batch Query Service</title>")
     assert "<main" not in response.text
     assert poll(next_poll(response.text)).status_code == 204
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda batch: progress.note_failure(queries_of(batch), "The node is down."),
+        lambda batch: Step.objects.filter(query__batch=batch).update(transaction_hash="0x" + "ab" * 32),
+        lambda _: Batch.objects.update(waiting_for="The node is down.", failing_since=NOW),
+        lambda _: Batch.objects.update(gas_used=1),
+        reject,
+        lambda _: beat(),
+        lambda _: Signer.objects.create(chain_id=31337, address=SIGNER, notice="It must be funded."),
+        lambda _: Block.objects.update(waiting_for="The node is down.", failing_since=NOW, due_at=NOW),
+        lambda _: Step.objects.update(went_back_because="The chain was reorganised.", went_back_at=NOW),
+        lambda _: Batch.objects.update(created_at=NOW - timedelta(minutes=11)),
+        lambda _: FactsRegistry.objects.update(address=SIGNER, deployed_at=NOW),
+    ],
+)
+def test_whatever_the_page_shows_is_a_change(change):
+    batch = a_batch()
+    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=31337)
+    url = next_poll(page(batch))
+    assert poll(url).status_code == 204
+    change(batch)
+    assert poll(url).status_code == 200
 
 
 def test_what_only_time_changes_is_no_change(monkeypatch):
