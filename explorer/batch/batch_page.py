@@ -262,7 +262,9 @@ def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterable[str
 
 def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterator[str]:
     """Yield a sentence for each source chain of which too few attesters have signed when they were last asked."""
-    connections = (get_chains().connection(source, batch.destination_chain_id) for source in held_by)
+    named = [get_chains().connection(source, batch.destination_chain_id) for source in held_by]
+    parents = [get_chains().connection(one.parent_id, one.destination_id) for one in named if one and one.parent_id]
+    connections = [*named, *parents]
     attested = {one.source_id: one for one in connections if one and one.attesters}
     if not attested:
         return

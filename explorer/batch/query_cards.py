@@ -18,7 +18,7 @@ from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import Fact, HeaderFact, SlotFact
 from proving.models import FactsRegistry
-from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, PathUnit, Query, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, PathUnit, Query, Step, StepKind, StepStatus
 
 # In a line, the first of the facts are shown, and more properties than this are counted instead of named.
 _MOST_IN_ROW, _MOST_NAMED = 3, 4
@@ -163,8 +163,7 @@ def read(
             else (),
             slots=slots[query.pk],
             steps=tuple(_steps(batch, query, steps[query.pk])) if steps is not None else (),
-            needs_action=(batch.is_self_funded and query.step in PROVABLE_STEPS)
-            or bool(query.step and query.block and query.block.failing_since),
+            needs_action=bool(query.step and query.block and query.block.failing_since),
             seconds_left=_seconds_left(query.block, batch) if query.block and query.step else None,
         )
 

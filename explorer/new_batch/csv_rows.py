@@ -72,8 +72,9 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, [cell.strip() for cell in cells]
-    except csv.Error as error:
-        raise ValidationError(f"Line {reader.line_num} can't be read as CSV: {error}.") from None
+    except csv.Error:
+        sentence = f"Line {reader.line_num} can't be read as CSV: look at its quotation marks."
+        raise ValidationError(sentence) from None
 
 
 def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:

@@ -127,7 +127,8 @@ def _beside(form: NewBatchForm) -> dict[str, Any]:
         "chosen": chain,
         "sources": [source.name for source in chains.sources(chain.id)] if chain else [],
     }
-    if form.batch.is_bound and not form.is_blank and not form.rows.non_form_errors():
+    # What is wrong in a field would stand there as something else.
+    if form.batch.is_bound and not form.is_blank and form.batch.is_valid() and form.rows.is_valid():
         try:
             text = _as_text(form)
         except InvalidRequest:

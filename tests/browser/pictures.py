@@ -158,7 +158,7 @@ def _read(page: Page) -> None:
 
 def _check(page: Page) -> None:
     click("Check it here")(page)
-    expect(page.locator("#check [role=status]")).to_contain_text("What was checked holds.")
+    expect(page.locator("#check [role=status]")).to_contain_text("Everything checked is correct.")
 
 
 def _with_an_old_form(page: Page) -> None:
