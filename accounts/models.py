@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
@@ -10,7 +10,9 @@ from django.db import models
 from django.utils import timezone
 
 from accounts.allowed_addresses import is_operator
-from chains.chains_file import Chain
+
+if TYPE_CHECKING:
+    from chains.chains_file import Chain
 
 
 def own_or(own: int | None, installations: int) -> int:
@@ -18,7 +20,7 @@ def own_or(own: int | None, installations: int) -> int:
     return installations if own is None else own
 
 
-def daily_wei(own: Mapping[str, str] | None, chain: Chain) -> int | None:
+def daily_wei(own: Mapping[str, str] | None, chain: "Chain") -> int | None:
     """Return what the user's batches may cost in 24 hours on this destination, in wei. None: any amount."""
     limit = (own or {}).get(str(chain.id))
     return chain.daily_limit_per_user_wei if limit is None else int(limit)

@@ -60,8 +60,7 @@ def _file(
     return register
 
 
-@_file(".json", "batch_json", BatchDetail, 400, 429, summary="Batch page", extra=CONDITIONAL)
-@read_rate.counted
+@_file(".json", "batch_json", BatchDetail, 400, summary="Batch page", extra=CONDITIONAL)
 def get_batch_page(
     request: HttpRequest, internalId: str, limit: int = LIMIT, cursor: str = FROM_NUMBER
 ) -> HttpResponse:
