@@ -22,6 +22,7 @@ from demo.installation import CHAIN_ID, CHAINS_TOML, Installation
 from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.servers import Postgres, Redis
 from tests.deploy.units import Units
+from tools.install import install
 
 # Of version 0.2, and with today's contracts: else registries would have to be deployed anew.
 _OLDER = "018140de"
@@ -140,7 +141,7 @@ class _Polls(threading.Thread):
 
 
 def _older_version(folder: Path) -> Path:
-    """Return its files, which git has."""
+    """Return its files, which git has, with its own packages."""
     archive = subprocess.run(["git", "archive", _OLDER], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "older", filter="data")
@@ -148,6 +149,7 @@ def _older_version(folder: Path) -> Path:
     for name in _CONTRACTS:
         of_both = [(tree / "contracts" / "artifacts" / name).read_bytes() for tree in (older, PROJECT)]
         assert of_both[0] == of_both[1], f"{name} has changed since {_OLDER}: name a later commit"
+    install(older / ".venv", older / "requirements.txt")
     return older
 
 

@@ -43,10 +43,9 @@ class Unit:
     def words(self, key: str) -> list[str]:
         return [word for value in self.values(key) for word in shlex.split(value)]
 
-    def commands(self, key: str) -> list[list[str]]:
-        """With the programs that this runs with."""
-        programs = str(Path(sys.executable).parent)
-        return [shlex.split(value.replace(f"{_INSTALLED}/.venv/bin", programs)) for value in self.values(key)]
+    def commands(self, key: str, programs: Path) -> list[list[str]]:
+        """With the programs of this folder."""
+        return [shlex.split(value.replace(f"{_INSTALLED}/.venv/bin", str(programs))) for value in self.values(key)]
 
     def stop_seconds(self) -> int:
         # 90 is systemd's own.
@@ -58,7 +57,10 @@ class Unit:
 
 
 class Units:
-    """The units of one installation. `tree` is what is in their folder of programs, and may be changed for another."""
+    """The units of one installation. `tree` is what is in their folder of programs, and may be changed for another.
+
+    A tree that has packages of its own runs with them, and another one with those that this runs with.
+    """
 
     def __init__(self, running: ExitStack, tree: Path, logs: Path, environment: Mapping[str, str]) -> None:
         self.tree, self.environment = tree, dict(environment)
@@ -69,10 +71,15 @@ class Units:
         if not Unit("batch-query-web").socket.exists():
             self._listener.close()
 
+    @property
+    def _programs(self) -> Path:
+        own = self.tree / ".venv" / "bin"
+        return own if own.exists() else Path(sys.executable).parent
+
     def start(self, name: str, *instead: str) -> None:
         """Wait until it is ready, where it says so. The last arguments of its command are others `instead`."""
         unit = Unit(name)
-        (command,) = unit.commands("ExecStart")
+        (command,) = unit.commands("ExecStart", self._programs)
         command = [word.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}") for word in command]
         command[len(command) - len(instead) :] = instead
         passed = []
@@ -108,7 +115,7 @@ class Units:
 
     def reload(self, name: str) -> bool:
         """Run its commands in their order, until one fails. Return whether none did."""
-        commands = Unit(name).commands("ExecReload")
+        commands = Unit(name).commands("ExecReload", self._programs)
         pid = str(self.pid(name))
         return bool(commands) and all(
             self._run(name, [word.replace("$MAINPID", pid) for word in command]) == 0 for command in commands
@@ -116,13 +123,13 @@ class Units:
 
     def run(self, name: str) -> None:
         """Run the one command of a unit, which must succeed."""
-        (command,) = Unit(name).commands("ExecStart")
+        (command,) = Unit(name).commands("ExecStart", self._programs)
         status = self._run(name, command)
         assert status == 0, self.log(name).read_text()[-2000:]
 
     def manage(self, *arguments: str) -> str:
         """Return what a command prints. Raises `CalledProcessError`."""
-        command = [sys.executable, "manage.py", *arguments]
+        command = [self._programs / "python", "manage.py", *arguments]
         environment = {"PATH": os.environ["PATH"]} | self.environment
         return subprocess.run(
             command, env=environment, cwd=self.tree, stdout=subprocess.PIPE, text=True, check=True
