@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-web bench-scale bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-scale bench-gas lint format run docs contracts lock clean
 
 ## Run it
 
@@ -140,20 +140,11 @@ screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every p
 bench: .venv/ready .venv-peer/ready node_modules/ready ## Measure the speed gates, beside another checkout (BEFORE=folder ONLY=text)
 	@$(BIN)/python -m campaigns.benchmarks.gates $(if $(BEFORE),--before '$(BEFORE)') $(if $(ONLY),--only '$(ONLY)')
 
-bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of requests beside a peer in FastAPI (BEFORE=folder SECONDS=5)
-	@$(BIN)/python -m campaigns.benchmarks.http $(if $(BEFORE),--before '$(BEFORE)') $(if $(SECONDS),--seconds $(SECONDS))
-
-bench-web: .venv/ready ## Measure slow clients, large bodies and signals, with nginx and without (ONLY=text ARGS='--also name=command')
-	@$(BIN)/python -m campaigns.benchmarks.web_servers $(if $(ONLY),--only '$(ONLY)') $(ARGS)
-
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
 	@$(BIN)/python -m campaigns.benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
 
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path)
 	@$(BIN)/python -m campaigns.benchmarks.gas $(if $(JSON),--json '$(JSON)')
-
-bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
-	$(BIN)/python -m pytest campaigns/benchmarks/test_estimates.py -q -p no:cacheprovider
 
 ## Campaigns
 

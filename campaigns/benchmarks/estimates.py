@@ -1,8 +1,7 @@
 """How right estimates are: what is expected, and promised at the most, beside what is then spent.
 
-Proofs: generated ones of mainnet's shape, and recorded ones where they are at hand, each in one transaction, as
-`benchmarks.gas` measures it. The estimate is told a few of them, as admission asks for. Batches: of the service on a
-development chain (`tests/proving/test_estimates.py` holds both, `make bench-estimates` prints the table).
+Proofs are generated ones of mainnet's shape, and recorded ones where they are at hand, each in one transaction, as
+`benchmarks.gas` measures it. The estimate is told a few of them, as admission asks for.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +22,6 @@ from tests.proving.estimated_batches import Result
 _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
 # If an attacker has searched for keys: 2**44 hashes.
 _CHOSEN_DEEP = (16,) * 9 + (2,)
-
-
-HEAD = f"{'case':<58} {'expected':>11} {'spent':>11} {'':>7} {'at most':>11}"
 
 
 def proof_cases() -> Iterator[Case]:

@@ -19,25 +19,23 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 from eth_account import Account
 
 from campaigns.benchmarks.distant_node import DistantNode
-from campaigns.benchmarks.http.__main__ import processor_seconds, requests_beside_a_peer
-from campaigns.benchmarks.scale import logging_statements, statements_in
+from campaigns.benchmarks.web import UNLIMITED, CheckedOut, multiples_of_a_peer, processor_seconds
 from demo import client
-from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, Service
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY
 from devnet.devchain import PROJECT, DevChain
-from devnet.ports import free_port
 from devnet.servers import Postgres
 
 _AWAY_SECONDS = 0.05
 _DAYS_TRANSACTIONS = 10_000
 _CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
 _FEE = 10**20
-_UNLIMITED = dict.fromkeys(
-    ("MAX_BATCHES_PER_MINUTE", "MAX_QUERIES_PER_MINUTE", "MAX_OPEN_BATCHES", "MAX_OPEN_QUERIES"),
-    "1000000",
-) | {"ALLOWED_ADDRESSES": "*", "DAILY_GAS_BUDGET": str(10**12)}
+_VARIABLES = UNLIMITED | {"ALLOWED_ADDRESSES": "*", "DAILY_GAS_BUDGET": str(10**12)}
+# A line of PostgreSQL's log.
+_STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]*): ")
 _PATIENCE_SECONDS = 600
 _IDLE_SECONDS = 30
 # A newcomer's batch that takes longer is starved, and waited for no more.
@@ -92,27 +90,19 @@ STATUS = Figure("status: processor time, as a multiple of FastAPI's", "", floor=
 SUBMISSION = Figure("submission: processor time, as a multiple of FastAPI's", "", floor=1.3)
 
 
-class CheckedOut(Service):
-    """The service as another checkout has it."""
-
-    def __init__(
-        self, project: Path, running: ExitStack, folder: Path, chains_toml: str, variables: dict[str, str]
-    ) -> None:
-        self.project = project
-        super().__init__(running, folder, chains_toml, SIGNER_KEY, free_port(), **variables)
-
-
 class Checkout:
     """The service of one checkout: its web server, one worker, its chain and its database."""
 
     def __init__(self, running: ExitStack, project: Path) -> None:
-        self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1))
+        # By default anvil keeps 3,600 states, and mines more blocks than that before all gates are over.
+        arguments = ("--max-persisted-states", "100000")
+        self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=arguments))
         for _ in range(28):  # anvil answers only when all are mined
             self.chain.mine(100)
         self.node = running.enter_context(DistantNode(self.chain.url, _AWAY_SECONDS))
         self.postgres = running.enter_context(Postgres())
         folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
-        variables = _UNLIMITED | {"DATABASE_URL": self.postgres.url()}
+        variables = _VARIABLES | {"DATABASE_URL": self.postgres.url()}
         self.chain.rpc("anvil_setBalance", Account.from_key(SIGNER_KEY).address, hex(10**24))
         self.service = CheckedOut(project, running, folder, _CHAIN % self.node.url, variables)
         self.service.deploy_registry(CHAIN_ID, CHAIN_ID)
@@ -179,6 +169,24 @@ class Checkout:
         """Let what was mined become final, so that nothing of before is counted."""
         self.chain.mine(100)
         time.sleep(5)
+
+
+@contextmanager
+def logging_statements(postgres: Postgres) -> Iterator[None]:
+    """Let PostgreSQL log each SQL statement, which is slower."""
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET log_statement = 'all'")
+        connection.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            connection.execute("ALTER SYSTEM SET log_statement = 'none'")
+            connection.execute("SELECT pg_reload_conf()")
+
+
+def statements_in(postgres: Postgres) -> int:
+    """Return how many statements PostgreSQL has logged."""
+    return len(_STATEMENT.findall((postgres.folder / "log").read_bytes()))
 
 
 def one_account(checkout: Checkout) -> dict[Figure, float]:
@@ -249,17 +257,8 @@ def newcomer(checkout: Checkout) -> dict[Figure, float]:
 
 # What changes the database most comes last.
 GATES = [one_account, hundred_batches, throughput, idle, ten_thousand_accounts, newcomer]
-
-
-def requests_of_web(before: Path | None, only: str) -> dict[Figure, dict[str, float]]:
-    """Return the processor time of requests, as a multiple of that of a peer in FastAPI."""
-    found: dict[Figure, dict[str, float]] = {}
-    for figure, what in ((STATUS, "status"), (SUBMISSION, "submission of one account")):
-        if only in figure.name:
-            measured = requests_beside_a_peer(before, only=what)[what]
-            peer = statistics.median(measured.pop("peer"))
-            found[figure] = {name: statistics.median(values) / peer for name, values in measured.items()}
-    return found
+# By what `web` calls it.
+OF_WEB = {"status": STATUS, "submission": SUBMISSION}
 
 
 def show(figure: Figure, now: float, before: float | None) -> bool:
@@ -275,7 +274,7 @@ def show(figure: Figure, now: float, before: float | None) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--before", type=Path, help="the folder of another checkout")
-    parser.add_argument("--only", default="", help="gates whose name contains this, or figures of the web server")
+    parser.add_argument("--only", default="", help="gates, or requests, whose name contains this")
     options = parser.parse_args()
     before = options.before.resolve() if options.before else None
     print(f"{'':58}{'now':>10} {'':4}{'floor':>8} {'before':>10} {'ratio':>7}")
@@ -294,8 +293,9 @@ def main() -> int:
                     figures[name] = gate(one)
             for figure, now in figures["now"].items():
                 is_kept &= show(figure, now, figures.get("before", {}).get(figure))
-    for figure, values in requests_of_web(before, options.only).items():
-        is_kept &= show(figure, values["service"], values.get("before"))
+    kinds = {kind: figure for kind, figure in OF_WEB.items() if options.only in kind}
+    for kind, of in multiples_of_a_peer(before, [*kinds]).items() if kinds else ():
+        is_kept &= show(kinds[kind], of["now"], of.get("before"))
     return 0 if is_kept else 1
 
 
