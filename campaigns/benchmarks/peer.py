@@ -1,8 +1,8 @@
 """The status and the submission of this service in FastAPI and SQLAlchemy, to compare the web server with.
 
 It runs in an environment of its own, without this project. It looks up the hash of the key, reads and writes the same
-rows of the same database with the same settings of SQLite, and counts the same limits. It validates the request as far as its answer needs, and lacks what a service must have besides, such
-as sentences for each fault.
+rows of the same database with the same settings of SQLite, and counts the same limits. It validates the request as far
+as its answer needs, and lacks what a service must have besides, such as sentences for each fault.
 """
 
 import hashlib

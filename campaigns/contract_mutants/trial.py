@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -13,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from campaigns.contract_mutants.compiling import Code, Compiler, Store, digest, name_of
 from campaigns.contract_mutants.generate import Mutant
+from campaigns.copies import copied, listed
 
 # Whatever takes so much longer than without a mutation has hung. A busy machine is slow, and isn't to be taken for it.
 _PATIENCE_FACTOR = 5
@@ -73,13 +72,7 @@ class Project:
         self._artifacts = {path.with_suffix("").as_posix(): json.loads(text) for path, text in artifacts.items()}
         self._commands = commands
         self._seconds: dict[Command, float] = {}
-        listed = subprocess.run(  # Those that git would add, so that nobody's own files get into it.
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=root,
-            capture_output=True,
-            check=True,
-        )
-        self._files = [path for each in listed.stdout.decode().split("\0") if each and (path := Path(each))]
+        self._files = listed(root)
 
     def changed(self, code: Code) -> Code:
         """Return the mutant's code that is other than without the mutation. Libraries have no artifact."""
@@ -106,14 +99,7 @@ class Project:
     @contextmanager
     def copy(self) -> Iterator[Path]:
         """A copy without a mutation, for as long as it is used."""
-        with TemporaryDirectory(prefix="mutants-") as folder:
-            root = Path(folder)
-            for path in self._files:
-                if (self._root / path).is_file():
-                    (root / path).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(self._root / path, root / path)
-            if not (root / "node_modules").exists():
-                (root / "node_modules").symlink_to(self._root / "node_modules")
+        with copied(self._root) as root:
             self._write(root, {name: {} for name in self._artifacts})
             yield root
 
