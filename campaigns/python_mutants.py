@@ -71,10 +71,10 @@ def change(node: ast.AST) -> None:
             node.ops = [_OTHERS[type(op)]()]  # type: ignore[list-item]
         case ast.BinOp() | ast.BoolOp():
             node.op = _OTHERS[type(node.op)]()  # type: ignore[assignment]
-        case ast.Constant(value=bool()):
-            node.value = not node.value
-        case ast.Constant(value=int()):
-            node.value = int(node.value) + 1
+        case ast.Constant(value=bool(value)):
+            node.value = not value
+        case ast.Constant(value=int(value)):
+            node.value = value + 1
 
 
 def judge(copy: Path, path: Path, number: int, data: CoverageData, processes: int) -> str:

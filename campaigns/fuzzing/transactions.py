@@ -97,7 +97,7 @@ class Round:
                 if why := self._why_false(facts, calldata):
                     raise Divergence(f"Contract or model takes {why}. {shown()}")
                 self._true.add(calldata)
-            tally.accepted.update(_forms(facts))
+            tally.accepted.update(accepted_forms(facts))
             ledger.logs = []
             ledger.store(facts)
             self._batch.add(Call(address, calldata), takes(ledger.logs), shown)
@@ -371,7 +371,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     bench = Bench(chain, f"transactions.run, seed {seed}, count {count}", artifact)
     strangers: Sequence[bytes] = ()
     while bench.tally.done < count:
-        world = _random_world(chance)
+        world = some_world(chance)
         composer = Composer(chance, world, strangers)
         strangers = composer.operations
         for accumulated, most in ((False, 100), (True, 300)):
@@ -382,7 +382,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     return bench.tally
 
 
-def _random_world(chance: Chance) -> World:
+def some_world(chance: Chance) -> World:
     number = chance.below(300) if chance.happens(0.5) else chance.getrandbits(chance.pick((16, 32, 62)))
     if chance.happens(0.03):
         return empty_world(number)
@@ -392,7 +392,7 @@ def _random_world(chance: Chance) -> World:
     return world
 
 
-def _forms(facts: PackedFacts) -> Iterator[str]:
+def accepted_forms(facts: PackedFacts) -> Iterator[str]:
     """Yield what was accepted, in words."""
     yield f"{len(facts.headers)} headers" if facts.headers else "block by number"
     if facts.header_fields:

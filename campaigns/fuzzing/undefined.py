@@ -4,25 +4,28 @@ The contracts' own code is run by an EVM that knows which bits are defined (`int
 run by anvil, too, which must do the same.
 """
 
-import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.interpreter import Execution, Machine, UndefinedUse
 from campaigns.fuzzing.memory import NODE, NODE_BYTES, STACK, SUBTREE, Model, Scene
-from campaigns.fuzzing.proofs import Setting, Transaction
 from campaigns.fuzzing.reference import Reference, Run
 from campaigns.fuzzing.scenes import random_scene
 from campaigns.fuzzing.steps import HARNESS, Trial, feed_operations
-from campaigns.fuzzing.tally import Divergence, Tally
+from campaigns.fuzzing.tally import Divergence, Tally, sentence
+from campaigns.fuzzing.transactions import Composer, accepted_forms, some_world
 from chains import history
+from chains.packed import encode, encode_parent_hash
 from chains.packed.layout import HASH_BYTES, NIBBLES
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, _Subtree, decode
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Outcome
+from tests.contracts.worlds import World
 
 # One of so many calls is run by anvil, too.
 _COMPARED = 50
@@ -30,7 +33,7 @@ _PAGE = 4096
 # Before the image of memory, in what StepHarness is sent; and behind what it answers of memory.
 _WORDS_BEFORE, _WORDS_BEHIND = 6, 4
 _UNDEFINED_WORD = b"\xff" * 32
-_PER_SETTING = 50
+_PER_WORLD = 50
 
 
 class Bench:
@@ -97,7 +100,10 @@ def run_steps(chain: DevChain, seed: int, count: int, *, artifact: Artifact | No
         if why := trial.difference(outcome) or (_left_undefined(trial.model, execution) if execution.succeeded else ""):
             raise bench.divergence(f"{why}. The model: {trial.refusal or 'takes them'}.", run)
         tally.done += trial.model.count
-        _count(tally, trial.refusal, trial.model.forms)
+        if trial.refusal:
+            tally.refused[sentence(trial.refusal)] += 1
+        else:
+            tally.accepted.update(trial.model.forms)
     return tally
 
 
@@ -131,6 +137,15 @@ def _left_undefined(model: Model, execution: Execution) -> str:
 # --- Transactions -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Known:
+    """The facts that a registry has stored."""
+
+    storage: Mapping[int, int] = field(default_factory=dict)
+    state_roots: Mapping[int, bytes] = field(default_factory=dict)
+    hashes: frozenset[bytes] = frozenset()
+
+
 def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
     """Try `count` transactions of the registry, with nothing in memory that is defined.
 
@@ -141,37 +156,47 @@ def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifa
     bench = Bench(chain, code, f"undefined.run_transactions, seed {seed}, count {count}")
     chance, tally = Chance(seed), bench.tally
     while tally.done < count:
-        setting = Setting(chance, bench.machine)
-        for _ in range(min(_PER_SETTING, count - tally.done)):
-            transaction = setting.transaction()
-            run = Run(code, transaction.calldata, transaction.known.storage, source, transaction.answer)
+        world = some_world(chance)
+        composer, registries = Composer(chance, world, ()), _registries(bench.machine, world)
+        for _ in range(min(_PER_WORLD, count - tally.done)):
+            answer, known = _answer(chance, keccak(world.vouched)), chance.pick(registries)
+            run = Run(code, composer.transaction(), known.storage, source, answer)
             execution = bench.execute(chance, run, fill=chance.randbytes(_PAGE))
-            refusal = _refusal(transaction)
+            refusal = ""
+            try:
+                facts = decode(
+                    run.calldata,
+                    block_hash=lambda _, answer=answer: answer if answer and len(answer) == HASH_BYTES else None,
+                    state_root=known.state_roots.get,
+                    known_hashes=known.hashes,
+                )
+                tally.accepted.update(accepted_forms(facts))
+            except InvalidPacked as error:
+                refusal = str(error)
+                tally.refused[sentence(refusal)] += 1
             if execution.succeeded == bool(refusal):
                 did = "takes" if execution.succeeded else "refuses"
                 raise bench.divergence(f"The contract {did} it. The model: {refusal or 'takes it'}.", run)
             tally.done += 1
-            _count(tally, refusal, transaction.kinds)
     return tally
 
 
-def _refusal(transaction: Transaction) -> str:
-    """The model's sentence, if it refuses."""
-    answer = transaction.answer
-    try:
-        decode(
-            transaction.calldata,
-            block_hash=lambda _: answer if answer and len(answer) == HASH_BYTES else None,
-            state_root=transaction.known.state_roots.get,
-            known_hashes=transaction.known.hashes,
-        )
-    except InvalidPacked as refusal:
-        return str(refusal)
-    return ""
+def _registries(machine: Machine, world: World) -> list[_Known]:
+    """Return what registries know that know nothing, the hash of the first header, and the block's state root."""
+    found = [_Known()]
+    proofs: list[tuple[bytes, dict[int, bytes], set[bytes]]] = []
+    if world.by_child:
+        proofs.append((encode_parent_hash([world.vouched]), {}, {keccak(world.headers[0])}))
+    proofs.append((encode(world.headers, world.root), {world.number: world.root}, set()))
+    for calldata, state_roots, hashes in proofs:
+        before = found[-1]
+        execution = machine.call(calldata, storage=before.storage, answer=keccak(world.vouched))
+        assert execution.succeeded
+        found.append(_Known(execution.storage, {**before.state_roots, **state_roots}, before.hashes | hashes))
+    return found
 
 
-def _count(tally: Tally, refusal: str, kinds: Iterable[str]) -> None:
-    if refusal:
-        tally.refused[re.sub(r"\d+", "n", refusal)] += 1
-    else:
-        tally.accepted.update(kinds)
+def _answer(chance: Chance, digest: bytes) -> bytes | None:
+    """Choose what the block hash source answers for any block, mostly the right hash. None: it reverts."""
+    others = (None, b"", bytes(32), digest[:31], digest + b"\0", chance.randbytes(32))
+    return digest if chance.happens(0.75) else chance.pick(others)

@@ -129,7 +129,7 @@ class Units:
 
     def manage(self, *arguments: str) -> str:
         """Return what a command prints. Raises `CalledProcessError`."""
-        command = [self._programs / "python", "manage.py", *arguments]
+        command = [str(self._programs / "python"), "manage.py", *arguments]
         environment = {"PATH": os.environ["PATH"]} | self.environment
         return subprocess.run(
             command, env=environment, cwd=self.tree, stdout=subprocess.PIPE, text=True, check=True
