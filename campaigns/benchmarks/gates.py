@@ -6,13 +6,9 @@ measured, the worker of the other one is frozen. Exits with 1 where a figure is 
 """
 
 import argparse
-import os
-import random
 import re
-import signal
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,23 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from eth_account import Account
 
-from campaigns.benchmarks.distant_node import DistantNode
-from campaigns.benchmarks.web import UNLIMITED, CheckedOut, multiples_of_a_peer, processor_seconds
-from demo import client
-from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY
-from devnet.devchain import PROJECT, DevChain
+from campaigns.benchmarks.measured import Measured
+from campaigns.benchmarks.web import multiples_of_a_peer, processor_seconds
+from demo.installation import CHAIN_ID
+from devnet.devchain import PROJECT
 from devnet.servers import Postgres
 
-_AWAY_SECONDS = 0.05
 _DAYS_TRANSACTIONS = 10_000
-_CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
-_FEE = 10**20
-_VARIABLES = UNLIMITED | {"ALLOWED_ADDRESSES": "*", "DAILY_GAS_BUDGET": str(10**12)}
 # A line of PostgreSQL's log.
 _STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]*): ")
-_PATIENCE_SECONDS = 600
 _IDLE_SECONDS = 30
 # A newcomer's batch that takes longer is starved, and waited for no more.
 _STARVED_SECONDS = 60
@@ -90,80 +79,19 @@ STATUS = Figure("status: processor time, as a multiple of FastAPI's", "", floor=
 SUBMISSION = Figure("submission: processor time, as a multiple of FastAPI's", "", floor=1.3)
 
 
-class Checkout:
-    """The service of one checkout: its web server, one worker, its chain and its database."""
+class Checkout(Measured):
+    """The service of one checkout, with one worker on PostgreSQL, as it is after a day."""
 
     def __init__(self, running: ExitStack, project: Path) -> None:
-        # By default anvil keeps 3,600 states, and mines more blocks than that before all gates are over.
-        arguments = ("--max-persisted-states", "100000")
-        self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=arguments))
-        for _ in range(28):  # anvil answers only when all are mined
-            self.chain.mine(100)
-        self.node = running.enter_context(DistantNode(self.chain.url, _AWAY_SECONDS))
-        self.postgres = running.enter_context(Postgres())
-        folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
-        variables = _VARIABLES | {"DATABASE_URL": self.postgres.url()}
-        self.chain.rpc("anvil_setBalance", Account.from_key(SIGNER_KEY).address, hex(10**24))
-        self.service = CheckedOut(project, running, folder, _CHAIN % self.node.url, variables)
-        self.service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        super().__init__(running, "runworker-postgresql", 1, project)
+        assert self.postgres
+        self.database = self.postgres
         self.service.manage("shell", "--no-imports", "-c", _SEED)
-        self.service.start_web()
-        self.service.start_worker()
-        self.service.wait_until(self.service.is_healthy)
-        self.key = self.a_key()
-        self._first_block = 10
-        self._accounts = random.Random(1)
-        self.seconds_to_done(1)
-
-    def a_key(self) -> str:
-        account = Account.create()
-        return client.take_api_key(self.service.base_url, account.address, account.key.to_0x_hex(), CHAIN_ID)
+        self.seconds_to_done()
 
     @property
     def worker(self) -> int:
-        return self.service.process("worker").pid
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        os.kill(self.worker, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.worker, signal.SIGCONT)
-
-    def submit(self, blocks: list[int], accounts: int = 1, key: str = "") -> str:
-        """Submit one batch with new accounts at these blocks, and return its id. Waits where the database is locked."""
-        names = {f"0x{self._accounts.randrange(2**160):040x}": {"props": ["BALANCE"]} for _ in range(accounts)}
-        data = {str(CHAIN_ID): {f"block:{number}": {"accounts": names} for number in blocks}}
-        body = {"destinationChainId": str(CHAIN_ID), "fee": str(_FEE), "data": data}
-        return client.submit(self.service.base_url, key or self.key, body)
-
-    def new_blocks(self, count: int) -> list[int]:
-        """Return blocks that no batch has named before."""
-        self._first_block += count
-        return list(range(self._first_block - count, self._first_block))
-
-    def wait(self, batches: list[str], seconds: float = _PATIENCE_SECONDS, key: str = "") -> None:
-        """Wait until the batches are DONE. Raises `ClientError` where one is rejected, or that takes longer."""
-        deadline = time.monotonic() + seconds
-        for batch in batches:
-            while client.status(self.service.base_url, key or self.key, batch) != "DONE":
-                if time.monotonic() > deadline:
-                    raise client.ClientError(f"batch {batch} is not DONE after {seconds} s")
-                time.sleep(0.05)
-
-    def seconds_to_done(self, accounts: int = 1, key: str = "", seconds: float = _PATIENCE_SECONDS) -> float:
-        began = time.monotonic()
-        self.wait([self.submit([self.chain.head()], accounts, key)], seconds, key)
-        return time.monotonic() - began
-
-    def seconds_of(self, batches: list[list[int]], accounts: int) -> float:
-        """Return the seconds from when the worker begins until batches at these blocks are DONE."""
-        with self.frozen():
-            ids = [self.submit(blocks, accounts) for blocks in batches]
-            began = time.monotonic()
-        self.wait(ids)
-        return time.monotonic() - began
+        return self.service.process("worker-1").pid
 
     def settle(self) -> None:
         """Let what was mined become final, so that nothing of before is counted."""
@@ -199,10 +127,10 @@ def one_account(checkout: Checkout) -> dict[Figure, float]:
         exchanges.append(len(checkout.node.exchanges))
         processor.append(1000 * (processor_seconds(checkout.worker) - before))
     checkout.settle()
-    with logging_statements(checkout.postgres):
-        before_statements = statements_in(checkout.postgres)
+    with logging_statements(checkout.database):
+        before_statements = statements_in(checkout.database)
         checkout.seconds_to_done()
-        statements = statements_in(checkout.postgres) - before_statements
+        statements = statements_in(checkout.database) - before_statements
     return {
         EXCHANGES: statistics.median(exchanges),
         PROCESSOR: statistics.median(processor),
@@ -212,33 +140,33 @@ def one_account(checkout: Checkout) -> dict[Figure, float]:
 
 def hundred_batches(checkout: Checkout) -> dict[Figure, float]:
     checkout.settle()
-    return {HUNDRED: checkout.seconds_of([[block] for block in checkout.new_blocks(100)], 1)}
+    return {HUNDRED: checkout.seconds_of(100, 1)}
 
 
 def throughput(checkout: Checkout) -> dict[Figure, float]:
     checkout.settle()
-    return {THROUGHPUT: 200 / checkout.seconds_of([[block] for block in checkout.new_blocks(200)], 5)}
+    return {THROUGHPUT: 200 / checkout.seconds_of(200, 5)}
 
 
 def idle(checkout: Checkout) -> dict[Figure, float]:
     checkout.settle()
     time.sleep(10)
     checkout.node.forget()
-    with logging_statements(checkout.postgres):
-        before, statements = processor_seconds(checkout.worker), statements_in(checkout.postgres)
+    with logging_statements(checkout.database):
+        before, statements = processor_seconds(checkout.worker), statements_in(checkout.database)
         time.sleep(_IDLE_SECONDS)
         in_a_minute = 60 / _IDLE_SECONDS
         return {
             IDLE_PROCESSOR: (processor_seconds(checkout.worker) - before) * in_a_minute,
-            IDLE_STATEMENTS: (statements_in(checkout.postgres) - statements) * in_a_minute,
+            IDLE_STATEMENTS: (statements_in(checkout.database) - statements) * in_a_minute,
             IDLE_QUESTIONS: checkout.node.methods().total() * in_a_minute,
         }
 
 
 def ten_thousand_accounts(checkout: Checkout) -> dict[Figure, float]:
     """By a worker that has done nothing else, so that its memory is what this takes."""
-    checkout.service.process("worker").stop()
-    checkout.service.start_worker()
+    checkout.service.process("worker-1").stop()
+    checkout.service.start_worker("worker-1")
     checkout.seconds_to_done()
     before = processor_seconds(checkout.worker)
     checkout.seconds_to_done(10_000)

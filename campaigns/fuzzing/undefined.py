@@ -22,7 +22,7 @@ from chains.packed import encode, encode_parent_hash
 from chains.packed.layout import HASH_BYTES, NIBBLES
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
-from tests.contracts.decoder import InvalidPacked, _Subtree, decode
+from tests.contracts.decoder import InvalidPacked, PackedFacts, _Subtree, decode
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Outcome
 from tests.contracts.worlds import World
@@ -162,22 +162,19 @@ def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifa
             answer, known = _answer(chance, keccak(world.vouched)), chance.pick(registries)
             run = Run(code, composer.transaction(), known.storage, source, answer)
             execution = bench.execute(chance, run, fill=chance.randbytes(_PAGE))
-            refusal = ""
+            facts, refusal = None, ""
             try:
-                facts = decode(
-                    run.calldata,
-                    block_hash=lambda _, answer=answer: answer if answer and len(answer) == HASH_BYTES else None,
-                    state_root=known.state_roots.get,
-                    known_hashes=known.hashes,
-                )
-                tally.accepted.update(accepted_forms(facts))
+                facts = _facts(run.calldata, answer, known)
             except InvalidPacked as error:
                 refusal = str(error)
-                tally.refused[sentence(refusal)] += 1
             if execution.succeeded == bool(refusal):
                 did = "takes" if execution.succeeded else "refuses"
                 raise bench.divergence(f"The contract {did} it. The model: {refusal or 'takes it'}.", run)
             tally.done += 1
+            if facts:
+                tally.accepted.update(accepted_forms(facts))
+            else:
+                tally.refused[sentence(refusal)] += 1
     return tally
 
 
@@ -194,6 +191,16 @@ def _registries(machine: Machine, world: World) -> list[_Known]:
         assert execution.succeeded
         found.append(_Known(execution.storage, {**before.state_roots, **state_roots}, before.hashes | hashes))
     return found
+
+
+def _facts(calldata: bytes, answer: bytes | None, known: _Known) -> PackedFacts:
+    """Return what the model takes. Raises `InvalidPacked`."""
+    return decode(
+        calldata,
+        block_hash=lambda _: answer if answer and len(answer) == HASH_BYTES else None,
+        state_root=known.state_roots.get,
+        known_hashes=known.hashes,
+    )
 
 
 def _answer(chance: Chance, digest: bytes) -> bytes | None:

@@ -1,0 +1,121 @@
+"""The service on one of its engines, with so many workers and a node as far away as nodes are."""
+
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from eth_account import Account
+
+from campaigns.benchmarks.distant_node import DistantNode
+from campaigns.benchmarks.web import UNLIMITED, CheckedOut
+from demo import client
+from demo.cluster import Cluster
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY
+from devnet.devchain import PROJECT, DevChain
+from devnet.ports import free_port
+from devnet.servers import Postgres, Redis
+
+AWAY_SECONDS = 0.05
+# By default anvil keeps 3,600 states, and mines more blocks than that before all is measured.
+_STATES = ("--max-persisted-states", "100000")
+_CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
+_FEE = 10**20
+_VARIABLES = UNLIMITED | {"ALLOWED_ADDRESSES": "*", "DAILY_GAS_BUDGET": str(10**12)}
+_PATIENCE_SECONDS = 600
+
+
+class Measured:
+    """Its web server, its workers, its chain and its database, on a network that is no test network."""
+
+    def __init__(self, running: ExitStack, engine: str, workers: int, project: Path = PROJECT) -> None:
+        self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=_STATES))
+        for _ in range(28):  # anvil answers only when all are mined
+            self.chain.mine(100)
+        self.node = running.enter_context(DistantNode(self.chain.url, AWAY_SECONDS))
+        self.postgres = running.enter_context(Postgres()) if "postgresql" in engine else None
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory()))
+        variables, toml = dict(_VARIABLES), _CHAIN % self.node.url
+        if self.postgres:
+            variables["DATABASE_URL"] = self.postgres.url()
+        self.chain.rpc("anvil_setBalance", Account.from_key(SIGNER_KEY).address, hex(10**24))
+        if "celery" in engine:
+            variables["BROKER_URL"] = running.enter_context(Redis()).url()
+            self.service: CheckedOut | Cluster = Cluster(running, folder, toml, SIGNER_KEY, free_port(), **variables)
+        else:
+            self.service = CheckedOut(project, running, folder, toml, variables)
+        self.service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        self.service.start_web_at(self.service.port, "web")
+        self._workers = [f"worker-{number}" for number in range(1, workers + 1)]
+        for name in self._workers:
+            self.service.start_worker(name)
+        self.service.wait_until(self.service.is_healthy)
+        self.key = self.a_key()
+        self._first_block = 10
+        self._accounts = random.Random(1)
+
+    def a_key(self) -> str:
+        account = Account.create()
+        return client.take_api_key(self.service.base_url, account.address, account.key.to_0x_hex(), CHAIN_ID)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop the workers for as long as it is used."""
+        self._send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        for name in self._workers:
+            os.kill(self.service.process(name).pid, number)
+
+    def submit(self, blocks: list[int], accounts: int = 1, key: str = "") -> str:
+        """Submit one batch with new accounts at these blocks, and return its id."""
+        names = {f"0x{self._accounts.randrange(2**160):040x}": {"props": ["BALANCE"]} for _ in range(accounts)}
+        data = {str(CHAIN_ID): {f"block:{number}": {"accounts": names} for number in blocks}}
+        body = {"destinationChainId": str(CHAIN_ID), "fee": str(_FEE), "data": data}
+        return client.submit(self.service.base_url, key or self.key, body)
+
+    def new_blocks(self, count: int) -> list[int]:
+        """Return blocks that no batch has named before."""
+        self._first_block += count
+        return list(range(self._first_block - count, self._first_block))
+
+    def wait(self, batches: list[str], seconds: float = _PATIENCE_SECONDS, key: str = "") -> None:
+        """Wait until the batches are DONE. Raises `ClientError` where one is rejected, or that takes longer."""
+        deadline = time.monotonic() + seconds
+        for batch in batches:
+            while self._status(batch, key) != "DONE":
+                if time.monotonic() > deadline:
+                    raise client.ClientError(f"batch {batch} is not DONE after {seconds} s")
+                time.sleep(0.05)
+
+    def _status(self, batch: str, key: str) -> str:
+        try:
+            return client.status(self.service.base_url, key or self.key, batch)
+        except client.Unavailable as error:
+            return str(error)
+
+    def seconds_to_done(self, accounts: int = 1, key: str = "", seconds: float = _PATIENCE_SECONDS) -> float:
+        began = time.monotonic()
+        self.wait([self.submit([self.chain.head()], accounts, key)], seconds, key)
+        return time.monotonic() - began
+
+    def seconds_of(self, count: int, accounts: int) -> float:
+        """Return the seconds from when the workers begin until so many batches, at a new block each, are DONE."""
+        ids: list[str] = []
+        blocks, began = self.new_blocks(count), time.monotonic()
+        while len(ids) < count:
+            # A worker that is stopped in the middle of a write holds SQLite's lock: it goes on before the next try.
+            with self.frozen(), suppress(client.Unavailable):
+                while len(ids) < count:
+                    ids.append(self.submit([blocks[len(ids)]], accounts))
+                began = time.monotonic()
+        self.wait(ids)
+        return time.monotonic() - began
