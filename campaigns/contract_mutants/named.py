@@ -92,48 +92,10 @@ CHANGES: Mapping[str, Sequence[Removal]] = {
     "six bits of a mask of header fields don't count for its parity": (
         Removal("FactsRegistry", "_isEven(fields);", "_isEven(fields & 0xc0ffffff);"),
     ),
-    "a jump starts at another field of the header": (
-        Removal("PackedHeader", "PARENT_BEACON_BLOCK_ROOT = 19", "PARENT_BEACON_BLOCK_ROOT = 20"),
-    ),
-    "after a jump any header is taken": (
-        Removal(
-            "FactsRegistry",
-            "if (headerHash != expected || (op == PARENT && blockNumber + 1 != child)) {",
-            "if (op == PARENT && (headerHash != expected || blockNumber + 1 != child)) {",
-        ),
-    ),
-    "after a constant any header is taken": (
-        Removal("FactsRegistry", "else if (headerHash != expected) revert", "else if (expected == 0) revert"),
-    ),
-    "something may follow a hash alone": (
-        Removal(
-            "FactsRegistry",
-            "if (!input.atEnd()) revert InvalidProof();\n        _storeBlockHash(blockHash);",
-            "_storeBlockHash(blockHash);",
-        ),
-    ),
-    "a block's hash is elsewhere in a payload": (Removal("BeaconHistory", "BLOCK_HASH = 12", "BLOCK_HASH = 10"),),
-    "an anchor may be from before Capella": (
-        Removal("BeaconHistory", "if (slot < capella) revert InvalidProof();", "{}"),
-    ),
-    "a block may be from before Bellatrix": (
-        Removal("BeaconHistory", "if (slot < bellatrix) revert InvalidProof();", "{}"),
-    ),
-    "an empty payload has a hash": (
-        Removal(
-            "BeaconHistory",
-            "// A block before the Merge has an empty payload.\n        if (blockHash == 0) revert InvalidProof();",
-            "{}",
-        ),
-    ),
-    "an element may be beyond the end": (Removal("BeaconHistory", "if (index >= count) revert InvalidProof();", "{}"),),
     "a period's places are shifted": (
         Removal(
             "BeaconHistory", "_climb(input, node, slot, periodDepth)", "_climb(input, node, slot + 1, periodDepth)"
         ),
-    ),
-    "an epoch before the Merge may have more records": (
-        Removal("BeaconHistory", "if (size > 1 << RECORDS_DEPTH) size = 1 << RECORDS_DEPTH;", "{}"),
     ),
     "of a confirmed hash 64 bits are compared": (
         Removal("ArbitrumBlocks", "hash != confirmed", "uint64(uint256(hash)) != uint64(uint256(confirmed))"),

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from eth_utils.crypto import keccak
 
-from campaigns.fuzzing import hostile, lenient
+from campaigns.fuzzing import lenient
 from campaigns.fuzzing.attacker import Attacker, any_fault, forms
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.judge import (
@@ -36,12 +36,13 @@ from campaigns.fuzzing.judge import (
     word,
 )
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
+from campaigns.fuzzing.transactions import extra_data, header_facts
 from chains import history
 from chains.encoding import hex_data
 from chains.packed.layout import HASH_ALONE, HEADER_ALONE, PARENT, shortest
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
-from tests.contracts import decoder
+from tests.contracts import decoder, tries
 from tests.contracts.decoder import InvalidPacked, PackedFacts
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import PANIC, Call, Outcome, Simulator
@@ -256,28 +257,28 @@ class Forge:
         kind = chance.pick(("header", "header", *KINDS))
         attack = Attack(kind)
         proof, header = self._block(chance, number)
-        begin = header.encoded
+        begin = header
         if chance.happens(0.2):
-            begin += hostile.fields_to_prove(chance, header)
-        attack.headers.append(header.encoded)
+            begin += header_facts(chance)
+        attack.headers.append(header)
         if kind == "header":
-            self._vouch(chance, attack, number, header.encoded)
+            self._vouch(chance, attack, number, header)
             attack.send(begin, proof)
         elif kind == "number":
-            self._vouch(chance, attack, number, header.encoded)
+            self._vouch(chance, attack, number, header)
             attack.send(begin + bytes([HEADER_ALONE]))
             attack.send(_number(number), proof)
         elif kind == "hop":
             # The state of one block holds the hash of another.
-            other_proof, other = self._block(chance, number + 1, block_hashes=[keccak(header.encoded)])
-            attack.headers.append(other.encoded)
-            self._vouch(chance, attack, number + 1, other.encoded)
-            attack.send(other.encoded, other_proof)
+            other_proof, other = self._block(chance, number + 1, block_hashes=[keccak(header)])
+            attack.headers.append(other)
+            self._vouch(chance, attack, number + 1, other)
+            attack.send(other, other_proof)
             attack.send(begin, proof)
         else:
-            parent_hash = keccak(header.encoded) if chance.happens(0.97) else chance.randbytes(32)
+            parent_hash = keccak(header) if chance.happens(0.97) else chance.randbytes(32)
             child_number = number + 1 if chance.happens(0.94) else chance.pick((0, number + 2))
-            child = hostile.header(chance, child_number, chance.randbytes(32), parent_hash).encoded
+            child = _header(chance, child_number, chance.randbytes(32), parent_hash)
             attack.headers.append(child)
             self._vouch(chance, attack, child_number, child)
             if kind == "walk":
@@ -287,22 +288,24 @@ class Forge:
                 attack.send(begin, proof)
         return attack
 
-    def _block(
-        self, chance: Chance, number: int, *, block_hashes: Sequence[bytes] = ()
-    ) -> tuple[Proof, hostile.Header]:
+    def _block(self, chance: Chance, number: int, *, block_hashes: Sequence[bytes] = ()) -> tuple[Proof, bytes]:
         """Return operations, and a header whose state has the root that they end in where nothing is refused."""
         model = self._model
         attacker = Attacker(chance, fault=any_fault(chance), block_hashes=block_hashes, hashes=model.hashes)
         operations = attacker.state()
         run = lenient.run(b"".join(operations), number, model.keccak)
         root = None if chance.happens(0.01) else run.root
-        header = hostile.header(chance, number, root or chance.randbytes(32), chance.randbytes(32))
+        header = _header(chance, number, root or chance.randbytes(32), chance.randbytes(32))
         return Proof(operations, run, is_committed=root is not None), header
 
     @staticmethod
     def _vouch(chance: Chance, attack: Attack, number: int, header: bytes) -> None:
         other = chance.pick((chance.randbytes(32), bytes(32)))
         attack.vouched[number] = keccak(header) if chance.happens(0.99) else other
+
+
+def _header(chance: Chance, number: int, state_root: bytes, parent_hash: bytes) -> bytes:
+    return tries.header(number, state_root, parent_hash, extra_data(chance, [chance.getrandbits(256)]))
 
 
 class Bench:

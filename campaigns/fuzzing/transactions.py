@@ -211,13 +211,7 @@ class Composer:
 
     def _after_headers(self, operations: bytes) -> bytes:
         chance = self._chance
-        facts = b""
-        if chance.happens(0.3):
-            places = chance.sample(_HEADER_FIELDS, chance.pick((1, 2, 5)))
-            mask = sum(1 << place for place in places)
-            if mask.bit_count() % 2 and chance.happens(0.97):
-                mask |= HEADER_PARITY
-            facts = bytes([HEADER_FACTS]) + mask.to_bytes(4)
+        facts = header_facts(chance) if chance.happens(0.3) else b""
         if chance.happens(0.15):
             operations = bytes([chance.pick((HEADER_ALONE, HASH_ALONE))])
             if chance.happens(0.7):
@@ -334,17 +328,24 @@ def _block(number: int) -> bytes:
     return bytes([len(digits)]) + digits
 
 
-def _hostile(chance: Chance, world: World) -> bytes:
-    """Extra data that looks like subtrees on the way to accounts, up to 60 kB of it."""
-    keys = [int.from_bytes(keccak(address)) for address in world.accounts] or [chance.getrandbits(256)]
-    count = chance.pick((0, 0, 2, 20, 300)) if chance.happens(0.3) else chance.pick((0, 2, 5))
+def extra_data(chance: Chance, keys: Sequence[int], counts: Sequence[int] = (0, 2, 5)) -> bytes:
+    """Make what looks like one of these numbers of subtrees on the way to keys."""
     depths = (0, 0, 1, 1, 2, 3, 60)
     items = [
         subtree(chance, within(chance, chance.pick(keys), depth), depth)
-        for depth in (chance.pick(depths) for _ in range(count))
+        for depth in (chance.pick(depths) for _ in range(chance.pick(counts)))
     ]
     # The zone of stacks begins at a multiple of the size of its items, counted from where headers are hashed.
     return chance.randbytes(chance.below(SUBTREE)) + b"".join(map(raw, items))
+
+
+def header_facts(chance: Chance) -> bytes:
+    """The operation that proves fields of a header, mostly with a parity that is right."""
+    places = chance.sample(_HEADER_FIELDS, chance.pick((1, 2, 5)))
+    mask = sum(1 << place for place in places)
+    if mask.bit_count() % 2 and chance.happens(0.97):
+        mask |= HEADER_PARITY
+    return bytes([HEADER_FACTS]) + mask.to_bytes(4)
 
 
 # --- The campaign -----------------------------------------------------------------------------------------------------
@@ -388,7 +389,9 @@ def some_world(chance: Chance) -> World:
         return empty_world(number)
     walked = chance.pick((0, 0, 1, 2))
     world = random_world(chance, number, chance.pick(_SIZES), walked, by_child=chance.happens(0.3))
-    world.make_headers(_hostile(chance, world))
+    keys = [int.from_bytes(keccak(address)) for address in world.accounts] or [chance.getrandbits(256)]
+    # Up to 60 kB of it.
+    world.make_headers(extra_data(chance, keys, (0, 0, 2, 20, 300) if chance.happens(0.3) else (0, 2, 5)))
     return world
 
 
