@@ -156,27 +156,6 @@ def test_the_judge_of_headers_takes_no_string_that_is_cut():
 # --- The command ------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_plans_all_that_it_is_told():
-    others = [f"{name.upper()}=0" for name in command.BY_NAME if name not in {"steps", "headers"}]
-    jobs, processes = command.read_arguments(["STEPS=120000", "headers=5", *others, "JOBS=3"])
-    assert processes == 3
-    assert [(job.campaign, job.count) for job in jobs] == [
-        ("steps", 50_000),
-        ("headers", 5),
-        ("steps", 50_000),
-        ("steps", 20_000),
-    ]
-    seeds = [job.seed for seed in (1, 2) for job in command.plan({"steps": 1_000_000}, seed)]
-    assert len(set(seeds)) == len(seeds) == 40
-
-
-@pytest.mark.parametrize("word", ["STEPS", "STEPS=many", "LEAPS=5", "AGAIN=leaps/1/5", "AGAIN=steps/1", "JOBS=0"])
-def test_the_command_refuses_what_makes_no_sense(capsys, monkeypatch, word):
-    monkeypatch.setattr(sys, "argv", ["fuzzing", word])
-    assert command.main() == 2
-    assert capsys.readouterr().err == f"{word} makes no sense. {command.USAGE}\n"
-
-
 def test_the_command_tells_how_to_see_a_divergence_again(capsys, monkeypatch):
     def diverge(*_: object) -> Tally:
         raise Divergence("Contract and model differ.")

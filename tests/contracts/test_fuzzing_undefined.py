@@ -35,8 +35,8 @@ def test_operations_rest_on_nothing_but_what_subtrees_consist_of(chain: DevChain
 
 def test_transactions_rest_on_nothing_that_was_in_memory(chain: DevChain) -> None:
     tally = undefined.run_transactions(chain, seed=1, count=1_200)
-    forms = ("block by number", "1 headers", "2 headers", "fields of the header", "header alone", "hash of the parent")
-    forms += ("account", "absent account", "slot", "zero slot", "block hash")
+    forms = ["block by number", "1 headers", "2 headers", "fields of the header", "header alone", "hash of the parent"]
+    forms += ["account", "absent account", "slot", "zero slot", "block hash"]
     assert all(tally.accepted[form] >= 10 for form in forms), tally.accepted
     assert len(tally.refused) > 30
 
