@@ -44,11 +44,12 @@ _MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
 
 @dataclass(frozen=True)
 class StepCount:
-    """The number of the batch's queries that have completed a step."""
+    """The number of the batch's queries that have completed a step, and how long that took."""
 
     kind: StepKind
     completed: int
     total: int  # queries that have this step
+    bar: Bar | None
 
 
 @dataclass(frozen=True)
@@ -147,15 +148,13 @@ class BatchPage:
         """Return whether a transaction is mined whose cost doesn't count as spent yet."""
         return not self.batch.is_self_funded and any(one.is_unconfirmed for one in self.transactions)
 
-    @cached_property
-    def timeline(self) -> list[Bar]:
-        of_one_of_several = self.wanted.only is not None
-        is_left_out = of_one_of_several or self.was_rejected_at_once or self.counts.queries > timeline.MOST_QUERIES
-        kinds = tuple(count.kind for count in self.step_counts)
-        return [] if is_left_out or self.batch.steps_pruned_at else timeline.bars(self.batch, kinds)
+    @property
+    def has_timeline(self) -> bool:
+        return self.counts.queries <= timeline.MOST_QUERIES and not self.batch.steps_pruned_at
 
     @cached_property
     def step_counts(self) -> list[StepCount]:
+        bars = timeline.bars(self.batch) if self.has_timeline and not self.is_about_one else {}
         at_step, headers_at_step = self.counts.at_step, self.counts.headers_at_step
         open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
         total, headers = self.counts.queries, sum(headers_at_step.values())
@@ -165,7 +164,7 @@ class BatchPage:
             without = 0 if kind in HEADER_STEPS else headers
             past = 0 if kind in HEADER_STEPS else headers_at_step.get(None, 0)
             if total > without:
-                found.append(StepCount(kind, total - not_past - past, total - without))
+                found.append(StepCount(kind, total - not_past - past, total - without, bars.get(kind)))
         return found
 
     @property

@@ -23,6 +23,7 @@ from explorer.templatetags.explorer_values import html
 _KEPT_SECONDS = 0.5
 # It stands for what is known only after rendering.
 _VERSION = "VersionOfTheFragment"
+_PAYER = "PayerOfTheBatch"
 _PASSING = re.compile(r' data-now="[^"]*"|(?<=data-)((?:since|until)="[^"]*">)[^<]*')
 
 
@@ -31,23 +32,28 @@ class Fragment:
     title: SafeString
     content: str
     version: str
+    submitter: int  # the id of the user
     token: str
     """It stands in forms for a reader's. Nobody can guess it, so that it stands nowhere else."""
 
     def of(self, request: HttpRequest) -> SafeString:
-        """Return the fragment for this reader, whose forms need a token."""
-        is_needed = self.token in self.content
-        return SafeString(self.content.replace(self.token, get_token(request)) if is_needed else self.content)
+        """Return the fragment for this reader: forms with their token, and whether it is they who must act."""
+        content = self.content
+        if (payer := _PAYER + self.token) in content:
+            content = content.replace(payer, "you" if request.user.pk == self.submitter else "its submitter")
+        is_needed = self.token in content
+        return SafeString(content.replace(self.token, get_token(request)) if is_needed else content)
 
 
 def render(page: BatchPage, **context: object) -> Fragment:
     """Render a page's fragment."""
     token = secrets.token_hex(16)
-    values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, **context}
+    values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, "payer": _PAYER + token}
+    values |= context
     content = render_to_string("explorer/_batch.html", values)
     version = hashlib.sha256(_PASSING.sub(r"\1", content.replace(token, "")).encode()).hexdigest()[:32]
     title = html("{} · {} · Batch Query Service", page.batch.status, page.headline.text)
-    return Fragment(title, content.replace(_VERSION, version), version, token)
+    return Fragment(title, content.replace(_VERSION, version), version, page.batch.user_id, token)
 
 
 def read(internal_id: str, wanted: Wanted) -> Fragment | None:

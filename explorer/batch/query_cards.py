@@ -5,15 +5,16 @@ The number of statements does not grow with the number of queries.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.core.paginator import Page, Paginator
 
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
-from explorer.batch import fact_display
+from explorer.batch import fact_display, timeline
 from explorer.batch.code_snippets import reading
 from explorer.batch.fact_display import SLOTS_PAGE, Value
+from explorer.batch.timeline import Bar
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import Fact, HeaderFact, SlotFact
@@ -31,17 +32,12 @@ _BLOCKS_PER_TRANSACTION = 3
 class ShownStep:
     kind: str
     status: str  # of `StepStatus`, or STOPPED (open when its batch was rejected), or empty: not begun
-    started_at: datetime | None = None
-    ended_at: datetime | None = None  # completed, or stopped
+    bar: Bar | None = None  # None: its times aren't known
     transaction_hash: str = ""
     last_error: str = ""
     next_try_at: datetime | None = None  # while it fails
     went_back_at: datetime | None = None
     went_back_because: str = ""
-
-    @property
-    def took(self) -> timedelta | None:
-        return self.ended_at - self.started_at if self.started_at and self.ended_at else None
 
 
 @dataclass(frozen=True)
@@ -192,8 +188,7 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownS
         yield ShownStep(
             kind=kind,
             status="STOPPED" if stopped else step.status,
-            started_at=step.started_at,
-            ended_at=batch.finished_at if stopped else step.completed_at,
+            bar=timeline.bar(batch, step.started_at, step.completed_at),
             transaction_hash=step.transaction_hash,
             last_error=step.last_error if step.last_error != step.went_back_because else "",
             next_try_at=block.due_at if block and fails else None,

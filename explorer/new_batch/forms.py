@@ -76,7 +76,7 @@ class BatchForm(forms.Form):
     )
     webhook = forms.CharField(required=False, widget=_text(inputmode="url", placeholder="https://…"))
     pasted = forms.CharField(label="Addresses or CSV", required=False, widget=_area(4, **{"class": "mono not-asked"}))
-    token = forms.CharField(widget=forms.HiddenInput)
+    token = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -228,6 +228,7 @@ class RowForm(forms.Form):
 
 
 _Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
+_OF_ROW = re.compile(r"rows-([0-9]{1,3})-")
 
 
 class FormFault(NamedTuple):
@@ -247,7 +248,13 @@ class NewBatchForm:
         rows: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.batch = BatchForm(data, initial=batch, label_suffix="")
-        self.rows = _Rows(data, initial=rows, prefix="rows", form_kwargs={"label_suffix": ""})
+        self.rows = _Rows(
+            None if data is None else _counted(data),
+            initial=rows,
+            prefix="rows",
+            form_kwargs={"label_suffix": ""},
+            error_messages={"too_many_forms": f"The form holds {MAX_ROWS} rows. A row holds any number of accounts."},
+        )
         # Both are cleaned, whatever the other is.
         self._is_well_typed = all([self.batch.is_valid(), self.rows.is_valid()])
 
@@ -291,10 +298,12 @@ class NewBatchForm:
 
     def add_faults(self, invalid: InvalidRequest) -> None:
         found = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
-        shown, more = list(found)[:_MOST_FAULTS], len(found) - _MOST_FAULTS
-        for form, name, sentence in shown:
-            form.add_error(name, sentence)
-        if more > 0:
+        different = list(dict.fromkeys((name, sentence) for _, name, sentence in found))
+        told = set(different[:_MOST_FAULTS])
+        for form, name, sentence in found:
+            if (name, sentence) in told:
+                form.add_error(name, sentence)
+        if more := len(different) - len(told):
             self.batch.add_error(None, f"There are {more} more faults like these.")
 
     def _places(self, fault: Fault) -> Iterator[tuple[forms.Form, str | None, str]]:
@@ -311,13 +320,17 @@ class NewBatchForm:
 
     @property
     def faults(self) -> Iterator[FormFault]:
+        """Yield each fault once, with the first of its rows and the number of others."""
+        found: dict[tuple[str, str], list[tuple[int, str]]] = {}
         for number, form in enumerate([self.batch, *self.rows]):
-            where = f"Row {number}, " if number else ""
             for name, sentences in form.errors.items():
                 field = form[name] if name in form.fields else None
-                place = f"{where}{field.label.lower() if where else field.label}" if field else ""
                 control = (field.id_for_label or f"{field.auto_id}_0") if field else ""
-                yield from (FormFault(place, str(sentence), control) for sentence in sentences)
+                for sentence in sentences:
+                    found.setdefault((field.label if field else "", str(sentence)), []).append((number, control))
+        for (label, sentence), ((number, control), *others) in found.items():
+            rows = f"Row {number}{f' and {len(others)} more' if others else ''}, {label.lower()}"
+            yield FormFault(rows if number and label else label, sentence, control)
         for sentence in self.rows.non_form_errors():
             yield FormFault("", str(sentence), "")
 
@@ -372,6 +385,21 @@ def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:
     assert isinstance(field, forms.ChoiceField)
     field.choices = choices
     return dict(choices).get(chosen, "")
+
+
+def _counted(data: QueryDict) -> QueryDict:
+    """Return the data with the number of its rows, which a formset asks for: no reader could correct it."""
+    numbers = [int(row[1]) for name in data if (row := _OF_ROW.match(name))]
+    counted = data.copy()
+    counted["rows-TOTAL_FORMS"] = str(1 + max(numbers, default=-1))
+    counted["rows-INITIAL_FORMS"] = "0"
+    return counted
+
+
+def as_typed(data: QueryDict) -> NewBatchForm:
+    """Return the form as it was posted, with nothing in it checked."""
+    rows = _Rows(_counted(data), prefix="rows")
+    return NewBatchForm(batch=typed(BatchForm(data)), rows=[typed(row) for row in rows])
 
 
 def typed(form: forms.Form) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.sentences import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
-from explorer.new_batch.forms import MAX_ROWS, NewBatchForm, typed
+from explorer.new_batch.forms import MAX_ROWS, NewBatchForm, as_typed, typed
 from queries import submission, submission_rate
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
@@ -47,15 +47,16 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     """Show the form, and do what its buttons say. `from` is a batch of the user's that it is filled in from."""
     if request.method != "POST":
         return _first(request)
-    form = NewBatchForm(request.POST)
-    name, _, number = request.POST.get("do", "").partition("-")
-    is_of_row = number in map(str, range(len(form.rows.forms)))
-    # Without a button, such as by Enter in a field, the batch is estimated.
-    action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
     try:
-        return action(_Post(request, _check(request), form, int(number) if is_of_row else 0))
+        user = _check(request)
+        form = NewBatchForm(request.POST)
+        name, _, number = request.POST.get("do", "").partition("-")
+        is_of_row = number in map(str, range(len(form.rows.forms)))
+        # Without a button, such as by Enter in a field, the batch is estimated.
+        action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
+        return action(_Post(request, user, form, int(number) if is_of_row else 0))
     except Refused as refused:
-        return _answer(request, form, refused=refused)
+        return _answer(request, as_typed(request.POST), refused=refused)
 
 
 @never_cache
@@ -65,12 +66,13 @@ def estimate(request: HttpRequest) -> HttpResponse:
     """Tell htmx what the form as it stands would cost. A GET leads to the form."""
     if request.method != "POST":
         return redirect("explorer:new_batch")
-    form = NewBatchForm(request.POST)
     try:
-        context = {**estimate_panel.context(_check(request), form), **_beside(form)}
+        user = _check(request)
+        form = NewBatchForm(request.POST)
+        context = {"form": form, **estimate_panel.context(user, form), **_beside(form)}
     except Refused as refused:
         context = {"not_estimated": refused.sentence, "is_refusal_alone": True}
-    return render(request, "explorer/new_batch/_estimate.html", {"form": form, "is_estimate_alone": True, **context})
+    return render(request, "explorer/new_batch/_estimate.html", {"is_estimate_alone": True, **context})
 
 
 def _check(request: HttpRequest) -> User:
@@ -104,10 +106,9 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
         "columns": csv_rows.COLUMNS,
         "max_queries": settings.MAX_QUERIES_PER_BATCH,
         "base_url": settings.BASE_URL,
+        **_beside(form),
         **more,
     }
-    if not refused:
-        context |= _beside(form)
     context["faults"] = faults = list(form.faults)
     if getattr(request, "htmx", False):
         return render(request, "explorer/new_batch/_form.html", context)
@@ -235,7 +236,7 @@ class _Post:
         if not self.form.is_valid:
             submission_rate.count_request(self.user)
             return _answer(self.request, self.form)
-        token = self.form.batch.cleaned_data["token"]
+        token = self.form.batch.cleaned_data["token"] or secrets.token_hex()
         try:
             # Sent twice, it is one batch. Changed and sent again, it is another.
             name = hashlib.sha256(token.encode() + self.form.body).hexdigest()

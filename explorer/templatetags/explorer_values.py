@@ -127,17 +127,17 @@ def how_long(step: ShownStep) -> SafeString:
     """Return how a step stands, and how long it took or takes."""
     if not step.status:
         return SafeString('<span class="hint">not begun</span>')
-    lasted = span(step.took) if step.took is not None else since(step.started_at) if step.started_at else ""
-    return html('<span class="word">{}</span> <span class="nowrap">{}</span>', step.status, lasted)
+    lasted = step.bar and (span(step.bar.took) if step.bar.took is not None else since(step.bar.start))
+    return html('<span class="word">{}</span> <span class="nowrap">{}</span>', step.status, lasted or "")
 
 
 @register.filter
 def when(step: ShownStep) -> SafeString:
     """Return from when to when the step was under way; empty where that isn't known."""
-    if step.started_at is None:
+    if step.bar is None:
         return SafeString("")
-    until = html(" to {}", clock(step.ended_at)) if step.ended_at else ""
-    return html("{}{}", moment(step.started_at), until)
+    until = html(" to {}", clock(step.bar.end)) if step.bar.end else ""
+    return html("{}{}", moment(step.bar.start), until)
 
 
 @register.filter

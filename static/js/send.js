@@ -42,6 +42,7 @@ async function count() {
     const left = await post(form.action, form);
     const { length } = left.transactions;
     begin.textContent = length ? `Send ${inWords(length)}` : "Send with my wallet";
+    if (length) document.getElementById("how-many")?.replaceChildren(inWords(length));
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
   }

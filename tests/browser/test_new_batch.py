@@ -1,4 +1,4 @@
-"""The form that people submit a batch with, in a real browser without JavaScript."""
+"""The form that people submit a batch with, in a real browser."""
 
 import re
 from collections.abc import Callable
@@ -31,10 +31,31 @@ def test_without_javascript_each_button_does_its_part(
     page.get_by_role("button", name="Add a row").click()
     page.locator("#id_rows-1-accounts").fill(BOB)
     page.get_by_role("button", name="Estimate", exact=True).click()
-    expect(page.locator("#estimate")).to_contain_text("0 of 3")
+    expect(page.locator("#estimate")).to_contain_text("Already proven")
     # Who has signed in anew, in another tab, has another token.
     context.add_cookies([{"name": "csrftoken", "value": "n" * 32, "url": page.url}])
     page.get_by_role("button", name="Submit 3 facts").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was submitted.")
     page.get_by_role("button", name="Submit 3 facts").click()
+    expect(page).to_have_url(re.compile(path(Batch.objects.get())))
+
+
+def test_what_is_typed_stays_on_the_way_back_and_when_a_session_ends(
+    service: DevChain, context: BrowserContext, sign_in_as: Callable[..., User]
+):
+    sign_in_as(context, ALICE)
+    page = context.new_page()
+    page.goto("/new-batch")
+    accounts, submit = page.get_by_label("Accounts"), page.get_by_role("button", name=re.compile("^Submit"))
+    accounts.fill(ALICE)
+    page.goto("/chains")
+    page.go_back()
+    expect(accounts).to_have_value(ALICE)
+    context.clear_cookies()
+    submit.click()
+    expect(page.get_by_role("alert")).to_contain_text("You are signed out. Sign in in another tab, then go on here.")
+    expect(accounts).to_have_value(ALICE)
+    sign_in_as(context, ALICE)
+    context.new_page().goto("/dashboard")
+    submit.click()
     expect(page).to_have_url(re.compile(path(Batch.objects.get())))

@@ -16,7 +16,7 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
 from tests.explorer.batches import read_files
-from tests.factories import until
+from tests.factories import client_of, until
 from tests.proving import paths, sources
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
@@ -500,8 +500,9 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     work()
     work()
     page = Client().get(f"/explorer/query/{batch.pk}").text
-    assert "<dt>Who pays</dt><dd>You" in page
-    assert "Your turn." in page
+    assert "<dt>Who pays</dt><dd>Its submitter" in page
+    assert "Waiting for its submitter to send" in page
+    assert "Waiting for you to send" in client_of(ALICE).get(f"/explorer/query/{batch.pk}").text
     assert "GET /batch-queries" not in page
     path = f"/explorer/query/{batch.pk}/transactions"
     assert f'action="{path}"' in page
