@@ -12,7 +12,7 @@ from queries.models import Batch, Block, Query, Step
 from tests.accounts.over_http import reveal
 from tests.accounts.wallets import ALICE, BOB, sign
 from tests.disks import full_disk, locked_database
-from tests.explorer.batches import beat, deployed
+from tests.explorer.batches import beat
 from tests.service import a_key, header, request, submit
 
 pytestmark = [pytest.mark.outside, pytest.mark.usefixtures("transactional_db", "unreachable_chain")]
@@ -106,16 +106,6 @@ def test_what_needs_no_write_is_answered_while_the_database_is_locked(signed_in)
             "/api/docs",
         ):
             assert signed_in.get(path, headers=header(key)).status_code == 200, path
-
-
-def test_healthz_says_it_until_it_is_over(pass_time):
-    beat()
-    deployed()
-    with locked_database():
-        answer = Client().get("/healthz")
-        assert (answer.status_code, answer.json()["problems"]) == (503, [LOCKED])
-    pass_time(10)
-    assert Client().get("/healthz").json()["problems"] == []
 
 
 def test_a_full_disk_stores_nothing_of_a_batch_and_the_same_is_taken_when_there_is_room(signed_in):

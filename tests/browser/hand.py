@@ -36,12 +36,6 @@ class Hand:
         self.seconds += _POINT + _PRESS
         target.click()
 
-    def type(self, text: str) -> None:
-        """Into what has the focus."""
-        self.keys += len(text)
-        self.seconds += _THINK + _KEY * len(text)
-        self.page.keyboard.type(text)
-
     def paste(self, text: str) -> None:
         """Put what was copied before into what has the focus, by Ctrl+V."""
         self.keys += 1

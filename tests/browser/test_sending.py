@@ -9,7 +9,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from devnet.devchain import DevChain
 from queries.models import Batch
-from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody
+from tests.browser.conftest import TIMEOUT, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet, said
 from tests.explorer.batches import path
 from tests.proving.self_funded import itself, nothing_spent
@@ -115,16 +115,6 @@ def test_a_wallet_on_another_chain_is_switched(page: Page, wallet: Wallet):
     confirm(page, "2 transactions")
     said(page, "Nothing is missing")
     assert wallet.chain_id == 31337
-
-
-def test_what_it_says_is_for_anybody(page: Page, wallet: Wallet):
-    wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
-    begin(page)
-    said(page, "2 transactions on Development chain")
-    assert faults_for_anybody(page) == []
-    confirm(page, "2 transactions")
-    said(page, "You declined")
-    assert axe_violations(page) == []
 
 
 # --- What goes wrong --------------------------------------------------------------------------------------------------

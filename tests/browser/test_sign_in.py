@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from accounts.models import AccountEvent, User
-from tests.accounts.wallets import ALICE, sign
+from tests.accounts.wallets import ALICE
 from tests.browser.wallet import BUSY, DECLINED, NO_SUCH_CHAIN, said
 
 
@@ -138,18 +138,4 @@ def test_a_service_that_does_not_answer_is_said(page, context, wallet, answer, s
     said(page, sentence)
     context.unroute("**/sign-in/message")
     press(page)
-    expect(page).to_have_url(re.compile("/dashboard$"))
-
-
-# --- Without JavaScript -----------------------------------------------------------------------------------------------
-
-
-def test_one_signs_in_by_hand_without_javascript(open_context):
-    page = open_context(java_script_enabled=False).new_page()
-    page.goto("/sign-in")
-    page.get_by_label("Your address").fill(ALICE.address)
-    page.get_by_role("button", name="Show the message to sign").click()
-    message = page.get_by_label("The message, to be signed").input_value()
-    page.get_by_label("The signature").fill(sign(message, ALICE))
-    page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(re.compile("/dashboard$"))

@@ -40,10 +40,8 @@
     },
   };
 
-  const { announced, injected, name } = window.__wallet;
-  delete window.__wallet;
-  if (injected) window.ethereum = provider;
-  if (!announced) return;
+  const name = "Test Wallet";
+  window.ethereum = provider;
   const icon = "data:image/svg+xml," + encodeURIComponent(
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#6a5acd"/></svg>',
   );

@@ -1,6 +1,5 @@
 """A wallet that a test puts into a page, as an extension of the browser would: real signatures, behaviour at will."""
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,13 +41,10 @@ class Wallet:
 
     account: LocalAccount = ALICE
     chain_id: int = 31337
-    locked: bool = False
     refuses: dict[str, tuple[int, str]] = field(default_factory=dict)
     """JSON-RPC method to the error that it is answered with."""
     lies: dict[str, Any] = field(default_factory=dict)
     """JSON-RPC method to what it answers instead of the chain."""
-    signs_instead: str | None = None
-    """A text that is signed in place of the one that the page asks for."""
     asked: list[str] = field(default_factory=list)
     """The JSON-RPC methods that the page called."""
     chain: DevChain | None = None
@@ -68,22 +64,19 @@ class Wallet:
     calls: dict[str, list[str]] = field(default_factory=dict)
     """By the identifier of calls (EIP-5792), the hashes of their transactions."""
 
-    def put_into(
-        self, context: BrowserContext, *, name: str = "Test Wallet", announced: bool = True, injected: bool = True
-    ) -> None:
-        """Put the wallet in as EIP-6963 provider (`announced`), as `window.ethereum` (`injected`), or both."""
+    def put_into(self, context: BrowserContext) -> None:
+        """Put the wallet in as EIP-6963 provider and as `window.ethereum`."""
         context.expose_function("walletState", self._state)
         context.expose_function("walletSigns", self._sign)
         context.expose_function("walletSwitches", self._switch)
         context.expose_function("walletAnswers", self._answer)
         context.expose_function("walletHolds", lambda method, params: self.held.append((method, params)))
-        options = {"announced": announced, "injected": injected, "name": name}
-        context.add_init_script(f"window.__wallet = {json.dumps(options)};\n{_SCRIPT.read_text()}")
+        context.add_init_script(path=_SCRIPT)
 
     def _state(self, method: str) -> dict[str, Any]:
         self.asked.append(method)
         return {
-            "accounts": [] if self.locked else [self.account.address.lower()],
+            "accounts": [self.account.address.lower()],
             "chain_id": hex(self.chain_id),
             "refuses": self.refuses,
             "loses_answers": self.loses_answers,
@@ -92,7 +85,7 @@ class Wallet:
 
     def _sign(self, data: str, address: str) -> str:
         assert address.lower() == self.account.address.lower()
-        text = self.signs_instead or bytes.fromhex(data.removeprefix("0x")).decode()
+        text = bytes.fromhex(data.removeprefix("0x")).decode()
         return self.account.sign_message(encode_defunct(text=text)).signature.to_0x_hex()
 
     def _switch(self, chain_id: str) -> None:

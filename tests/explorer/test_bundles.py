@@ -214,25 +214,12 @@ def lose(batch: Batch) -> None:
     SlotProof.objects.all().delete()
 
 
-def lose_account(batch: Batch) -> None:
-    AccountProof.objects.all().delete()
-
-
-def lose_headers(batch: Batch) -> None:
-    Block.objects.update(header_rlp=None)
-
-
-def open_again(batch: Batch) -> None:
-    """Put the batch back in progress, for no reason that the rows tell."""
-    Batch.objects.update(status=BatchStatus.IN_PROGRESS)
-
-
 def be_rejected(batch: Batch) -> None:
     reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=queries_of(batch)[:1])
     reject(batch)
 
 
-CHANGES = [prune, go_back_and_come_again, lose, lose_account, lose_headers, open_again, be_rejected]
+CHANGES = [prune, go_back_and_come_again, lose, be_rejected]
 
 
 @pytest.mark.parametrize("parts_before", [1, 3], ids=["before blocks", "after blocks"])

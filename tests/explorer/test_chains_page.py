@@ -258,31 +258,6 @@ def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(ser
     assert [one["since"] for one in connection(SOURCE)["attesters"]["attesters"]] == since
 
 
-def test_they_are_asked_each_two_minutes_by_one_worker(service, attested):
-    bodies: list[Any] = []
-    attested(honest=lying_node.recording(bodies, signing(service, ALICE)))
-    attester_checks.watch()
-    assert len(bodies) == 1
-    ask_again()
-    assert len(bodies) == 2
-    # One that a clock ahead has asked.
-    AttesterWatch.objects.update(asked_at=timezone.now() + 60 * MINUTE)
-    attester_checks.watch()
-    assert len(bodies) == 3
-    assert answers() == ["signed"]
-
-
-def test_while_nobody_asks_them_the_page_says_when_somebody_did(service, attested, settings, tmp_path):
-    attested(honest=signing(service, ALICE))
-    settings.CHAINS_FILE = chains_toml(tmp_path, service.url)
-    connect_source(tmp_path, DEAD_NODE, {ALICE: DEAD_NODE})
-    ask_again()
-    assert answers() == ["signed"], "the nodes of their chain are down"
-    assert "1 of 1 attesters signed block" in page()
-    AttesterWatch.objects.update(answered_at=timezone.now() - 11 * MINUTE)
-    assert "they were last asked <span" in page()
-
-
 def test_caches_keep_the_json_for_some_seconds_and_learn_that_nothing_has_changed(no_node):
     first = Client().get("/chains.json")
     assert first.headers["Cache-Control"] == "max-age=15, public"

@@ -14,7 +14,6 @@ from django.utils import timezone
 from accounts.models import User
 from proving.models import ChainWatch, FactsRegistry, Signer, WorkerHeartbeat
 from queries.models import Batch, BatchStatus
-from tests.disks import locked_database
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
 from tests.service import ALICE, SIGNER, chains_toml
 
@@ -122,12 +121,6 @@ def test_what_was_seen_of_a_chain_long_ago_is_not_told_as_if_it_were_so_now():
     assert sentence.startswith("No worker has observed Development chain (31337) for 3 minutes")
 
 
-def test_what_was_seen_of_a_chain_in_the_future_is_not_told_either():
-    saw(UNFUNDED, ago=-timedelta(hours=25))
-    WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(hours=1))
-    assert codes() == ["chain_not_watched"]
-
-
 def test_a_worker_has_a_minute_for_its_first_observations():
     ChainWatch.objects.all().delete()
     WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(seconds=50))
@@ -160,14 +153,6 @@ def test_what_keeps_a_signer_from_sending_is_told_while_something_waits():
     assert problems() == [("signer_waits", "Gas costs more than the cap.")]
     Batch.objects.filter(pk=batch.pk).update(status=BatchStatus.DONE)
     assert codes() == [], "nothing is to be sent, so nobody looks whether it is still so"
-
-
-def test_what_several_signers_lack_is_told_of_each_and_once_where_it_is_the_same():
-    a_batch()
-    common = "Gas costs more than the cap."
-    for number, notice in enumerate(["The first holds nothing.", "", common, common]):
-        Signer.objects.create(chain_id=31337, address=f"0x{number:040x}", notice=notice)
-    assert problems() == [("signer_waits", "The first holds nothing."), ("signer_waits", common)]
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
@@ -256,20 +241,10 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
 # --- The rest ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.django_db(transaction=True)
-def test_it_is_degraded_while_nothing_can_be_stored():
-    with locked_database():
-        assert problems() == [("storage", "The database of this service is locked for longer than usual.")]
-
-
 def test_it_answers_plain_http_behind_a_proxy_that_ends_tls(settings):
     settings.SECURE_SSL_REDIRECT = True
     assert Client().get("/healthz").status_code == 200
     assert Client().get("/healthz-x").status_code == 301
-
-
-def test_it_only_reads():
-    assert Client().post("/healthz").status_code == 405
 
 
 def test_it_is_cheap_and_asks_no_chain(django_assert_max_num_queries, settings, tmp_path):

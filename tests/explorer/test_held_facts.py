@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from proving.models import AccountProof, FactsRegistry, SlotProof
-from queries.models import Batch, Query, Step, StepKind
+from queries.models import Batch, Query, StepKind
 from tests.explorer.batches import (
     BALANCE,
     REGISTRY,
@@ -25,7 +25,6 @@ from tests.explorer.batches import (
     complete,
     connect_source,
     deployed,
-    everything,
     fetch_proofs,
     find_block,
     finish,
@@ -37,7 +36,7 @@ from tests.explorer.batches import (
 )
 from tests.factories import client_of
 from tests.plans import plans
-from tests.service import ACCOUNT_FIELDS, ALICE, BOB, CHARLIE, HEADER_FIELDS, a_key, header, request, submit
+from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -220,22 +219,6 @@ def add_slots(batch: Batch) -> None:
     )
 
 
-def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
-    batch = everything(service)
-    blocks = {query.block.number for query in batch.queries.select_related("block") if query.block}
-    told = [fact for block in blocks for fact in facts(block=str(block), limit=100)["facts"]]
-    assert {fact["property"] for fact in told} == {
-        *ACCOUNT_FIELDS,
-        *HEADER_FIELDS,
-        "SLOT",
-        "BLOCK_AT_TIMESTAMP",
-    }
-    answers = [service.rpc("eth_call", fact["call"], "latest") for fact in told]
-    assert answers == [fact["word"] for fact in told]
-    hashes = set(Step.objects.exclude(transaction_hash="").values_list("transaction_hash", flat=True))
-    assert {fact["transactionHash"] for fact in told} <= hashes
-
-
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -286,14 +269,6 @@ def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameter
         # It sorts nothing, so it ends where the page does.
         assert not [line for line in found if "TEMP B-TREE" in line], found
     assert taken[0] == taken[1] <= 10
-
-
-def test_of_a_large_query_only_what_the_page_shows_is_looked_up():
-    finish(batch_at(block_12={"accounts": {ALICE: {"slots": [word(slot) for slot in range(3000)]}}}))
-    with CaptureQueriesContext(connection) as statements:
-        assert len(facts(account=ALICE, limit=10)["facts"]) == 10
-    (read,) = [sql["sql"] for sql in statements if "slotproof" in sql["sql"]]
-    assert read.count("0x00") == 10
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from proving.models import ChainWatch, Signer
-from queries.models import Batch, Block
+from queries.models import Block
 from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed
 from tests.factories import client_of
 from tests.service import ALICE, BOB, SIGNER, chains_toml
@@ -65,14 +65,6 @@ def test_it_only_reads_and_is_neither_kept_nor_indexed():
 
 
 # --- What needs a person ----------------------------------------------------------------------------------------------
-
-
-def test_failing_batches_are_a_link_away():
-    failing = a_batch()
-    assert '<a href="/admin/queries/batch/?failing=yes">' in page()
-    assert failing.pk not in client_of(BOB).get("/admin/queries/batch/?failing=yes").text
-    Batch.objects.update(failing_since=timezone.now() - MINUTE, attempts=6, due_at=timezone.now() + MINUTE)
-    assert failing.pk in client_of(BOB).get("/admin/queries/batch/?failing=yes").text
 
 
 def test_its_links_lead_somewhere():

@@ -159,7 +159,3 @@ def test_nothing_of_a_webhook_is_shown_but_that_there_is_one():
     batch.refresh_from_db()
     assert json.loads(batch.request) == body
     assert submitted_request.public_request(batch)["webhook"] == {"url": "(not shown)"}
-
-
-def test_the_request_of_an_unknown_batch_is_not_found():
-    assert Client().get("/explorer/query/x/request.json").json() == {"error": "No query found", "code": "not_found"}
