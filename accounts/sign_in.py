@@ -24,7 +24,7 @@ from accounts import keys, throttle
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
 from chains.chains_file import Chain, UnknownChain
-from chains.encoding import checksummed
+from chains.encoding import checksummed, fault
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from database import row_locks
@@ -63,10 +63,7 @@ def start(address: str, chain_id: int, client_address: str) -> str:
     """
     signer = checksummed(address)
     if signer is None:
-        raise SignInError(
-            "malformed_address",
-            "This is not an address: write 0x and 40 hex digits. In mixed case their EIP-55 checksum must be right.",
-        )
+        raise SignInError("malformed_address", f"This {fault(address)}.")
     _chain(chain_id)
     _check_allowed(signer)
     _count(client_address)

@@ -100,7 +100,7 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
             "batch": page.batch,
             "title": part.title,
             "fragment": part.of(request),
-            "is_own": _is_own(request, page),
+            "is_own": page.batch.user_id == request.user.pk,
             **_request(page),
             **_webhook(request, page),
             "base_url": settings.BASE_URL,
@@ -108,12 +108,6 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
         response = render(request, "explorer/batch.html", context)
     patch_vary_headers(response, ["HX-Request"])
     return response
-
-
-def _is_own(request: HttpRequest, page: BatchPage) -> bool:
-    """Return whether the reader has submitted it, and so may fill a form in from it."""
-    user = _user(request)
-    return user is not None and Batch.objects.filter(pk=page.batch.pk, user=user).exists()
 
 
 def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:

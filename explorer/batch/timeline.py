@@ -15,7 +15,6 @@ MOST_QUERIES = 1000
 _THINNEST = 0.8
 # The scale of an open batch grows by this factor, so that a page changes now and then, and not each second.
 _GROWTH = 1.25
-_INSTANT = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,12 @@ def bars(batch: Batch) -> dict[str, Bar]:
 
 def bar(batch: Batch, start: datetime, completed: datetime | None) -> Bar:
     """Return the bar of a step. One that a rejected batch leaves open ends with the batch."""
-    whole = (batch.finished_at or timezone.now()) - batch.created_at
+    whole = max((batch.finished_at or timezone.now()) - batch.created_at, timedelta(milliseconds=1))
     if batch.is_open:
         steps = math.ceil(math.log(max(1, whole.total_seconds()), _GROWTH))
         whole = timedelta(seconds=_GROWTH**steps)
-    whole = whole or _INSTANT
-    state, end = ("ok", completed) if completed else ("run", None)
-    if not completed and batch.status == BatchStatus.REJECTED:
-        state, end = "stopped", batch.finished_at
+    end = batch.finished_at if batch.status == BatchStatus.REJECTED and not completed else completed
+    state = "ok" if completed else "stopped" if end else "run"
     # After a roll-back of a batch that was DONE, times may lie beyond its end.
     x = min(max(100 * (start - batch.created_at) / whole, 0), 100 - _THINNEST)
     until = min(100 * (end - batch.created_at) / whole, 100) if end else 100

@@ -14,7 +14,6 @@ from django.utils.safestring import SafeString, mark_safe
 
 from config.chain_names import chain_name
 from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
-from explorer.batch.query_cards import ShownStep
 from explorer.formatting.amounts import cost, in_millions, rounded, whole_units
 from explorer.formatting.sentences import in_words
 from explorer.formatting.utc_times import iso
@@ -120,24 +119,6 @@ def lasting(seconds: float) -> str:
 def server_time() -> str:
     """Return the time by which the browser sets its clock."""
     return iso(timezone.now())
-
-
-@register.filter
-def how_long(step: ShownStep) -> SafeString:
-    """Return how a step stands, and how long it took or takes."""
-    if not step.status:
-        return SafeString('<span class="hint">not begun</span>')
-    lasted = step.bar and (span(step.bar.took) if step.bar.took is not None else since(step.bar.start))
-    return html('<span class="word">{}</span> <span class="nowrap">{}</span>', step.status, lasted or "")
-
-
-@register.filter
-def when(step: ShownStep) -> SafeString:
-    """Return from when to when the step was under way; empty where that isn't known."""
-    if step.bar is None:
-        return SafeString("")
-    until = html(" to {}", clock(step.bar.end)) if step.bar.end else ""
-    return html("{}{}", moment(step.bar.start), until)
 
 
 @register.filter

@@ -140,7 +140,7 @@ def test_a_person_signs_in_with_forms_alone():
 def test_a_refused_person_sees_why_and_may_try_again():
     response = Client().post("/sign-in/message", {"address": "<b>0x12", "chainId": "31337"})
     assert response.status_code == 400
-    assert "This is not an address" in response.text
+    assert "This is no address, which is 0x and 40 hexadecimal digits." in response.text
     assert "&lt;b&gt;0x12" in response.text
     assert "<b>" not in response.text
 

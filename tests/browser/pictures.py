@@ -178,7 +178,7 @@ def _fill_in(page: Page) -> None:
     page.locator("[name=rows-1-props][value=NONCE]").check()
     page.locator("summary", has_text="Storage slots").last.click()
     page.locator("#id_rows-1-slots").fill("0x5\n0x6")
-    expect(page.get_by_role("button", name="Submit 6 facts")).to_be_visible()
+    expect(page.get_by_role("button", name="Submit 5 facts")).to_be_visible()
 
 
 def _open_menu(page: Page) -> None:
