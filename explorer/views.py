@@ -56,10 +56,6 @@ class HtmxRequest(HttpRequest):
     htmx: HtmxDetails
 
 
-def _user(request: HttpRequest) -> User | None:
-    return request.user if isinstance(request.user, User) else None
-
-
 # --- One batch --------------------------------------------------------------------------------------------------------
 
 
@@ -112,7 +108,7 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
 
 def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:
     """Return what the page shows of the webhook, for the batch's owner alone."""
-    webhook = delivery_display.read(page.batch.pk, _user(request))
+    webhook = delivery_display.read(page.batch.pk, request.user if isinstance(request.user, User) else None)
     return {"webhook": webhook, "internal_id": page.batch.pk, "is_live": page.poll_seconds is not None}
 
 

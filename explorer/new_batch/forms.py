@@ -396,12 +396,6 @@ def _counted(data: QueryDict) -> QueryDict:
     return counted
 
 
-def as_typed(data: QueryDict) -> NewBatchForm:
-    """Return the form as it was posted, with nothing in it checked."""
-    rows = _Rows(_counted(data), prefix="rows")
-    return NewBatchForm(batch=typed(BatchForm(data)), rows=[typed(row) for row in rows])
-
-
 def typed(form: forms.Form) -> dict[str, Any]:
     """Return what the fields hold, as the fields of another form begin."""
     return {field.name: field.value() for field in form}

@@ -29,7 +29,7 @@ from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.sentences import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
-from explorer.new_batch.forms import MAX_ROWS, NewBatchForm, as_typed, typed
+from explorer.new_batch.forms import MAX_ROWS, NewBatchForm, typed
 from queries import submission, submission_rate
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
@@ -49,14 +49,17 @@ def new_batch(request: HttpRequest) -> HttpResponse:
         return _first(request)
     try:
         user = _check(request)
-        form = NewBatchForm(request.POST)
-        name, _, number = request.POST.get("do", "").partition("-")
-        is_of_row = number in map(str, range(len(form.rows.forms)))
-        # Without a button, such as by Enter in a field, the batch is estimated.
-        action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
+    except Refused as refused:
+        return _kept(request, refused)
+    form = NewBatchForm(request.POST)
+    name, _, number = request.POST.get("do", "").partition("-")
+    is_of_row = number in map(str, range(len(form.rows.forms)))
+    # Without a button, such as by Enter in a field, the batch is estimated.
+    action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
+    try:
         return action(_Post(request, user, form, int(number) if is_of_row else 0))
     except Refused as refused:
-        return _answer(request, as_typed(request.POST), refused=refused)
+        return _answer(request, form, refused=refused)
 
 
 @never_cache
@@ -81,7 +84,7 @@ def _check(request: HttpRequest) -> User:
     if not isinstance(user, User):
         raise ApiError(401, "not_signed_in", "You are signed out. Sign in in another tab, then go on here.")
     if CsrfViewMiddleware(_no_answer).process_view(request, _no_answer, (), {}):
-        sentence = "This form is of an earlier session, or of another site. Look through it, then submit it again."
+        sentence = "This form is of an earlier session, or of another site. Go on, look through it, then submit it."
         raise ApiError(403, "csrf_failed", sentence)
     # As with each request that has a key: the operator may have taken the address off the list.
     if not may_sign_in(user.address):
@@ -94,6 +97,16 @@ def _no_answer(_: HttpRequest) -> HttpResponse:
 
 
 # --- Answers ----------------------------------------------------------------------------------------------------------
+
+
+def _kept(request: HttpRequest, refused: Refused) -> HttpResponse:
+    """Keep what was posted in hidden fields: to make a form of it takes a hundred times as long.
+
+    None of them says what to do, so that the form is seen before it does anything.
+    """
+    posted = [(name, values) for name, values in request.POST.lists() if name not in {"do", "csrfmiddlewaretoken"}]
+    template, status = ("_kept", 200) if getattr(request, "htmx", False) else ("page", status_of(refused))
+    return render(request, f"explorer/new_batch/{template}.html", {"posted": posted, "refused": refused}, status=status)
 
 
 def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpResponse:

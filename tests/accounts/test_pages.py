@@ -319,19 +319,6 @@ def test_a_person_s_name_for_a_key_comes_back_escaped(alice_client, name):
     assert html.escape(name) in page
 
 
-def test_a_program_rotates_and_revokes(alice_client):
-    key = ApiKey.objects.get()
-    path = f"/dashboard/keys/{key.pk}"
-    for wrong, code in [({"name": "new", "overlap": "2d"}, "malformed_overlap"), ({"overlap": "1h"}, "malformed_name")]:
-        response = post_json(alice_client, f"{path}/rotate", wrong)
-        assert (response.status_code, response.json()["code"]) == (400, code)
-    assert post_json(alice_client, f"{path}/rotate", {"name": "new", "overlap": "1h"}).status_code == 201
-    old, new = alice_client.get("/keys", headers=JSON).json()["keys"]
-    assert (old["name"], old["expiresAt"] is None, new["expiresAt"]) == ("default", False, None)
-    assert post_json(alice_client, f"{path}/revoke", {}).json() == {"id": key.pk, "revoked": True}
-    assert [key["name"] for key in alice_client.get("/keys", headers=JSON).json()["keys"]] == ["new"]
-
-
 def test_the_last_use_is_stored_once_a_minute_and_nobody_waits_for_it(alice_client, client):
     key = ApiKey.objects.get()
     headers = {"api-key": keys.reveal(key)}

@@ -119,23 +119,3 @@ def test_a_message_of_another_domain_is_refused(page, context, wallet, site):
     assert not User.objects.exists()
     page.goto("/dashboard")
     expect(page).to_have_url(re.compile("/sign-in"))
-
-
-@pytest.mark.parametrize(
-    ("answer", "sentence"),
-    [
-        (lambda route: route.abort(), "This service can't be reached."),
-        (lambda route: route.fulfill(status=502, body="<html>"), "This service answered with error 502."),
-        (lambda route: route.fulfill(status=403, json={"code": "csrf_failed"}), "Reload it"),
-    ],
-    ids=["unreachable", "proxy", "stale"],
-)
-def test_a_service_that_does_not_answer_is_said(page, context, wallet, answer, sentence):
-    wallet.put_into(context)
-    open_sign_in(page)
-    context.route("**/sign-in/message", answer)
-    press(page)
-    said(page, sentence)
-    context.unroute("**/sign-in/message")
-    press(page)
-    expect(page).to_have_url(re.compile("/dashboard$"))

@@ -241,12 +241,6 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
 # --- The rest ---------------------------------------------------------------------------------------------------------
 
 
-def test_it_answers_plain_http_behind_a_proxy_that_ends_tls(settings):
-    settings.SECURE_SSL_REDIRECT = True
-    assert Client().get("/healthz").status_code == 200
-    assert Client().get("/healthz-x").status_code == 301
-
-
 def test_it_is_cheap_and_asks_no_chain(django_assert_max_num_queries, settings, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{node.getsockname()[1]}")

@@ -315,25 +315,10 @@ def test_programs_and_who_sends_a_key_are_answered_by_the_api(headers):
     assert signed_in.post("/facts", headers=BROWSER).status_code == 405
 
 
-def test_filters_and_pages_go_through_the_facts_in_their_order():
+def test_files_go_through_the_facts_in_their_order():
     slots = [word(slot) for slot in range(1001)]
     finish(batch_at(block_12={"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}))
     bob = client_of(BOB)
-
-    def read_at(html: str) -> list[str]:
-        return re.findall(r"Read it from a contract<span class=.unseen.>: (.+) at block 12</span>", html)
-
-    html, found = opened(bob, account=ALICE), []
-    for _ in range(3):
-        found += read_at(html)
-        link = re.search(r'<a href="([^"]+)" rel="next"', html)
-        assert link
-        html = opened(bob, "/facts" + link[1].replace("&amp;", "&"))
-    assert found == ["NONCE", *(f"slot {number:#x}" for number in range(74))]
-    (last,) = re.findall(r'<a href="[^"]+" rel="next"', opened(bob, account=ALICE, slot="0x3")) or ["none"]
-    assert last == "none"
-    assert read_at(opened(bob, account=ALICE, slot="0x3")) == ["slot 0x3"]
-    assert read_at(opened(bob, account=ALICE, property="NONCE")) == ["NONCE"]
     file = bob.get("/facts.csv", {"account": ALICE})
     rows = list(csv.DictReader(io.StringIO(file.text)))
     assert [(row["property"], row["slot"], row["value"]) for row in rows] == [

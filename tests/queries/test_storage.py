@@ -1,15 +1,10 @@
 """Whether a small write succeeds, and what is said where it doesn't."""
 
 import shutil
-import time
-from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.test import Client
-from django.utils import timezone
-
-from tests.disks import locked_database
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
@@ -25,16 +20,6 @@ def test_a_disk_on_which_no_large_batch_has_room_is_a_problem(monkeypatch):
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_230_000))
     assert problem() == "The disk of this service is nearly full: 1.2 MB are left."
-
-
-def test_a_clock_that_is_set_back_keeps_nobody_from_checking(monkeypatch, pass_time):
-    assert problem() is None
-    now, seconds = timezone.now, time.time
-    monkeypatch.setattr(timezone, "now", lambda: now() - timedelta(days=1))
-    monkeypatch.setattr(time, "time", lambda: seconds() - 86_400)
-    pass_time(10)
-    with locked_database():
-        assert problem() == "The database of this service is locked for longer than usual."
 
 
 @pytest.mark.sqlite_only(reason="PostgreSQL has no such pragma")
