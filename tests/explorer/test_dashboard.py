@@ -49,13 +49,14 @@ def test_what_is_used_of_the_day_s_budget_and_what_is_left(alice, settings, tmp_
         assert sentence in said
 
 
-def test_batches_of_others_are_on_nobody_s_dashboard(alice):
+def test_neither_cancelled_batches_nor_those_of_others_are_on_a_dashboard(alice):
     def chart() -> str:
         return str(alice.get("/dashboard").text.partition("<figure")[2].partition("</figure>")[0])
 
     ended(timedelta(days=1))
     before = chart()
     ended(timedelta(days=1), address=BOB)
+    ended(timedelta(days=1), status=BatchStatus.REJECTED, rejection_code="cancelled_by_user")
     assert chart() == before
     ended(timedelta(days=1))
     assert chart() != before
