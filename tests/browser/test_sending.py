@@ -76,7 +76,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
 ):
     wallet.sends_calls = together
     with nothing_spent(service):
-        expect(page.locator(".note.wait")).to_contain_text("Waiting for its submitter to send 2 transactions on")
+        expect(page.get_by_text("Waiting for its submitter to send 2 transactions")).to_be_visible()
         begin(page)
         said(
             page,
