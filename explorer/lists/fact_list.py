@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 from pydantic import ValidationError
 
 from accounts.client_address import client_address
-from chains.encoding import hex_data
+from chains.encoding import fault, hex_data
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from config.error_answers import is_page
@@ -43,7 +43,7 @@ _COLUMNS = (
 )
 # What each filter is, in words.
 _FIELDS = {
-    "account": "The account must be {}.",
+    "account": "The account {}.",
     "block": "The block must be a number, in decimal digits.",
     "property": "There is no such property.",
     "slot": "The slot must be 0x and up to 64 hexadecimal digits.",
@@ -180,7 +180,7 @@ def _search(request: HttpRequest) -> FactSearch:
     except ValidationError as invalid:
         for error in invalid.errors(include_url=False, include_context=False, include_input=False):
             name = str(error["loc"][0])
-            faults.setdefault(name, _FIELDS[name].format(searched_account.in_words()))
+            faults.setdefault(name, _FIELDS[name].format(fault(typed.get("account", ""))))
         return FactSearch(typed, account, faults=faults)
     if "account" in typed or "block" in typed:
         return FactSearch(typed, account, filters)
