@@ -29,7 +29,7 @@ from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.sentences import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
-from explorer.new_batch.forms import MAX_ROWS, NewBatchForm, typed
+from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
 from queries import submission, submission_rate
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
@@ -100,11 +100,11 @@ def _no_answer(_: HttpRequest) -> HttpResponse:
 
 
 def _kept(request: HttpRequest, refused: Refused) -> HttpResponse:
-    """Keep what was posted in hidden fields: to make a form of it takes a hundred times as long.
+    """Keep the form's fields hidden: to make a form of them takes ten times as long.
 
-    None of them says what to do, so that the form is seen before it does anything.
+    No button is among them, so that the form is seen before it does anything.
     """
-    posted = [(name, values) for name, values in request.POST.lists() if name not in {"do", "csrfmiddlewaretoken"}]
+    posted = [pair for pair in request.POST.lists() if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
     template, status = ("_kept", 200) if getattr(request, "htmx", False) else ("page", status_of(refused))
     return render(request, f"explorer/new_batch/{template}.html", {"posted": posted, "refused": refused}, status=status)
 
