@@ -8,8 +8,9 @@ from eth_account.signers.local import LocalAccount
 from attesting import node_agreement
 from attesting.models import SignedBlock
 from chains.attestation import Attestation, Question, sign
-from chains.chains_file import Chain, SignerError, UnknownChain
+from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
+from chains.signer_keys import SignerError
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 

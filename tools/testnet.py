@@ -15,7 +15,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from chains.chains_file import Signer, SignerError
+from chains.signer_keys import Signer, SignerError
 from config.private_files import new_private_file
 from devnet.ports import PortInUse, chosen_port
 

@@ -15,9 +15,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from chains import probe, together
-from chains.chains_file import Chain, SignerError
+from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
+from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import heads
 from proving.budget import reservations

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from chains.chains_file import Attester, Chain, Connection, Ens, Signer
+from chains.chains_file import Attester, Chain, Connection, Ens
+from chains.signer_keys import Signer
 from devnet.devchain import PROJECT
 from queries.error_codes import RejectionCode
 from tests.docs.examples import pages

@@ -13,7 +13,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DatabaseError
 
 from attesting.attest import own_account
-from chains.chains_file import ChainsError, SignerError
+from chains.chains_file import ChainsError
+from chains.signer_keys import SignerError
 
 
 class Command(BaseCommand):

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from chains.chains_file import SignerError
 from chains.rpc import ChainError
+from chains.signer_keys import SignerError
 from proving.registry.deploying import DeploymentError, change_attesters
 
 

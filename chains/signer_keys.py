@@ -1,0 +1,129 @@
+"""The keys that sign: where each is, and how it is read. No key is in a `repr`, a `str` or an error message here."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    model_validator,
+)
+
+_KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class SignerError(Exception):
+    """The signer's key can't be read; the message is one plain sentence that holds no secret."""
+
+
+class Table(BaseModel):
+    """A table of the chains' file. The context of its validation has the environment and the file's folder."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+def variable(name: str, environ: Mapping[str, str]) -> str:
+    """Return the value of `NAME`, else of the file that `NAME_FILE` names."""
+    if value := environ.get(name):
+        return value
+    if path := environ.get(f"{name}_FILE"):
+        try:
+            value = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise ValueError(f"the file that {name}_FILE names can't be read") from None
+        if not value:
+            raise ValueError(f"the file that {name}_FILE names is empty")
+        return value
+    raise ValueError(f"neither {name} nor {name}_FILE is set in the environment")
+
+
+def file_path(written: object, info: ValidationInfo) -> object:
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / Path(written).expanduser() if isinstance(written, str) and written else written
+
+
+def _environment_reference(written: str) -> str:
+    if not VARIABLE.fullmatch(written):
+        raise ValueError('must be "${NAME}", so that the key itself is not in this file (it is not shown)')
+    return written
+
+
+def _key_bytes(written: str) -> bytes:
+    """Return the key's 32 bytes; empty if it is not a key. eth_account would silently pad a key that lost a digit."""
+    return bytes.fromhex(written.strip()[-64:]) if _KEY.fullmatch(written.strip()) else b""
+
+
+FilePath = Annotated[Path, BeforeValidator(file_path)]
+Reference = Annotated[str, AfterValidator(_environment_reference)]
+
+
+class Signer(Table):
+    """The place of a signer's key: an encrypted keystore with a password, a key file, or a variable.
+
+    Nothing is read before `account()`, so a process that signs nothing needs no key.
+    """
+
+    keystore_file: FilePath | None = Field(default=None, repr=False)
+    password_file: FilePath | None = Field(default=None, repr=False)
+    key_file: FilePath | None = Field(default=None, repr=False)
+    key: Reference | None = Field(default=None, repr=False)
+
+    _environ: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _account: LocalAccount | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _one_way(self, info: ValidationInfo) -> Self:
+        given = {name for name in type(self).model_fields if getattr(self, name) is not None}
+        if given not in ({"keystore_file", "password_file"}, {"key_file"}, {"key"}):
+            raise ValueError("must have keystore_file and password_file, or key_file alone, or key alone")
+        self._environ = (info.context or {}).get("environ", {})
+        return self
+
+    def account(self) -> LocalAccount:
+        """Return the signer's account, read once. Raises `SignerError`."""
+        if self._account is None:
+            self._account = self._read_account()
+        return self._account
+
+    def _read_account(self) -> LocalAccount:
+        if self.keystore_file is not None and self.password_file is not None:
+            keystore, password = _read(self.keystore_file), _read(self.password_file).rstrip("\r\n")
+            try:
+                key: Any = Account.decrypt(json.loads(keystore), password)
+            except Exception:  # noqa: BLE001 - whatever is wrong, the message may quote the file.
+                raise SignerError(
+                    f"The signer's keystore {self.keystore_file} can't be decrypted with its password."
+                ) from None
+            where = str(self.keystore_file)
+        elif self.key_file is not None:
+            key, where = _key_bytes(_read(self.key_file)), str(self.key_file)
+        else:
+            assert self.key is not None
+            name = self.key[2:-1]
+            try:
+                key, where = _key_bytes(variable(name, self._environ)), name
+            except ValueError as error:
+                raise SignerError(f"The signer's key is missing: {error}.") from None
+        try:
+            account: LocalAccount = Account.from_key(key)
+        except Exception:  # noqa: BLE001 - the message of eth_account may quote the key.
+            raise SignerError(f"The signer's key in {where} is not a private key of 32 bytes in hex.") from None
+        return account
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SignerError(f"The signer's file {path} can't be read.") from None
