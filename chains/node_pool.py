@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from chains import together
 from chains.chains_file import Chain
@@ -23,7 +23,7 @@ from chains.node_errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.request_batches import Answer, Further, Merged, Question, Reader, Request
+from chains.request_batches import Answer, Endpoint, Further, Merged, Question, Reader, Request
 
 MAX_REST_SECONDS = 60
 # How long a node's chain id counts: its URL may lead to another chain one day.
@@ -37,24 +37,6 @@ _PATIENCE = 2
 _NO_STATE = 0
 # Codes by which JSON-RPC refuses how something is asked, and not what: no JSON, no request, no parameters of a method.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
-
-
-class Endpoint(Protocol):
-    """One node, by whatever it is asked. All of it raises `NodeUnavailable` where the node gives no answer at all."""
-
-    @property
-    def host(self) -> str: ...
-
-    def ask(
-        self, batched: Mapping[int, Request], *, ends: float, least: int, check_node: Callable[[], None]
-    ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the result of each request, as `request_batches.Endpoint`."""
-
-    def exchange(self, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
-        """Return for each request its result, or what is wrong with the reply to it alone."""
-
-    def chain_id(self) -> int:
-        """Ask the node which chain it is of."""
 
 
 @dataclass(eq=False)
@@ -113,11 +95,8 @@ class NodePool:
         *,
         timeout_seconds: float,
         clock: Callable[[], float],
-        kind: str = "node",
     ) -> None:
-        """Ask the nodes at these endpoints, of a kind that messages name."""
         self._chain = chain
-        self._kind = kind
         self._timeout = timeout_seconds
         self._clock = clock
         self._lock = threading.Lock()
@@ -283,7 +262,7 @@ class NodePool:
         node.chain_checked_at = None
         chain_id = node.endpoint.chain_id()
         if chain_id != self._chain.id:
-            raise WrongChain(f"{node.host} is a {self._kind} of chain {chain_id}, not of {self._chain.id}")
+            raise WrongChain(f"{node.host} is a node of chain {chain_id}, not of {self._chain.id}")
         node.chain_checked_at = self._clock()
 
     def _fail_fast(self) -> None:
@@ -358,7 +337,7 @@ class NodePool:
         kinds = {type(problem) for problem in problems}
         kind = kinds.pop() if len(kinds) == 1 else NodeUnavailable
         reasons = tuple(map(str, problems))
-        why = kind(f"No {self._kind} of {self._chain.label} can be used: {'; '.join(reasons)}.")
+        why = kind(f"No node of {self._chain.label} can be used: {'; '.join(reasons)}.")
         why.reasons = reasons
         why.message = next((problem.message for problem in problems if problem.message), "")
         return why

@@ -1,13 +1,13 @@
 """A client of beacon nodes: the standard API (github.com/ethereum/beacon-APIs), and two clients' own for summaries.
 
 What a node says is verified: a header and a block by their root, summaries by the root of their state, the roots of a
-period's slots by that of all. One that says something else counts as failing, and the next is asked.
+period's slots by that of all. Where one says something else, the next is asked.
 """
 
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,8 +21,7 @@ from chains.bounded_http import Post
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
 from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES
-from chains.node_errors import BadStatus, InvalidReply, LimitsRequests, NodeUnavailable, RpcRefused
-from chains.node_pool import NodePool
+from chains.node_errors import BadStatus, LimitsRequests, NodeUnavailable, RpcRefused
 from chains.request_batches import Answer, Request, has_too_many_values, without_answer
 
 # The endpoints that tell a state's historical summaries with their branch: Nimbus's, and Lodestar's.
@@ -33,8 +32,8 @@ SUMMARIES_PATHS = (
 _JSON, _SSZ = "application/json", "application/octet-stream"
 # Bytes of an answer at most. A summary takes about 200, and there are 13 a fortnight.
 _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
-# Requests that go to one node at the same time, at most: for roots of slots, and for what may be as long as a block.
-_ROOTS_AT_ONCE, _AT_ONCE = 32, 4
+# Requests for roots of slots that go to one node at the same time.
+_ROOTS_AT_ONCE = 32
 # How long one node is asked for a period at most, in seconds: who waits for it has other work.
 _PERIOD_SECONDS = 120
 _INTEGER = re.compile(r"[0-9]{1,20}")
@@ -43,7 +42,10 @@ _REFUSED = frozenset({400, 404, 405, 406, 410, 415, 501})
 
 
 class BeaconClient:
-    """A client of a chain's beacon nodes, for any number of threads. All its methods may raise `NodeUnavailable`."""
+    """A client of a chain's beacon nodes, for any number of threads. All its methods may raise `NodeUnavailable`.
+
+    The nodes are asked one after the other, those at the end that have failed last.
+    """
 
     def __init__(
         self,
@@ -57,10 +59,9 @@ class BeaconClient:
         self._beacon_chain = beacon_chain
         self._clock = clock
         self._endpoints = [
-            BeaconEndpoint(chain.id, url, host, timeout_seconds=timeout_seconds, clock=clock)
+            BeaconEndpoint(chain.id, url, host, timeout_seconds)
             for url, host in zip(chain.beacon_urls, chain.beacon_hosts, strict=True)
         ]
-        self._nodes = NodePool(chain, self._endpoints, timeout_seconds=timeout_seconds, clock=clock, kind="beacon node")
 
     def __repr__(self) -> str:
         return f"BeaconClient({self._chain.name!r}, {', '.join(self._chain.beacon_hosts)})"
@@ -90,14 +91,14 @@ class BeaconClient:
 
     def summaries(self, header: BeaconHeader) -> Anchor:
         """Return the historical summaries of a block's state, verified against the header's state root."""
+        what, reasons = f"the historical summaries of the state of slot {header.slot}", list[str]()
         for path in SUMMARIES_PATHS:
             request = (path.format(header.slot), [_JSON, _MOST_SUMMARIES])
             try:
-                return self._nodes.one(request, lambda content: _read_anchor(content, header))
-            except RpcRefused as error:
-                refused = error
-        what = f"the historical summaries of the state of slot {header.slot}, which Nimbus and Lodestar tell"
-        raise self._lacking(what, refused)
+                return self._one(request, lambda content: _read_anchor(content, header), what)
+            except NodeUnavailable as error:
+                reasons += error.reasons
+        raise self._lacking(f"{what}, which Nimbus and Lodestar tell", reasons)
 
     def block_roots(self, period: int, root: bytes, *, go_on: Callable[[], None]) -> bytes:
         """Return the roots of the blocks of all slots of a period; of a missed slot, that of the block before.
@@ -106,7 +107,7 @@ class BeaconClient:
         exchange.
         """
         problems: list[str] = []
-        for endpoint in self._endpoints:
+        for endpoint in self._in_order():
             try:
                 roots = self._roots_of(endpoint, period, go_on)
             except NodeUnavailable as problem:
@@ -117,9 +118,7 @@ class BeaconClient:
                 if ssz.tree_root(roots, self._beacon_chain.period_depth) == root:
                     return b"".join(roots)
                 problems.append(f"{endpoint.host} lacks blocks, or tells roots that are not the chain's")
-        raise NodeUnavailable(
-            f"No beacon node of {self._chain.label} has the block roots of period {period}: {'; '.join(problems)}."
-        )
+        raise self._lacking(f"the block roots of period {period}", problems)
 
     def _roots_of(self, endpoint: "BeaconEndpoint", period: int, go_on: Callable[[], None]) -> list[bytes]:
         depth, ends = self._beacon_chain.period_depth, self._clock() + _PERIOD_SECONDS
@@ -134,68 +133,48 @@ class BeaconClient:
                 raise NodeUnavailable(f"{endpoint.host} is too slow")
             slots = range(start, min(start + _ROOTS_AT_ONCE, end))
             for answer in endpoint.exchange([_json(f"/eth/v1/beacon/blocks/{slot}/root") for slot in slots]):
-                if isinstance(answer, NodeUnavailable):
-                    raise answer
                 # What a node refuses counts as missed: a wrong root shows in the end.
-                last = last if isinstance(answer, RpcRefused) else _read_root(answer)
+                last = last if isinstance(answer, RpcRefused) else _read_root(_content(answer))
                 roots.append(last)
             if not any(last):
                 raise NodeUnavailable(f"{endpoint.host} has no block of slots {start} to {slots[-1]}")
         return roots[-(1 << depth) :]
 
     def _one(self, request: Request, read: Callable[[bytes], Answer], what: str) -> Answer:
-        try:
-            return self._nodes.one(request, read)
-        except RpcRefused as refused:
-            raise self._lacking(what, refused) from None
+        """Return what the first node tells whose answer can be read."""
+        reasons: list[str] = []
+        for endpoint in self._in_order():
+            (answer,) = endpoint.exchange([request])
+            try:
+                return read(_content(answer))
+            except RpcRefused as refused:
+                reasons.append(f"{endpoint.host} lacks it (HTTP status {refused.code})")
+            except (NodeUnavailable, ValueError) as error:
+                endpoint.failed_at = self._clock()
+                is_false = isinstance(error, ValueError)
+                reasons.append(f"{endpoint.host} answered with {error}" if is_false else str(error))
+        raise self._lacking(what, reasons)
 
-    def _lacking(self, what: str, refused: RpcRefused) -> NodeUnavailable:
-        of = f"beacon node of {self._chain.label}"
-        if refused.may_pass:
-            return NodeUnavailable(f"Some {of} has not {what} (HTTP status {refused.code}), and another can't be used.")
-        return NodeUnavailable(f"No {of} has {what} (HTTP status {refused.code}).")
+    def _in_order(self) -> "list[BeaconEndpoint]":
+        return sorted(self._endpoints, key=lambda endpoint: endpoint.failed_at)
+
+    def _lacking(self, what: str, reasons: Sequence[str]) -> NodeUnavailable:
+        error = NodeUnavailable(f"No beacon node of {self._chain.label} has {what}: {'; '.join(reasons)}.")
+        error.reasons = tuple(reasons)
+        return error
 
 
 class BeaconEndpoint:
     """One beacon node, asked by GETs. A request is a path, with what is accepted and how much."""
 
-    def __init__(
-        self, chain_id: int, url: str, host: str, *, timeout_seconds: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, chain_id: int, url: str, host: str, timeout_seconds: float) -> None:
         self.host = host
+        self.failed_at = 0.0
         self._chain_id = chain_id
         self._url = url
         self._timeout = timeout_seconds
-        self._clock = clock
 
-    def ask(
-        self, batched: Mapping[int, Request], *, ends: float, least: int, check_node: Callable[[], None]
-    ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the content of each answer, or what is wrong with it, as `chains.request_batches.Endpoint`.
-
-        After one with a fault, and after the time at which it `ends`, nothing more is asked for.
-        """
-        waiting = list(batched)
-        while waiting:
-            indices, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
-            answers = self.exchange([batched[index] for index in indices])
-            yield from zip(indices, answers, strict=True)
-            if problem := next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None):
-                raise problem
-            if waiting and self._clock() >= ends:
-                raise NodeUnavailable(f"{self.host} answers too slowly")
-
-    def chain_id(self) -> int:
-        """Ask the node which chain it is of. Raises `NodeUnavailable`."""
-        (answer,) = self.exchange([_json("/eth/v1/config/deposit_contract")])
-        if isinstance(answer, NodeUnavailable):
-            raise answer
-        try:
-            return _read_integer(_data(b"" if isinstance(answer, RpcRefused) else answer).get("chain_id"))
-        except ValueError:
-            raise InvalidReply(f"{self.host} does not tell its chain id") from None
-
-    def exchange(self, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
+    def exchange(self, batched: Sequence[Request]) -> list[bytes | RpcRefused | NodeUnavailable]:
         """Send GETs at the same time, and return for each the content of the answer, or what is wrong with it."""
         began = time.monotonic()
         parts = urlsplit(self._url)
@@ -237,6 +216,12 @@ def _json(path: str) -> Request:
 
 
 # --- What comes back --------------------------------------------------------------------------------------------------
+
+
+def _content(answer: bytes | RpcRefused | NodeUnavailable) -> bytes:
+    if isinstance(answer, bytes):
+        return answer
+    raise answer
 
 
 def _data(content: bytes) -> dict[str, Any]:

@@ -38,9 +38,8 @@ _BEFORE_ROOTS = 176
 MOST_BLOCK, _MOST_PACKED_BLOCK, _MOST_HEADER = 10 * 1024**2, 12 * 1024**2, 1024
 # Headers that are read at the same time.
 _AT_ONCE = 16
-# How long one place is read from at most, in seconds. One that failed after so long that it was felt rests for a
-# multiple of that: who waits for it has other work.
-_MOST_SECONDS, _FELT_SECONDS, _REST = 300, 5, 10
+# How long one place is read from at most, in seconds.
+_MOST_SECONDS = 300
 # Bytes of a snappy frame at most, and a little more.
 _FRAME = 80 * 1024
 
@@ -96,7 +95,6 @@ class EraFiles:
         self._places = places
         self._timeout = timeout_seconds
         self._clock = clock
-        self._rests_until: dict[Path | str, float] = {}
 
     def roots(self, period: int, root: bytes, *, go_on: Callable[[], None] = _nothing) -> PeriodRoots:
         """Return the roots of a period whose own root is this one."""
@@ -130,18 +128,12 @@ class EraFiles:
         problems: list[NodeUnavailable] = []
         for place in self._places:
             label = "A folder of era_files" if isinstance(place, Path) else urlsplit(place).netloc.rpartition("@")[2]
-            began = self._clock()
-            if began < self._rests_until.get(place, began):
-                problems.append(NodeUnavailable(f"{label} was too slow a short while ago"))
-                continue
             try:
-                return read(self._file(place, name, label, began + _MOST_SECONDS, go_on))
+                return read(self._file(place, name, label, self._clock() + _MOST_SECONDS, go_on))
             except NodeUnavailable as problem:
                 problems.append(problem)
             except (InvalidEra, InvalidSsz) as invalid:
                 problems.append(InvalidReply(f"{label} has a wrong {name}: {str(invalid).removesuffix('.')}"))
-            if (took := self._clock() - began) >= _FELT_SECONDS:
-                self._rests_until[place] = began + took + _REST * took
         kind = NoEraFile if all(isinstance(problem, NoEraFile) for problem in problems) else NodeUnavailable
         raise kind(f"No era file {name} can be read: {'; '.join(map(str, problems))}.")
 

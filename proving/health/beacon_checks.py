@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from chains.beacon import shipped, ssz
+from chains.beacon import shipped
 from chains.beacon.beacon_client import BeaconClient
 from chains.beacon.era_files import EraFiles
 from chains.beacon.jumps import BeaconChain
@@ -80,7 +80,4 @@ def _newest(chain: BeaconChain, files: EraFiles) -> list[str]:
         names.append(files.era1_name(len(epochs) - 1, epochs[-1]))
     if roots := shipped.historical_roots(chain):
         names.append(files.era_name(len(roots) - 1, roots[-1]))
-    if summaries := shipped.summaries(chain):
-        period = chain.periods_before_capella + len(summaries) - 1
-        names.append(files.era_name(period, ssz.merge(*summaries[-1])))
     return names or [files.era_name(0, bytes(4))]

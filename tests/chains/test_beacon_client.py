@@ -1,20 +1,15 @@
 """The client of beacon nodes: slow ones, and what goes out. Lies are in tests/inside/test_jump_branches.py."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
 
 import pytest
 
-from chains import together
 from chains.beacon import ssz
-from chains.beacon.beacon_client import BeaconClient, BeaconEndpoint
+from chains.beacon.beacon_client import BeaconClient
 from chains.chains_file import Chain
-from chains.encoding import hex_data
 from chains.node_errors import NodeUnavailable
-from chains.request_batches import Request
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
@@ -86,36 +81,10 @@ def test_a_slow_node_is_left_in_the_midst_of_a_period(world, node):
             roots_of(client, world, go_on)
 
 
-def test_long_answers_are_asked_for_a_few_at_a_time(world, node, monkeypatch):
-    """All that come at the same time are in memory at the same time, and each may have ten megabytes."""
-    sizes: list[int] = []
-    exchange = BeaconEndpoint.exchange
-
-    def counted(endpoint: BeaconEndpoint, batched: Sequence[Request]) -> list[Any]:
-        sizes.append(sum(most for _, (_, most) in batched))
-        return exchange(endpoint, batched)
-
-    monkeypatch.setattr(BeaconEndpoint, "exchange", counted)
-    slots = [slot for slot in world.encoded if 32 <= slot < 42]
-    with BeaconApi(node) as api:
-        client = client_of(world, api.url)
-        answers = together.run([partial(client.block, world.root(slot), slot) for slot in slots])
-        assert answers == [world.blocks[slot] for slot in slots]
-        # And the chain's id.
-        assert len(sizes) == 4
-        assert max(sizes) <= 40 * 1024**2
-        # After the first fault another node is asked for what is left.
-        with Slow(node, f"blocks/{hex_data(world.root(slots[5]))}", 3) as slow:
-            client = client_of(world, slow.url, api.url, timeout_seconds=0.3)
-            answers = together.run([partial(client.block, world.root(slot), slot) for slot in slots])
-            assert answers == [world.blocks[slot] for slot in slots]
-            assert len(slow.asked) == 1 + 8
-
-
 def test_what_a_url_holds_stays_where_it_was(world, node):
     with BeaconApi(node) as api:
         client = client_of(world, f"{api.url}/secret/?key=secret")
         with pytest.raises(NodeUnavailable) as unavailable:
             client.header(world.root(89))
-        assert api.asked == ["/secret/eth/v1/config/deposit_contract?key=secret"]
+        assert api.asked == [f"/secret/eth/v1/beacon/headers/0x{world.root(89).hex()}?key=secret"]
         assert "secret" not in f"{unavailable.value!r} {unavailable.value} {client!r}"

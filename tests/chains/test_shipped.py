@@ -1,15 +1,11 @@
 """Lists of mainnet that are shipped."""
 
-from dataclasses import replace
-
 import pytest
 
 from chains.beacon import shipped
 from chains.beacon.jumps import MAINNET
-from chains.beacon.shipped import EPOCHS, FOLDER, HISTORICAL_ROOTS, SUMMARIES, WrongList
-from tests.contracts import recorded_beacon
+from chains.beacon.shipped import EPOCHS, FOLDER, HISTORICAL_ROOTS, WrongList
 from tests.contracts.beacon_worlds import SMALL
-from tests.fixtures_folder import needs_fixtures
 
 
 @pytest.fixture
@@ -26,30 +22,17 @@ def folder(monkeypatch, tmp_path):
 
 
 def test_they_are_mainnets():
-    """By the constants of the contract; the summaries by one of their own."""
+    """By the constants of the contract."""
     assert len(shipped.historical_roots(MAINNET)) == MAINNET.periods_before_capella
     assert len(shipped.epochs(MAINNET)) == -(-MAINNET.blocks_before_merge // 8192)
-    assert len(shipped.summaries(MAINNET)) >= 665
     assert not shipped.historical_roots(SMALL)
     assert not shipped.epochs(SMALL)
-    assert not shipped.summaries(SMALL)
 
 
-@needs_fixtures
-def test_the_summaries_lead_to_the_recorded_state():
-    anchor = recorded_beacon.anchor()
-    first = shipped.summaries(MAINNET)[: len(anchor.summaries)]
-    assert replace(anchor, summaries=first).is_true
-
-
-@pytest.mark.parametrize("name", [HISTORICAL_ROOTS, EPOCHS, SUMMARIES])
+@pytest.mark.parametrize("name", [HISTORICAL_ROOTS, EPOCHS])
 def test_a_damaged_list_is_refused(folder, name):
     path = folder / name
-    read = {
-        HISTORICAL_ROOTS: shipped.historical_roots,
-        EPOCHS: shipped.epochs,
-        SUMMARIES: shipped.summaries,
-    }[name]
+    read = {HISTORICAL_ROOTS: shipped.historical_roots, EPOCHS: shipped.epochs}[name]
     good = path.read_bytes()
     for content in (good[:-32], good[:-1], good + bytes(32), good + bytes(64), b"", b"\1" + good[1:], bytes(len(good))):
         path.write_bytes(content)

@@ -68,7 +68,7 @@ def test_each_place_of_era_files_is_told_of(said, tmp_path):
         missing, folders, sites, wholes, dead = lines
         assert missing == "  Era files, folder nowhere: there is no such folder."
         assert folders.startswith(f"  Era files, folder eras: {has}")
-        assert folders.count("; no mainnet-0") == 2
+        assert folders.count("; no mainnet-0") == 1
         assert sites.startswith(f"  Era files, {site[17:].partition('/')[0]}: {has}")
         assert "doesn't serve parts of files" in wholes
         assert "can't be reached" in dead
