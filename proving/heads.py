@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from datetime import timedelta
 from weakref import WeakKeyDictionary
@@ -18,13 +17,10 @@ from proving.models import ChainHead
 
 # Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.
 _FINAL_DEPTH = 64
-# Headers that are kept of a chain, to tell the confirmed block by the links between them.
-_MOST_KEPT = 256
-_MOST_DELAYS = 32
 # How long the highest head counts, though a node tells a lower one. Then the chain itself must have gone back.
 _LATELY = timedelta(minutes=5)
-# What the next block is late by, that we don't ask for it just before it comes.
-_LATE_SECONDS = 0.05
+# The part of the time between blocks by which the next one may be late, that we don't ask for it just before it comes.
+_LATE_PART = 1 / 8
 # Seconds between two polls, which are four for each block.
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.2, 4
 
@@ -48,10 +44,6 @@ class _Known:
     heads: Heads | None = None
     seen_at: float = 0
     """The time of the last reading, by `time.monotonic`."""
-    headers: OrderedDict[bytes, Header] = field(default_factory=OrderedDict)
-    """By hash, the newest last."""
-    delays: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_DELAYS))
-    """Seconds between the times of new blocks and when they were seen here, by this machine's clock."""
     noted: tuple[int, int] | None = None
     """The newest and the final block that are noted for the pages."""
 
@@ -67,15 +59,11 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
     if final > latest.number:
         raise InvalidReply(f"A node of chain {chain.id} says that block {final} is final, above its own head.")
     known = _known.setdefault(rpc, _Known())
-    with known.lock:
-        _keep(known, latest)
     depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
     # What is final can't need more confirmations.
     number = max(latest.number - depth, final, 0)
-    if finalized and number == finalized.number:
-        confirmed = finalized
-    else:
-        confirmed = _before(known, latest, number) or rpc.known_header(number)
+    seen = {header.number: header for header in (latest, finalized) if header}
+    confirmed = seen.get(number) or rpc.known_header(number)
     heads = Heads(latest, confirmed, final, finalized)
     _note(chain, known, heads)
     with known.lock:
@@ -106,24 +94,12 @@ def poll_seconds(chain: Chain) -> float:
 
 
 def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
-    """Return when to ask for the next block, if it comes as it should; then `poll_seconds` from time to time.
-
-    The shortest delay tells how long blocks take to this node, and how this machine's clock is apart from the chain's.
-    """
-    known = _known.get(rpc)
-    poll = poll_seconds(chain)
+    """Return when to ask for the next block, if it comes as it should; then `poll_seconds` from time to time."""
+    known, poll = _known.get(rpc), poll_seconds(chain)
     if known is None or known.heads is None:
         return poll
-    with known.lock:
-        due_at = known.heads.latest.timestamp + chain.block_seconds + min(known.delays) + _LATE_SECONDS
-    left = due_at - time.time()
+    left = known.heads.latest.timestamp + chain.block_seconds * (1 + _LATE_PART) - time.time()
     return left if poll < left <= chain.block_seconds + poll else poll
-
-
-def linked(rpc: RpcClient, head: Header, number: int) -> Header | None:
-    """Return the block of that number below a head, as far as the parent hashes of kept headers lead there."""
-    known = _known.get(rpc)
-    return None if known is None or number > head.number else _before(known, head, number)
 
 
 def _finalized(rpc: RpcClient) -> Header | None:
@@ -131,23 +107,6 @@ def _finalized(rpc: RpcClient) -> Header | None:
         return rpc.header("finalized")
     except RpcRefused:
         return None
-
-
-def _keep(known: _Known, header: Header) -> None:
-    if header.hash not in known.headers:
-        known.delays.append(time.time() - header.timestamp)
-    known.headers[header.hash] = header
-    known.headers.move_to_end(header.hash)
-    while len(known.headers) > _MOST_KEPT:
-        known.headers.popitem(last=False)
-
-
-def _before(known: _Known, head: Header, number: int) -> Header | None:
-    with known.lock:
-        header: Header | None = head
-        while header is not None and header.number > number:
-            header = known.headers.get(header.parent_hash)
-        return header
 
 
 def _note(chain: Chain, known: _Known, heads: Heads) -> None:
