@@ -11,8 +11,7 @@ from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
 from database.chunks import chunks
 from proving.models import AccountProof, SlotProof
-from proving.registry import contract
-from proving.registry.contract import Registry
+from proving.registry.deployments import Registry, selector
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 
@@ -312,7 +311,7 @@ def calldata(block_number: int, fact: Fact) -> str:
 
 
 def _read(function: str, *words: str) -> str:
-    return f"0x{contract.selector('FactsRegistry', function).hex()}{''.join(words)}"
+    return f"0x{selector('FactsRegistry', function).hex()}{''.join(words)}"
 
 
 # --- Compared ---------------------------------------------------------------------------------------------------------

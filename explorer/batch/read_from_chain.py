@@ -14,7 +14,7 @@ from explorer.batch.fact_display import SLOTS_PAGE, Meaning
 from proving import facts
 from proving.facts import SlotFact
 from proving.registry import deployments
-from proving.registry.contract import Registry
+from proving.registry.deployments import Registry
 from queries.models import Batch, Query
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Max, Min, OuterRef, Prefetch, Subquery
 
-from config.chain_names import ChainName, chain_name
+from config.chain_names import ChainName
 from config.configured_chains import get_chains
 from explorer.batch.query_cards import ShownQuery
 from explorer.formatting.amounts import rounded
@@ -67,8 +67,7 @@ def read(
     )
     links, head = _links(batch, pks[:MOST_SHOWN]), ChainHead.objects.filter(pk=destination.id).first()
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
-    facts = Transaction.objects.select_related("parent_fact__registry").defer("data")
-    rows = facts.prefetch_related(versions).in_bulk(pks[:MOST_SHOWN])
+    rows = Transaction.objects.defer("data").prefetch_related(versions).in_bulk(pks[:MOST_SHOWN])
     shown = [_shown(rows[pk], destination, head, links, asked) for pk in pks if pk in rows]
     known = {version.hash for row in rows.values() for version in row.versions.all()}
     unknown = [ShownTransaction(tx_hash, _url(destination, tx_hash), "") for tx_hash in sorted(hashes - known)]
@@ -107,9 +106,6 @@ def _shown(
     count, position, blocks, highest, wei = links.get(tx.pk, (0, 0, 0, 0, None))
     if tx.extends_id:
         proves = f"path to block {highest}" if blocks == 1 else f"paths to {blocks:,} blocks" if blocks else "a path"
-        if fact := getattr(tx, "parent_fact", None):
-            chain = chain_name(fact.registry.source_chain_id).in_words
-            proves = f"slot of the Outbox on {chain}, and the {proves}"
     else:
         proves = asked or (f"query {(position or 0) + 1}" if count == 1 else f"{count:,} queries")
     progress, result = _progress(tx, destination, head)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from django.db import Error as DatabaseError
 
-from chains.chains_file import Chain, Chains, Connection, Signer, SignerError, chain_of_node
+from chains.chains_file import Chain, Chains, Connection, chain_of_node
 from chains.probe import Abilities, probe
 from chains.request_batches import Endpoint
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
+from chains.signer_keys import Signer, SignerError
 from config.configured_chains import get_chains
 from contracts import NO_CONTRACT
 from proving import sources
@@ -17,7 +18,7 @@ from proving.connections import open_connection
 from proving.health import attester_checks, beacon_checks, chain_checks, findings
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
-from proving.registry import deployments, funding
+from proving.registry import deploying, deployments
 from proving.sources import NotYet, arbitrum, op_stack_games
 from proving.transactions import signers
 
@@ -209,7 +210,7 @@ def _tell_of_signer(
         balance = balances[address]
         currency, minimum = chain.native_currency, chain.minimum_signer_balance
         say(f"  The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}.")
-        if missing and balance < (needed := funding.needed(chain, missing, rpc)).least:
+        if missing and balance < (needed := deploying.needed(chain, missing, rpc)).least:
             registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
             say(
                 f"  To begin on {chain.label}, send {chain.amount(needed.to_send(balance))} to {address}: deploying "

@@ -11,7 +11,7 @@ from chains.packed import AccountToProve, BlockBranch, HeaderParts
 from database.chunks import chunks
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof
-from proving.registry.contract import Registry
+from proving.registry.deployments import Registry
 from proving.transactions.intents import Intent
 from queries.models import Block
 

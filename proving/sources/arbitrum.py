@@ -15,16 +15,15 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.registry.contract import call
+from proving.registry.deployments import call
 from proving.sources.base import (
-    BlockHashSource,
     NotYet,
     Preparation,
+    Recorder,
     Start,
     behind,
     days,
     not_there,
-    note,
     told_by,
     why_unknown,
 )
@@ -37,7 +36,7 @@ _LONG_SILENCE = 86_400
 _LATEST = 253_402_300_799
 
 
-class Arbitrum(BlockHashSource):
+class Arbitrum(Recorder):
     contract = "ArbitrumBlockHashSource"
     title = "Arbitrum: blocks that the rollup has confirmed on the destination"
 
@@ -78,27 +77,18 @@ class Arbitrum(BlockHashSource):
             found = outbox.by_hash(held) if any(held) else found
         return Start(min(number for number in (found.number, recorded) if number >= target))
 
-    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
-        header = connection.source_rpc.header(start)
-        if header is None:
-            return not_there(connection.config, start)
-        source = connection.registry.block_hash_source
-        known = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
-        if known == header.hash:
-            return Start(start)
-        unknown = _unknown_code(connection)
-        note(connection, [unknown])
-        if unknown:
+    def record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+        parent_id = _parent_id(connection.config)
+        if unknown := why_unknown(connection, parent_id, lambda: implementations(connection)):
             return NotYet(unknown)
-        if self._outbox(connection).held(header) != header.hash or any(known):
+        if self._outbox(connection).held(header) != header.hash:
             return NotYet(
-                f"Chain {_parent_id(connection.config)} holds another hash than that of block {start} of chain "
+                f"Chain {parent_id} holds another hash than that of block {header.number} of chain "
                 f"{connection.config.source_id}, or none: waiting for the next block that its rollup confirms."
             )
-        return self._record(connection, header)
+        return self._by_outbox(connection, header)
 
-    def _record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
-        """Return the block with the calls that record it; or what must be sent before."""
+    def _by_outbox(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
         source = connection.registry.block_hash_source
         return Start(header.number, (call(self.contract, source, "record", header.encode()),))
 
@@ -131,14 +121,6 @@ class Arbitrum(BlockHashSource):
 def implementations(connection: OpenConnection) -> dict[str, str]:
     """Return where the code is that the Outbox runs, by its name. Raises `NodeUnavailable`, `RpcRefused`."""
     return behind(get_rpc(_parent_id(connection.config)), {"Outbox": str(connection.config.outbox)})
-
-
-def _unknown_code(connection: OpenConnection) -> str:
-    """Say what was upgraded, if the operator has named what it ran."""
-    config = connection.config
-    if not config.known_implementations:
-        return ""
-    return why_unknown(config, implementations(connection), _parent_id(config))
 
 
 def _parent_id(config: Connection) -> int:

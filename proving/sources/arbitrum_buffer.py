@@ -11,7 +11,7 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Connection
 from chains.rpc import Reverted
 from proving.connections import OpenConnection
-from proving.registry.contract import call
+from proving.registry.deployments import call
 from proving.sources.base import BlockHashSource, NotYet, Start, trust_in_rollup
 
 # Source: OffchainLabs/block-hash-pusher. Both have these addresses on all chains.

@@ -5,7 +5,6 @@ So a path begins with a proof about the parent chain, in the same transaction: i
 proven, and then the header is recorded.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from eth_utils.crypto import keccak
@@ -19,9 +18,9 @@ from config.configured_chains import get_chains, get_rpc
 from proving import sources
 from proving.connections import OpenConnection, open_unless_stopped
 from proving.gas_model.proof_gas import Likely
-from proving.models import FactsRegistry, ParentFact
+from proving.models import FactsRegistry
 from proving.registry import deployments
-from proving.registry.contract import Call, call, in_one_call
+from proving.registry.deployments import Call, call
 from proving.sources.arbitrum import Arbitrum
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 
@@ -53,7 +52,7 @@ class ArbitrumSlot(Arbitrum):
     def _parent_rpc(self, connection: OpenConnection) -> RpcClient:
         return get_rpc(_of_parent(connection.config).source_id)
 
-    def _record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+    def _by_outbox(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
         try:
             parent = open_unless_stopped(connection.config.destination_id, _of_parent(connection.config).source_id)
         except deployments.Unusable as error:
@@ -86,15 +85,7 @@ class ArbitrumSlot(Arbitrum):
         if not isinstance(proof, tuple):
             return proof
         calls = (*begun.calls, proof, call(self.contract, contract, "record", begun.number, header.encode()))
-        fact = ParentFact(
-            registry_id=parent.registry.row_id,
-            block_number=begun.number,
-            account=outbox,
-            slot=f"0x{_slot(header):064x}",
-            vouches_for=header.number,
-            gas=_gas_alone(connection, calls),
-        )
-        return Start(header.number, calls, fact)
+        return Start(header.number, calls)
 
     def _confirmed_at(self, connection: OpenConnection, header: Header) -> int | None:
         """Return the parent's block in which the rollup has confirmed this one; None if no event tells that."""
@@ -149,15 +140,6 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
 def _slot(header: Header) -> int:
     """Return the slot in which the Outbox holds the hash of this header."""
     return int.from_bytes(keccak((send_root(header) or b"") + _ROOTS_SLOT.to_bytes(32)))
-
-
-def _gas_alone(connection: OpenConnection, calls: Sequence[Call]) -> int | None:
-    """Return the gas of a transaction that only makes these calls; None if the node doesn't tell. It is shown."""
-    contract, data = in_one_call(connection.registry.multicall, calls)
-    try:
-        return connection.destination_rpc.estimate_gas(contract, contract, data)
-    except ChainError:
-        return None
 
 
 SOURCE = ArbitrumSlot()

@@ -15,7 +15,7 @@ from chains.exchange_metrics import ATTESTER_ANSWERS
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.registry.contract import call
+from proving.registry.deployments import call
 from proving.sources.base import BlockHashSource, NotYet, Start, not_there, note
 
 # Gas of attesting a block, and of each signature, as measured.

@@ -1,7 +1,7 @@
 """What a kind of block hash source must tell, and what several kinds share."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -10,11 +10,12 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
+from chains.header import Header
 from chains.rpc import InvalidReply, RpcClient
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.models import FactsRegistry, ParentFact
-from proving.registry.contract import Call, call
+from proving.models import FactsRegistry
+from proving.registry.deployments import Call, call
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +29,6 @@ class Start:
 
     number: int
     calls: tuple[Call, ...] = ()
-    parent_fact: ParentFact | None = None
-    """The fact about the source's parent chain that the calls prove, not stored yet; None where they prove none."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,30 @@ class BlockHashSource(Protocol):
         """Return the number of the newest block that a path could start from now. Raises as `reach`."""
 
 
+class Recorder(BlockHashSource, Protocol):
+    """A kind whose contract records headers, each once it can be shown to it."""
+
+    def recorded(self, connection: OpenConnection, number: int) -> bytes:
+        """Return the hash that is recorded of a block; zeros where none is."""
+        source = connection.registry.block_hash_source
+        return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
+
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
+        header = connection.source_rpc.header(start)
+        if header is None:
+            return not_there(connection.config, start)
+        recorded = self.recorded(connection, start)
+        if recorded == header.hash:
+            return Start(start)
+        if any(recorded):
+            chain = connection.config.source_id
+            return NotYet(f"The block hash source knows another block {start} of chain {chain} than its nodes.")
+        return self.record(connection, header)
+
+    def record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+        """Return the block with the calls that record it; or what must be sent before."""
+
+
 def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
     """Return the word that each function of the block hash source's contract answers. Raises as `reach`."""
     address = connection.registry.block_hash_source
@@ -124,16 +147,18 @@ def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def why_unknown(connection: Connection, present: Mapping[str, str], chain_id: int) -> str:
-    """Say what code on this chain chains.toml doesn't name, if it names any; sentences."""
-    others = [f"{name}: {code}" for name, code in present.items() if code not in connection.known_implementations]
-    if not others:
-        return ""
-    return (
-        f"What vouches for blocks of chain {connection.source_id} has changed on chain {chain_id}. chains.toml doesn't "
-        f"name this code in known_implementations: {', '.join(others)}. The operator must see what it does, and add it "
-        "there."
-    )
+def why_unknown(connection: OpenConnection, chain_id: int, present: Callable[[], Mapping[str, str]]) -> str:
+    """Say what code on this chain chains.toml doesn't name, if it names any, in sentences; and note it."""
+    known, sentence = connection.config.known_implementations, ""
+    others = [f"{name}: {code}" for name, code in present().items() if code not in known] if known else []
+    if others:
+        sentence = (
+            f"What vouches for blocks of chain {connection.config.source_id} has changed on chain {chain_id}. "
+            f"chains.toml doesn't name this code in known_implementations: {', '.join(others)}. The operator must see "
+            "what it does, and add it there."
+        )
+    note(connection, [sentence])
+    return sentence
 
 
 def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
@@ -147,8 +172,3 @@ def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
 def not_there(connection: Connection, number: int) -> NotYet:
     """Say that nodes of the source chain have no such block."""
     return NotYet(f"Block {number} of chain {connection.source_id} is not there.")
-
-
-def knows_another(connection: Connection, number: int) -> NotYet:
-    """Say that the block hash source has recorded another block than nodes have."""
-    return NotYet(f"The block hash source knows another block {number} of chain {connection.source_id} than its nodes.")

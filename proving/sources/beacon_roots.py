@@ -17,8 +17,8 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.registry.contract import call
-from proving.sources.base import BlockHashSource, NotYet, Preparation, Start, knows_another, trust_in_rollup
+from proving.registry.deployments import call
+from proving.sources.base import NotYet, Recorder, Start, trust_in_rollup
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
 # Roots that it holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
@@ -32,7 +32,7 @@ _HEADERS, _LOOKS = 32, 5
 _GAS = Likely(85_000, 110_000)
 
 
-class BeaconRoots(BlockHashSource):
+class BeaconRoots(Recorder):
     contract = "BeaconBlockHashSource"
     title = "Beacon roots that the destination holds"
 
@@ -48,7 +48,7 @@ class BeaconRoots(BlockHashSource):
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        if any(self._recorded(connection, target)) or _told(connection, target):
+        if any(self.recorded(connection, target)) or _told(connection, target):
             return Start(target)
         newest = self.newest(connection)
         if isinstance(newest, NotYet):
@@ -61,13 +61,8 @@ class BeaconRoots(BlockHashSource):
             )
         return Start(newest)
 
-    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
-        config, header = connection.config, connection.source_rpc.known_header(start)
-        recorded = self._recorded(connection, start)
-        if recorded == header.hash:
-            return Start(start)
-        if any(recorded):
-            return knows_another(config, start)
+    def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
+        config, start = connection.config, header.number
         told = _told(connection, start)
         if told is None:
             return NotYet(
@@ -84,10 +79,6 @@ class BeaconRoots(BlockHashSource):
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         return newest_told(connection.source_rpc, connection.destination_rpc)
-
-    def _recorded(self, connection: OpenConnection, number: int) -> bytes:
-        source = connection.registry.block_hash_source
-        return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
 
 
 def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:

@@ -8,7 +8,7 @@ from typing import Any
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.registry.contract import call
+from proving.registry.deployments import call
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start, trust_in_rollup
 
 # Source: OP Stack specification, "Predeploys".

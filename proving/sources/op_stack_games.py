@@ -21,17 +21,13 @@ from chains.header import Header
 from chains.rpc import InvalidReply, Reverted, RpcClient
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
-from proving.registry.contract import Call, call
+from proving.registry.deployments import Call, call
 from proving.sources.base import (
-    BlockHashSource,
     NotYet,
-    Preparation,
+    Recorder,
     Start,
     behind,
     days,
-    knows_another,
-    not_there,
-    note,
     told_by,
     why_unknown,
 )
@@ -50,7 +46,7 @@ _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
 _GAS = Likely(150_000, 200_000)
 
 
-class OpStackGames(BlockHashSource):
+class OpStackGames(Recorder):
     contract = "OpStackGamesBlockHashSource"
     title = "OP Stack: blocks that dispute games have settled on the destination"
 
@@ -86,26 +82,12 @@ class OpStackGames(BlockHashSource):
         number = found.header.number
         return Start(min(number, recorded) if recorded >= target else number)
 
-    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
-        config, source = connection.config, connection.registry.block_hash_source
-        header = connection.source_rpc.header(start)
-        if header is None:
-            return not_there(config, start)
-        known = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
-        if known == header.hash:
-            return Start(start)
-        if any(known):
-            return knows_another(config, start)
-        return self._record(connection, header)
-
-    def _record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
-        """Return the block with the call that records it."""
+    def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
         found = _nearest(connection, header.number)
         if isinstance(found, NotYet):
             return found
-        unknown = _unknown_code(connection, found.address)
-        note(connection, [unknown])
-        if unknown:
+        game, below = found.address, connection.config.destination_id
+        if unknown := why_unknown(connection, below, lambda: implementations(connection) | _of_game(connection, game)):
             return NotYet(unknown)
         if found.header.hash != header.hash:
             return NotYet(f"Waiting for a game about block {header.number} of chain {connection.config.source_id}.")
@@ -281,19 +263,10 @@ def implementations(connection: OpenConnection) -> dict[str, str]:
     return present | {f"games of type {int.from_bytes(game_type)}": to_checksum_address(game[12:])}
 
 
-def _unknown_code(connection: OpenConnection, game: str) -> str:
-    """Say what code is not known of what decides, and of this game, if the operator has named what it ran."""
-    config = connection.config
-    if not config.known_implementations:
-        return ""
-    present = implementations(connection) | {f"the game {game}": _implementation_of(connection, game)}
-    return why_unknown(config, present, config.destination_id)
-
-
-def _implementation_of(connection: OpenConnection, game: str) -> str:
+def _of_game(connection: OpenConnection, game: str) -> dict[str, str]:
     """Return where the code is that a game runs, which may be older than that of new games, or was there in between."""
     clone = _CLONE.search(connection.destination_rpc.code(game))
-    return to_checksum_address(clone[1]) if clone else game
+    return {f"the game {game}": to_checksum_address(clone[1]) if clone else game}
 
 
 def _call(to: str, signature: str, *arguments: object) -> Call:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from django.db.models import Exists, OuterRef, Q
 
 from chains.rpc import TRANSACTION_GAS
-from database.leases import Leased
-from proving.models import FactsRegistry, ParentFact, Transaction, TransactionState, proves_facts
+from proving.models import FactsRegistry, Transaction, TransactionState, proves_facts
 from queries import progress
 from queries.models import BatchStatus, Block, Query
 
@@ -74,8 +73,6 @@ class Intent:
     extends: int | None = None
     continued: Collection[int] = ()
     """Ids of the queries of which the next intent proves more."""
-    parent_fact: ParentFact | None = None
-    """The fact about the source's parent chain that it proves first, to be stored with it."""
     most_gas: int | None = None
     """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
 
@@ -99,9 +96,8 @@ class Order:
     """The intents that one task sends: all or none, or only the first ones that money and room suffice for.
 
     `and_store(first_nonce)` runs in the database transaction that stores them. `block` is the one in whose turn it is
-    sent, whose user may have only so much pending. `held` is the row whose lease the task has. By a `multicall`, the
-    address of that contract, it may share a transaction with others of the same. `by_first` leaves it to the first
-    signer of the file.
+    sent, whose user may have only so much pending, and whose lease the task has. By a `multicall`, the address of that
+    contract, it may share a transaction with others of the same. `by_first` leaves it to the first signer of the file.
     """
 
     intents: Sequence[Intent]
@@ -109,7 +105,6 @@ class Order:
     block: Block | None = None
     multicall: str = ""
     by_first: bool = False
-    held: Leased | None = None
 
 
 @dataclass(frozen=True)

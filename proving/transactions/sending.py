@@ -40,7 +40,7 @@ from proving.models import (
     TransactionState,
     proves_facts,
 )
-from proving.registry.contract import in_one_call
+from proving.registry.deployments import in_one_call
 from proving.transactions import funds, signers, signing
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
@@ -427,8 +427,8 @@ class _Sending:
         proven: set[int] = set()
         for chunk in chunks(sorted(set().union(*(queries for _, _, queries in proves))), _PER_STATEMENT):
             proven.update(live.filter(query__in=chunk).values_list("query", flat=True))
-        lost = leases.lost([one.order.held for one in several.values() if one.order.held])
-        return {place for place, one in several.items() if one.order.held in lost} | {
+        lost = leases.lost([one.order.block for one in several.values() if one.order.block])
+        return {place for place, one in several.items() if one.order.block in lost} | {
             place for place, intent, queries in proves if intent.extends in extended or not proven.isdisjoint(queries)
         }
 
@@ -579,7 +579,4 @@ def _store(signer: Signer, nonce: int, simulated: _Simulated, now: datetime) -> 
     tx.queries.add(*intent.queries)
     tx.continued.add(*intent.continued)
     tx.accumulates.add(*intent.accumulates)
-    if fact := intent.parent_fact:
-        fact.transaction = tx
-        fact.save(force_insert=True)
     return tx

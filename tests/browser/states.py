@@ -31,7 +31,6 @@ from tests.explorer.batches import (
     of_rollup,
     of_two_sources,
     plan_path,
-    prove_slot,
     queries_of,
     send,
     settle,
@@ -368,7 +367,6 @@ def over_a_parent() -> Batch:
 def over_a_parent_done() -> Batch:
     batch = over_a_parent()
     sent(batch, block=14, extends=deployed(ROLLUP))
-    prove_slot(Transaction.objects.latest("pk"), vouches_for=786_000)
     sent(batch, block=16, extends=deployed(ROLLUP))
     plan_path(batch, 2, left=0)
     fetch_proofs(batch)

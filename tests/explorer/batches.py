@@ -18,7 +18,6 @@ from proving.models import (
     AccountProof,
     ChainHead,
     FactsRegistry,
-    ParentFact,
     SignedTransaction,
     Signer,
     SlotProof,
@@ -143,12 +142,6 @@ def of_rollup(block: int = 12) -> Batch:
     entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
     data = {str(ROLLUP): {f"block:{block}": entry}}
     return submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
-
-
-def prove_slot(tx: Transaction, *, vouches_for: int = 12, gas: int | None = 130_000) -> None:
-    """Note that the transaction, of a path to a block of `ROLLUP`, proves a slot of the Outbox first."""
-    at = {"block_number": 777, "account": OUTBOX, "slot": word(4242)}
-    ParentFact.objects.create(transaction=tx, registry=deployed(SOURCE), vouches_for=vouches_for, gas=gas, **at)
 
 
 def of_two_sources() -> Batch:

@@ -22,7 +22,7 @@ from config.configured_chains import forget_chains
 from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
-from proving.models import FactsRegistry, ParentFact, SignedTransaction, Transaction
+from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import Attester, signature
@@ -800,13 +800,9 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
     # The first transaction after the record proves what the path begins with.
-    slot, fact = keccak(elsewhere.ends[40] + (3).to_bytes(32)), ParentFact.objects.get()
-    assert (fact.registry, fact.block_number, fact.vouches_for) == (registry(parent.chain_id), newest, 40)
-    assert (fact.account, fact.slot) == (elsewhere.outbox.address, "0x" + slot.hex())
-    of_parent = Deployed(chain, "FactsRegistry", address=fact.registry.address)
-    assert of_parent.call("accountStorageSlotValues", fact.account, newest, slot) == elsewhere.hash_of(40)
-    page = Client().get(f"/explorer/query/{batch.pk}").text
-    assert "slot of the Outbox on " in page
+    slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
+    of_parent = Deployed(chain, "FactsRegistry", address=registry(parent.chain_id).address)
+    assert of_parent.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot) == elsewhere.hash_of(40)
 
 
 def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killing):
@@ -828,7 +824,6 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     assert lives > 4
     assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2
     assert [tx.succeeded for tx in extending()] == [True, True]
-    assert ParentFact.objects.count() == 1
     assert balance_proven(chain, 36) == balance_at(elsewhere.chain, CHARLIE, 36)
 
 
@@ -855,8 +850,6 @@ def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_
         result = measured(client, key, "two Outboxes", of_chains(there=[40]), chain=chain)
         assert result.spent <= result.expected <= 2 * result.spent, str(result)
         assert balance_proven(chain, 40) == balance_at(there, CHARLIE, 40)
-        (path,) = [tx for tx in extending() if tx.extends == registry(THERE) and hasattr(tx, "parent_fact")]
-        assert path.parent_fact.registry == registry(parent.chain_id)
 
 
 @pytest.mark.parametrize("up_to", [0, 30])
@@ -904,22 +897,17 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
         is_gone = question["method"] == "eth_getProof" and (block["number"] in asked or block["hash"] in asked)
         return [error(question, *refused) if is_gone else reply]
 
-    def of_no_part(question: Any, reply: Any) -> list[Any]:
-        call = question["params"][0] if question["method"] == "eth_estimateGas" else {}
-        is_part = call and call.get("from", "").lower() == call["to"].lower()
-        return [error(question, -32000, "the sender is a contract") if is_part else reply]
-
-    # What one part takes is only shown.
-    with between(parent.url, pruned) as of_parent, between(chain.url, of_no_part) as url:
+    with between(parent.url, pruned) as of_parent:
         reconfigure(settings, parent.url, of_parent)
-        reconfigure(settings, chain.url, url)
         batch = submit(key, of_chains(there=[40]))
         assert told(chain).endswith("limits our requests.")
         refused = -32000, "missing trie node"
         forget_chains()
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    fact = ParentFact.objects.get()
-    assert (fact.block_number, fact.gas) == (newest, None)
+    slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
+    of_registry = Deployed(chain, "FactsRegistry", address=registry(parent.chain_id).address)
+    told_slot = of_registry.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot)
+    assert told_slot == elsewhere.hash_of(40)
 
 
 def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything_is_sent(
