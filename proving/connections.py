@@ -1,15 +1,18 @@
 """A configured connection, opened: with its registry, and with clients of both chains."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from chains import history, together
-from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Connection
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
 from proving import stops
 from proving.registry import deployments
 from proving.registry.deployments import Deployment, Unusable
+
+if TYPE_CHECKING:
+    from chains.beacon.jumps import BeaconChain
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,12 @@ class OpenConnection:
     destination_rpc: RpcClient
 
     @property
-    def beacon_chain(self) -> BeaconChain | None:
+    def is_own(self) -> bool:
+        """Return whether a chain vouches for its own blocks, which it does only for a while."""
+        return self.config.source_id == self.config.destination_id
+
+    @property
+    def beacon_chain(self) -> "BeaconChain | None":
         """Return the source's beacon chain if the registry proves old blocks by it."""
         return self.source_rpc.chain.beacon_chain if self.registry.beacon_history else None
 

@@ -32,7 +32,7 @@ class FactsRegistry(Leased):
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
     jump_origin = models.PositiveBigIntegerField(null=True)  # the source's block that the last jump began at
     waiting_for = models.TextField(blank=True)  # what its upkeep waits for, a sentence
-    events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
+    events_read_to = models.PositiveBigIntegerField(null=True)  # Unused since 0.3; it goes with the next minor version.
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
     # keccak-256 of the code at the address when it was last compared; empty: it was not yet
@@ -259,7 +259,7 @@ class Transaction(models.Model):
 
 
 class ParentFact(models.Model):
-    """The fact about a rollup's parent chain that a transaction proves, so that a block of the rollup is known."""
+    """A fact about a rollup's parent chain. Unused since 0.3; it goes with the next minor version."""
 
     transaction = models.OneToOneField(Transaction, models.CASCADE, primary_key=True, related_name="parent_fact")
     registry = models.ForeignKey(FactsRegistry, models.CASCADE, related_name="+")  # that of the parent chain
@@ -436,7 +436,7 @@ class AttesterWatch(models.Model):
 class BeaconAnchor(models.Model):
     """A beacon block that a header of a source chain names, and what its state summarises: jumps begin there.
 
-    Verified when it was stored, and again by whoever reads it (`proving.jump_branches`).
+    Verified when it was stored, and again by whoever reads it (`proving.paths.jumping`).
     """
 
     chain_id = models.PositiveBigIntegerField()
@@ -446,8 +446,10 @@ class BeaconAnchor(models.Model):
     parent_root = models.CharField(max_length=66)
     state_root = models.CharField(max_length=66)
     body_root = models.CharField(max_length=66)
-    shipped = models.PositiveIntegerField()  # how many of the shipped summaries come first: zero since 0.3
-    summaries = models.BinaryField()  # the others, 64 bytes each
+    shipped = models.PositiveIntegerField(
+        default=0, db_default=0
+    )  # Unused since 0.3; it goes with the next minor version.
+    summaries = models.BinaryField()  # 64 bytes each
     branch = models.BinaryField()  # from the root of all summaries to that of the state
     used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day
 
@@ -466,7 +468,7 @@ class JumpLeavesKind(models.TextChoices):
 
 
 class JumpLeaves(Leased):
-    """The leaves of a tree that jumps to old blocks lead through. It is leased to be filled.
+    """The leaves of a tree that jumps to old blocks lead through. It is leased to be filled, and due while it is to be.
 
     What isn't complete counts for nothing: before 0.3 parts were stored, unverified.
     """
@@ -477,6 +479,7 @@ class JumpLeaves(Leased):
     # Behind the leaves of a period before Capella stands the root of its state roots.
     content = models.BinaryField(default=b"")
     is_complete = models.BooleanField(default=False)
+    problem = models.TextField(blank=True, db_default="", default="")  # why they could not be fetched, a sentence
     used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day
 
     class Meta:

@@ -139,7 +139,7 @@ def test_few_modules_can_spend_money():
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
         if names & {"transaction_monitor.monitor", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
-    assert senders == {"reconcile/apply.py", "paths/upkeep.py", "registry/deploying.py"}
+    assert senders == {"reconcile/apply.py", "registry/deploying.py"}
     assert tenders == {
         "worker/due.py",
         "registry/deploying.py",

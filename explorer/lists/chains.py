@@ -23,7 +23,7 @@ from pydantic import Field, PlainSerializer
 from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
-from proving import jump_branches, sources
+from proving import sources
 from proving.gas_model.remaining_work import HOP_GAS, JUMP_GAS
 from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
@@ -111,7 +111,6 @@ class ConnectionDetail(Schema):
     codeIsRight: bool = Field(description="Whether that is the code of this version.")
     notes: list[str] = Field(description="What stands in the way, in sentences.")
     reach: ReachOfConnection
-    keepsHeaders: bool = Field(description="Whether a header in every window is accumulated.")
     oneBalance: BalanceCost = Field(description="Of one account's balance at a new block.")
     usualTime: UsualTime | None = Field(description="Of the batches that ended last. null: of too few.")
     attesters: AttesterRound | None = Field(description="null: the connection has none.")
@@ -240,7 +239,6 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
                 ),
             ],
             reach=_reach(one, registry, watches[one.source_id]),
-            keepsHeaders=one.keep_headers,
             oneBalance=BalanceCost(gas=gas, wei=None if price is None else gas * price),
             usualTime=UsualTime(seconds=round(statistics.median(took), 1), batches=len(took))
             if len(took) >= _LEAST_TIMED
@@ -256,7 +254,9 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
     blocks = (direct or 0) + most * connection.window
     jumps, why_no_jump = False, ""
     if chain.beacon_chain and registry:
-        why_no_jump = deployments.why_no_jump(registry) or jump_branches.why_not(chain, head or 0)
+        from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+
+        why_no_jump = deployments.why_no_jump(registry) or jumping.why_not(chain, head or 0)
         jumps = not why_no_jump
     return ReachOfConnection(
         anyFinalBlock=direct is None,

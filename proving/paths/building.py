@@ -15,12 +15,12 @@ from config.configured_chains import get_chains
 from database import leases
 from proving import sources
 from proving.connections import OpenConnection
-from proving.models import ParentFact, SignedTransaction, Transaction, TransactionState
+from proving.models import SignedTransaction, Transaction, TransactionState
 from proving.paths import planning
-from proving.paths.origins import Jump
+from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path
 from proving.registry import deployments, packing
-from proving.registry.contract import Call
+from proving.registry.deployments import Call
 from proving.sources import NotYet, Preparation, Start
 from proving.transactions import signing
 
@@ -42,8 +42,6 @@ class Leg:
     """True if the registry trusts the block's hash after these calls."""
     checkpoints: Sequence[Header] = ()
     """The blocks that hops lead over."""
-    parent_fact: ParentFact | None = None
-    """The fact about the source's parent chain that the calls prove first."""
 
     @property
     def size(self) -> int:
@@ -75,7 +73,7 @@ def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] 
             # Whoever sends it has the branch.
             return Leg(path.start.calls if path.start else (), arrives=True)
         case Start():
-            return Leg(path.calls, arrives=True, parent_fact=path.parent_fact)
+            return Leg(path.calls, arrives=True)
 
 
 def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg:
@@ -112,7 +110,6 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
         [*(path.start.calls if path.start else ()), *calls],
         arrives,
         checkpoints=reached,
-        parent_fact=path.start.parent_fact if path.start else None,
     )
 
 

@@ -1,10 +1,12 @@
 """Blocks whose state roots a registry trusts: where paths begin.
 
 The rows are hints, which the planner of a path checks on the chain: they may be of a transaction that failed, or of a
-chain that was reorganised. They come from what is sent here, and from the registry's events of what others send.
+chain that was reorganised. They come from what is sent here, and from the registry's newest events while batches wait
+for what others send.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from django.db.models import QuerySet
 from django.db.models.functions import Now
@@ -15,22 +17,34 @@ from chains.header import Header
 from chains.rpc import BlockIdentifier, Log, RpcRefused
 from database import row_locks
 from database.chunks import chunks
-from database.leases import Lease
 from proving.connections import OpenConnection
 from proving.heads import Heads
 from proving.models import FactsRegistry
+from proving.sources import Start
 from queries import submission
 from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, Block, Query, Sender
 
 _HEADER = keccak(text="HeaderAccumulated(uint256,bytes32)")
 # How many of the blocks that the registry may trust it is asked about, the nearest first.
 _NEAREST = 20
-# Blocks of the destination in one request, which nodes bound; requests in one `read`, and in one `unread`.
-_BLOCKS_PER_REQUEST = 2000
-_REQUESTS_PER_READ, _REQUESTS_UNREAD = 20, 2
-_HEADERS_PER_REQUEST = 50
+# The newest blocks of the destination whose events are read for who asks what is left to send.
+_BLOCKS_READ = 2000
+# Rows named in one statement.
+_PER_STATEMENT = 2000
 # For how long after its block is confirmed an event makes blocks due, in seconds.
 _NOTICED_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A jump to a block, by an operation of the packed format."""
+
+    target: int
+    operation: int
+    origin: Header | None = None
+    """The header that it begins with. None: it begins with a constant."""
+    start: Start | None = None
+    """Makes the origin trusted. None: nothing has to."""
 
 
 def rows(connection: OpenConnection) -> QuerySet[Block]:
@@ -83,65 +97,32 @@ def note(connection: OpenConnection, headers: Collection[Header]) -> None:
         row.update(is_checkpoint=True)
 
 
+def note_origin(registry_id: int, origin: Header) -> None:
+    """Note that jumps begin at this block."""
+    FactsRegistry.objects.filter(pk=registry_id).exclude(jump_origin=origin.number).update(jump_origin=origin.number)
+
+
 # --- What others send -------------------------------------------------------------------------------------------------
 
 
-def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) -> bool:
-    """Note what was accumulated since the last read, as far as one read goes; whether that was all.
-
-    Events of final blocks are read, once each. Raises `NodeUnavailable`, `RpcRefused`.
-    """
-    first = lease.row.events_read_to
-    if first is None:
-        first = heads.final
-    most = _BLOCKS_PER_REQUEST
-    for _ in range(_REQUESTS_PER_READ):
-        if first > heads.final:
-            break
-        last = min(heads.final, first + most - 1)
-        try:
-            logs = _accumulated(connection, first, last)
-        except RpcRefused:
-            if most == 1:
-                raise
-            # Nodes bound the range, some to ten blocks.
-            most = max(1, most // 4)
-            continue
-        roots = {int.from_bytes(log.topics[1]): log.data for log in logs}
-        for chunk in chunks(sorted(roots), _HEADERS_PER_REQUEST):
-            known = rows(connection).filter(number__in=chunk).values_list("number", flat=True)
-            found = headers(connection, sorted(set(chunk).difference(known)))
-            # Another root is that of a source chain that was reorganised, or of nodes that lie: no path begins there.
-            note(connection, [header for header in found if header.state_root == roots[header.number]])
-        first = last + 1
-        with lease.writing() as row:
-            row.events_read_to = first
-            row.save(update_fields=["events_read_to"])
-    return first > heads.final
-
-
-def unread(connection: OpenConnection, latest: int) -> list[int]:
-    """Return numbers of blocks that were accumulated since the last `read`, up to the destination's block `latest`.
+def newest(connection: OpenConnection, latest: int) -> list[int]:
+    """Return numbers of blocks that were accumulated lately, up to the destination's block `latest`.
 
     It notes nothing. Where nodes refuse to tell, there are none. Raises `NodeUnavailable`.
     """
-    read_to = FactsRegistry.objects.values_list("events_read_to", flat=True).get(pk=connection.registry.row_id)
-    first = max(latest - _REQUESTS_UNREAD * _BLOCKS_PER_REQUEST + 1, latest if read_to is None else read_to, 0)
-    numbers: list[int] = []
+    address, first = connection.registry.contract.address, max(0, latest - _BLOCKS_READ + 1)
     try:
-        for start in range(first, latest + 1, _BLOCKS_PER_REQUEST):
-            logs = _accumulated(connection, start, min(latest, start + _BLOCKS_PER_REQUEST - 1))
-            numbers += [int.from_bytes(log.topics[1]) for log in logs]
+        logs = connection.destination_rpc.logs(address, [_HEADER, None], first, latest)
     except RpcRefused:
-        pass
-    return numbers
+        return []
+    return [int.from_bytes(log.topics[1]) for log in logs]
 
 
 def wake_waiting(connection: OpenConnection, heads: Heads) -> bool:
     """Make the blocks due that recent events name and whose transactions others send; return whether any wait.
 
-    Events count until some time after their block is confirmed: then the steps that they complete are completed.
-    Raises `NodeUnavailable`, `RpcRefused`.
+    What these have accumulated is noted. Events count until some time after their block is confirmed: then the steps
+    that they complete are completed. Raises `NodeUnavailable`, `RpcRefused`.
     """
     config = connection.config
     left_to_others = Query.objects.filter(
@@ -155,12 +136,17 @@ def wake_waiting(connection: OpenConnection, heads: Heads) -> bool:
         margin = 10 + int(_NOTICED_SECONDS / connection.destination_rpc.chain.block_seconds)
         first, address = max(0, heads.confirmed.number - margin), connection.registry.contract.address
         logs = connection.destination_rpc.logs(address, [], first, heads.latest.number)
+        _note_accumulated(connection, logs)
         named = {topic for log in logs for topic in log.topics[1:]}
         found = [pk for pk, number, of_block in waiting if {number.to_bytes(32), bytes.fromhex(of_block[2:])} & named]
-        for chunk in chunks(found, _BLOCKS_PER_REQUEST):
+        for chunk in chunks(found, _PER_STATEMENT):
             row_locks.update(Block.objects.filter(pk__in=chunk, due_at__gt=Now()), due_at=Now())
     return bool(waiting)
 
 
-def _accumulated(connection: OpenConnection, first: int, last: int) -> list[Log]:
-    return connection.destination_rpc.logs(connection.registry.contract.address, [_HEADER, None], first, last)
+def _note_accumulated(connection: OpenConnection, logs: Sequence[Log]) -> None:
+    roots = {int.from_bytes(log.topics[1]): log.data for log in logs if log.topics[0] == _HEADER}
+    known = rows(connection).filter(number__in=roots).values_list("number", flat=True)
+    found = headers(connection, sorted(roots.keys() - set(known)))
+    # Another root is that of a source chain that was reorganised, or of nodes that lie: no path begins there.
+    note(connection, [header for header in found if header.state_root == roots[header.number]])

@@ -17,12 +17,12 @@ from chains import history
 from chains.header import Header
 from chains.rpc import RpcRefused
 from database.chunks import chunks
-from proving import heads, jump_branches, sources
+from proving import heads, sources
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely, Route
 from proving.gas_model.remaining_work import HOP_GAS
-from proving.paths import checkpoints, origins
-from proving.paths.origins import Jump
+from proving.paths import checkpoints
+from proving.paths.checkpoints import Jump
 from proving.registry import deployments
 from proving.sources import NotYet, Start
 
@@ -67,6 +67,27 @@ def over(origin: int, points: Sequence[int], window: int) -> list[int]:
     for at, to in itertools.pairwise([origin, *points]):
         stops += [*range(at - window, to, -window), to]
     return stops
+
+
+def jump_to(connection: OpenConnection, target: Header) -> Jump | None:
+    """Plan the jump to a block that costs least; None where there is no beacon chain, or it doesn't lead there now.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    if connection.beacon_chain is None:
+        return None
+    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+
+    return jumping.plan(connection, target)
+
+
+def may_jump(connection: OpenConnection, target: Header) -> bool:
+    """Return whether a jump to a block may be had now. Raises `NodeUnavailable`."""
+    if connection.beacon_chain is None:
+        return False
+    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+
+    return jumping.may_be_had(connection, target)
 
 
 # --- One block --------------------------------------------------------------------------------------------------------
@@ -203,8 +224,9 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
     source = connection.source_rpc.chain
     if source.beacon_chain is None:
         return ""
-    why_not = jump_branches.why_not(source, target)
-    if why_not:
+    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+
+    if why_not := jumping.why_not(source, target):
         return f" {why_not}"
     if connection.beacon_chain is None:
         return " Its registry was deployed without a beacon history, by which blocks of any age are reached."
@@ -258,20 +280,24 @@ def _unknown(connection: OpenConnection, targets: Sequence[Header], extend_lease
 
 def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route, Sequence[Header]]:
     """Return the jumps to those blocks to which the beacon chain leads; and the other blocks."""
+    if connection.beacon_chain is None:
+        return Route(), targets
+    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+
     jumps: dict[int, int] = {}
     last: dict[int, Jump] = {}
     start_gas = Likely()
     left: list[Header] = []
     for header in targets:
-        operation = jump_branches.operation(connection.source_rpc.chain, header)
-        before = last.get(operation) if origins.may_jump(connection, header) else None
-        leads_on = before and (before.origin is None or origins.leads_to(connection, before.origin, header))
-        jump = before if leads_on else origins.plan(connection, header)
+        operation = jumping.operation(connection.source_rpc.chain, header)
+        before = last.get(operation) if jumping.may_be_had(connection, header) else None
+        leads_on = before and (before.origin is None or jumping.leads_to(connection, before.origin, header))
+        jump = before if leads_on else jumping.plan(connection, header)
         if jump is None:
             left.append(header)
             continue
         if jump.start and jump is not before:
-            start_gas += origins.gas(connection)
+            start_gas += jumping.gas(connection)
         jumps[header.number], last[operation] = operation, jump
     begin_at = [jump.origin.number for jump in last.values() if jump.origin]
     return Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None)), left

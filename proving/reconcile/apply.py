@@ -11,8 +11,8 @@ from dataclasses import replace
 from chains.rpc import Reverted
 from proving import stops
 from proving.facts import Missing
-from proving.paths import building, checkpoints, origins
-from proving.paths.origins import Jump
+from proving.paths import building, checkpoints
+from proving.paths.checkpoints import Jump
 from proving.reconcile import calldata, rows, sent
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
@@ -26,7 +26,7 @@ from proving.reconcile.decide import (
     Requeue,
     Sending,
 )
-from proving.registry.contract import revert_reason
+from proving.registry.deployments import revert_reason
 from proving.transactions import sending, signers
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
 from queries.models import Query
@@ -105,7 +105,7 @@ def _send_leg(context: Context, action: ExtendPath, able: set[int]) -> _NotSent 
     def store(_: int) -> None:
         checkpoints.note(context.connection, leg.checkpoints)
         if isinstance(action.path, Jump) and action.path.origin:
-            origins.note(context.registry.row_id, action.path.origin)
+            checkpoints.note_origin(context.registry.row_id, action.path.origin)
 
     return _submit(context, [intent], and_store=store)
 
@@ -154,7 +154,7 @@ def _submit(
         return _postponed(context, refused)
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
-    order = Order(intents, and_store, context.block, multicall, held=context.block)
+    order = Order(intents, and_store, context.block, multicall)
     try:
         outcome = sending.submit_all(chain, order)
     except Reverted as reverted:

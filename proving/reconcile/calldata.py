@@ -13,7 +13,7 @@ from proving.paths.building import Leg
 from proving.reconcile.context import Context
 from proving.reconcile.decide import ExtendPath, PreparePath, Prove, ProveTime
 from proving.registry import packing
-from proving.registry.contract import in_one_call
+from proving.registry.deployments import in_one_call
 from proving.transactions.intents import Intent
 
 # At the most, without calldata.
@@ -77,7 +77,6 @@ def of_leg(
         {pk for pks in [*needing.values(), *passed] for pk in pks},
         accumulates=proof.accumulates if proof else (),
         extends=context.registry.row_id,
-        parent_fact=leg.parent_fact,
     )
     yield from proofs
 

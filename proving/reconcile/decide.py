@@ -12,7 +12,7 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HeaderParts
 from proving.facts import HeaderFact, Missing, TimeFact
-from proving.paths.origins import Jump
+from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
 from proving.reconcile.observe import (
     AskedOfHeader,
@@ -37,7 +37,7 @@ from queries.progress import Complete
 _PROOF_PATIENCE = timedelta(minutes=10)
 # More facts than this fill a transaction, or nearly: they gain nothing from sharing it.
 _MOST_THAT_GATHERS = 50
-# What others send is told by the registry's events (`proving.paths.checkpoints`). Where nodes serve none, it is looked
+# What others send is told by the registry's events (`proving.paths.upkeep`). Where nodes serve none, it is looked
 # for after so many seconds.
 _PAUSE_FOR_OTHERS = 300
 # After this number of polls a block is reconciled though nothing woke it while its transaction is under way.

@@ -22,12 +22,12 @@ from chains.header import Header
 from chains.packed import HeaderParts
 from chains.rpc import BlockIdentifier, NodeUnavailable
 from database.chunks import chunks
-from proving import facts, heads, jump_branches, sources
+from proving import facts, sources
 from proving.facts import Comparison, Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
-from proving.paths import building, origins, planning
-from proving.paths.origins import Jump
+from proving.paths import building, checkpoints, planning
+from proving.paths.checkpoints import Jump
 from proving.paths.planning import Path, TooFar
 from proving.reconcile import sent
 from proving.reconcile.context import Context
@@ -84,13 +84,11 @@ def checked(context: Context) -> Checked | None:
     block = context.block
     if block.checked_number is None:
         return None
-    # Of recent ones the parent hashes tell.
-    linked = heads.linked(context.destination_rpc, context.heads.latest, block.checked_number)
     return Checked(
         context.destination_chain.id,
         block.checked_number,
         bytes.fromhex(block.checked_hash[2:]),
-        linked or context.destination_rpc.header(block.checked_number),
+        context.destination_rpc.header(block.checked_number),
         context.heads.confirmed.number < block.checked_number,
         context.poll_seconds,
     )
@@ -511,7 +509,7 @@ def _trust(context: Context, header: Header) -> Trust:
         sources.of(config).vouches_for_long(config, header.number, context.heads.latest.number),
         is_extending,
         together.ask_once(("pause", row), lambda: building.pause_after_failures(context.connection)),
-        origins.may_jump(context.connection, header),
+        planning.may_jump(context.connection, header),
     )
 
 
@@ -558,7 +556,7 @@ def _vouched_at(context: Context) -> BlockIdentifier:
     Elsewhere what is pending made it trusted. That may still fail, or be cancelled, and what was sent behind it would
     fail with it.
     """
-    return "pending" if origins.is_own(context.connection) and not _is_extending(context) else "latest"
+    return "pending" if context.connection.is_own and not _is_extending(context) else "latest"
 
 
 def _is_extending(context: Context) -> bool:
@@ -655,8 +653,8 @@ class PathFound:
         """Return whether the block's own proofs can make its hash trusted, while other paths are under way."""
         if isinstance(self.path, Jump):
             return self.path.start is None
-        # What a path proves of another chain is shown with the path.
-        return isinstance(self.path, Start) and self.path.parent_fact is None
+        # What it proves of a parent chain first is paid for once, for all who wait.
+        return isinstance(self.path, Start) and len(self.path.calls) < 2
 
 
 class BranchUnavailable(NodeUnavailable):
@@ -670,7 +668,7 @@ def path(
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    if jump := origins.plan(context.connection, target):
+    if jump := planning.jump_to(context.connection, target):
         try:
             return _jump(context, target, jump, is_self_funded=is_self_funded)
         except NodeUnavailable as error:
@@ -686,19 +684,21 @@ def path(
 
 def _jump(context: Context, target: Header, jump: Jump, *, is_self_funded: bool) -> PathFound | Preparation | NotYet:
     """Return the jump with its branch. Raises `NodeUnavailable` where that can't be had."""
+    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+
     connection = context.connection
     # Before anything is asked for that costs something.
-    branch = jump_branches.branch_to(context.source_rpc.chain, jump.origin, target, extend_lease=context.lease.extend)
+    branch = jumping.branch_to(context.source_rpc.chain, jump.origin, target, extend_lease=context.lease.extend)
     if isinstance(branch, NotYet):
         return branch
     if jump.start:
-        begun = origins.begin(connection, jump.start.number)
+        begun = jumping.begin(connection, jump.start.number)
         if not isinstance(begun, Start):
             return begun
         # Its own blocks are vouched for long enough: no user is to pay for other batches, or to wait for them.
-        jump = replace(jump, start=None if is_self_funded and origins.is_own(connection) else begun)
+        jump = replace(jump, start=None if is_self_funded and connection.is_own else begun)
     elif jump.origin and jump.origin.number != context.registry.jump_origin:
-        origins.note(context.registry.row_id, jump.origin)
+        checkpoints.note_origin(context.registry.row_id, jump.origin)
     parts: HeaderParts = [*([jump.origin.encode()] if jump.origin else []), branch]
     return PathFound(jump, parts, is_first=is_self_funded or sent.is_first(context.block))
 

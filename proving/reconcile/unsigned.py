@@ -41,8 +41,7 @@ from proving.reconcile.decide import (
     Requeue,
 )
 from proving.reconcile.observe import Observation
-from proving.registry.contract import revert_reason
-from proving.registry.deployments import Unusable
+from proving.registry.deployments import Unusable, revert_reason
 from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent
 from queries.models import PROVABLE_STEPS, Batch, Block, StepKind
 
@@ -269,7 +268,7 @@ def _vouched_for(seen: Observation) -> Observation:
 
 
 def _with_path(source: _Source, context: Context, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
-    hints = checkpoints.unread(source.connection, source.heads.latest.number)
+    hints = checkpoints.newest(source.connection, source.heads.latest.number)
     found = observe.path(context, asked.target, hints, is_self_funded=True)
     further = decide.path(seen, asked, found)
     return Decision(further.then, [*decision.actions, *further.actions])

@@ -29,7 +29,7 @@ from database import leases, row_locks
 from database.chunks import by_size
 from proving import pruning
 from proving.admission import admit
-from proving.models import FactsRegistry, Signer
+from proving.models import FactsRegistry, JumpLeaves, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
 from proving.transactions import transaction_monitor
@@ -202,7 +202,8 @@ def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     duties, asked = _for_all(poll), [one for one in poll.routes_of("batch", "block") if poll.may_ask((None, *one))]
     users = [leases.parties(route.rows(), "user" if route.kind == "batch" else "turn_of") for route in asked]
     yield from round_robin(
-        iter([Task(kind, key, lane, do) for key in leases.due(rows)]) for kind, lane, rows, do in duties
+        iter([Task(kind, key, lane, do, is_long=kind == "leaves") for key in leases.due(rows)])
+        for kind, lane, rows, do in duties
     )
     yield from _in_turns(_for_users(zip(asked, users, strict=True), poll), turns, poll)
 
@@ -250,6 +251,8 @@ def _for_all(poll: Poll) -> list[_Duty]:
         (route.kind, route.lane, route.rows(), _monitor if route.kind == "signer" else upkeep.look_after)
         for route in poll.routes_of("signer", "registry")
     ]
+    if poll.includes("leaves"):
+        duties.append(("leaves", (), JumpLeaves.objects.all(), upkeep.fetch_leaves))
     if poll.includes("pruning"):
         duties.append(("pruning", (), Pruning.objects.all(), pruning.prune_when_due))
     return duties

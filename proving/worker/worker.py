@@ -23,14 +23,15 @@ from django.db import connection, connections, transaction
 from django.db.models.functions import Now
 
 from chains import together
-from chains.chains_file import ChainsError, SignerError
+from chains.chains_file import ChainsError
+from chains.signer_keys import SignerError
 from chains.together import Raised
 from config.configured_chains import get_chains
 from database import row_locks
 from proving import pruning
 from proving.budget import reservations
 from proving.health import attester_checks, chain_checks
-from proving.models import FactsRegistry, Signer, WorkerHeartbeat
+from proving.models import FactsRegistry, JumpLeaves, Signer, WorkerHeartbeat
 from proving.paths import upkeep
 from proving.worker.due import Poll, Task, Turns, due, due_webhooks, reject_overdue
 from proving.worker.groups import Group, Groups
@@ -205,10 +206,11 @@ def work_once() -> int:
     return failed
 
 
-_ONE_TURN: Sequence[tuple[str, type[FactsRegistry | Signer | Batch | Block | Webhook | Pruning]]] = (
+_ONE_TURN: Sequence[tuple[str, type[FactsRegistry | Signer | Batch | Block | JumpLeaves | Webhook | Pruning]]] = (
     ("registry", FactsRegistry),
     ("signer", Signer),
     ("batch", Batch),
+    ("leaves", JumpLeaves),
     ("block", Block),
     ("webhook", Webhook),
     ("pruning", Pruning),

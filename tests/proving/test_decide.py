@@ -13,7 +13,7 @@ from chains.packed import BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, HeaderPart
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.models import AccountProof
-from proving.paths.origins import Jump
+from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, TooFar
 from proving.reconcile import decide
 from proving.reconcile.decide import (

@@ -82,38 +82,22 @@ def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings
     assert [len(logged(chain, event)) for event in EVENTS] == [1, 1]
 
 
-@pytest.mark.parametrize("method", ["eth_estimateGas", "eth_sendRawTransaction"])
-def test_a_worker_that_froze_keeps_no_header_that_another_has_kept(chain, settings, tmp_path, start_worker, method):
-    keeping = "window = 16\nkeep_headers = true"
-    with one_of_two_frozen(chain, settings, tmp_path, start_worker, (method, 1), connection=keeping) as freezer:
-        chain.mine(20)
-        until(lambda: freezer.frozen is not None, f"the exchange {method}")
-        until(lambda: len(logged(chain, EVENTS[0])) == 2, "the header by the other worker")
-        until(lambda: {tx.state for tx in Transaction.objects.all()} <= {"CONFIRMED", "FINAL"}, "confirmations")
-        nonce = nonce_of(chain)
-    chain.mine()
-    assert nonce_of(chain) == nonce_of(chain, "pending") == nonce
-    assert len(logged(chain, EVENTS[0])) == 2
-
-
 @contextmanager
 def one_of_two_frozen(
-    chain: DevChain, settings: Any, folder: Path, start_worker: Any, exchange: tuple[str, int], *, connection: str = ""
+    chain: DevChain, settings: Any, folder: Path, start_worker: Any, exchange: tuple[str, int]
 ) -> Iterator[Freezer]:
     """Start two workers, one of which freezes at the exchange. It wakes at the end, and both end what they began."""
     freezer = Freezer(chain, *exchange)
     with lying_node(freezer.node_of(0)) as one, lying_node(freezer.node_of(1)) as other:
-        settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=connection)
+        settings.CHAINS_FILE = chains_toml(folder, chain.url)
         deploy_on(chain)
         chain.mine()
         started = []
         for place, url in enumerate((one, other)):
             (own := folder / str(place)).mkdir()
-            settings.CHAINS_FILE = chains_toml(own, url, connection=connection)
+            settings.CHAINS_FILE = chains_toml(own, url)
             started.append(start_worker())
         until(lambda: WorkerHeartbeat.objects.count() == 2, "both workers")
-        # A header is kept at once where any is.
-        until(lambda: not connection or bool(logged(chain, EVENTS[0])), "the first header")
         freezer.workers += started
         yield freezer
         frozen, awake = sorted(started, key=lambda worker: worker is not freezer.frozen)

@@ -201,15 +201,6 @@ def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
     assert "facts can be forged" in FactsRegistry.objects.get(address=row.address).replaced_because
 
 
-def test_no_headers_are_kept_in_a_registry_that_may_not_be_used(service, settings):
-    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nkeep_headers = true')
-    replace_code(service)
-    nonce = signer_nonce(service)
-    work()
-    assert OTHER in FactsRegistry.objects.get().waiting_for
-    assert signer_nonce(service) == nonce
-
-
 # --- How often its code is looked at ----------------------------------------------------------------------------------
 
 

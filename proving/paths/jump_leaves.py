@@ -5,24 +5,23 @@ All leaves of a tree are fetched at once, and none is kept before all are verifi
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeVar
 
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains.beacon import jumps, ssz
+from chains.beacon import jumps, shipped, ssz
+from chains.beacon.blocks import BeaconHeader
 from chains.beacon.era_files import EraFiles, split
-from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain
-from chains.chains_file import Chain
+from chains.beacon.jumps import RECORDS_DEPTH, Anchor, BeaconChain
+from chains.chains_file import Chain, UnknownChain
 from chains.node_errors import NodeUnavailable
-from config.configured_chains import get_beacon_client, get_era_files
+from config.configured_chains import get_beacon_client, get_chains, get_era_files
 from database import leases, row_locks
-from database.leases import LeaseLost
-from proving.models import JumpLeaves, JumpLeavesKind
+from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.sources import NotYet
 
 Result = TypeVar("Result")
@@ -41,7 +40,7 @@ class Period:
     number: int
     root: bytes
     """The period's own: one of the historical roots, or that of a summary."""
-    block_roots_root: bytes | None
+    block_roots_root: bytes | None = None
     """None before Capella, when it isn't known by itself."""
 
     kind: ClassVar = JumpLeavesKind.PERIOD
@@ -88,7 +87,7 @@ class Epoch:
 
     def fetch(self, go_on: Callable[[], None]) -> bytes:
         files = get_era_files(self.source.id)
-        assert files is not None, "jump_branches.why_not has asked"
+        assert files is not None, "jumping.why_not has asked"
         records = files.records(self.number, self.root, go_on=go_on)
         return b"".join(block_hash + ssz.integer_leaf(total) for block_hash, total in records)
 
@@ -117,36 +116,68 @@ def first_of(ways: Iterable[Callable[[], Result]]) -> Result:
     raise NodeUnavailable(" ".join(problems))
 
 
-def find(tree: Period | Epoch, *, extend_lease: Callable[[], None]) -> bytes | NotYet:
-    """Return the leaves of a tree, one after the other, verified; from the database, else from where they come from.
+def find(tree: Period | Epoch) -> bytes | NotYet:
+    """Return the leaves of a tree that are stored, one after the other, verified.
 
-    `NotYet` while another worker fetches them. `extend_lease` is called meanwhile. Raises `NodeUnavailable`.
+    Where there are none, a worker is told to `fetch` them: `NotYet`. Raises `NodeUnavailable` where that has failed.
     """
     row, _ = JumpLeaves.objects.get_or_create(chain_id=tree.source.id, kind=tree.kind, number=tree.number)
+    rows = JumpLeaves.objects.filter(pk=row.pk)
     # What is stored isn't right where the database was damaged, or the configuration said something else then.
     if row.is_complete and tree.has(content := bytes(row.content)):
-        note_use(JumpLeaves.objects.filter(pk=row.pk), row.used_at)
+        note_use(rows, row.used_at)
         return content
-    lease = leases.claim(JumpLeaves.objects.all(), row.pk)
+    row_locks.update_free(rows.filter(due_at=None), due_at=Now())
+    if row.problem:
+        raise NodeUnavailable(row.problem)
+    return NotYet(f"Fetching what blocks of {tree.kind.value} {tree.number} are proven by.")
+
+
+def fetch(pk: object) -> None:
+    """Fetch leaves, and store them: a worker's duty. Does nothing while another worker does."""
+    lease = leases.claim(JumpLeaves.objects.all(), pk)
     if lease is None:
-        return NotYet(f"Another worker fetches what blocks of {tree.kind.value} {tree.number} are proven by.")
-
-    def go_on() -> None:
-        extend_lease()
-        # Where another has taken it over, both come to the same.
-        with suppress(LeaseLost):
-            lease.extend()
-
-    found: dict[str, Any] = {}
+        return
+    content, problem = b"", ""
     try:
-        content = tree.fetch(go_on)
-        found = {"content": content, "is_complete": True}
-    finally:
-        lease.release(None, **found)
-    return content
+        content = _tree_of(lease.row).fetch(lease.extend)
+    except leases.LeaseLost:
+        return
+    except (NodeUnavailable, UnknownChain) as error:
+        problem = str(error)
+    except Exception:
+        lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
+        raise
+    # After a failure, blocks that still need them ask again.
+    lease.release(None, content=content, is_complete=not problem, problem=problem)
 
 
-def note_use(rows: QuerySet[Model], used_at: object) -> None:
+def _tree_of(row: JumpLeaves) -> Period | Epoch:
+    """Return the tree of a row, by lists that are shipped or by what is stored. Raises `NodeUnavailable`."""
+    source = get_chains().chain(row.chain_id)
+    if (chain := source.beacon_chain) is None:
+        raise NodeUnavailable(f"{source.label} has no known beacon chain.")
+    if row.kind == JumpLeavesKind.EPOCH:
+        return Epoch(source, chain, row.number, shipped.epochs(chain)[row.number])
+    index = row.number - chain.periods_before_capella
+    if index < 0:
+        return Period(source, chain, row.number, shipped.historical_roots(chain)[row.number])
+    for anchor in map(stored_anchor, BeaconAnchor.objects.filter(chain_id=source.id).order_by("-slot")):
+        if anchor.is_true and index < len(anchor.summaries):
+            summary = anchor.summaries[index]
+            return Period(source, chain, row.number, ssz.merge(*summary), summary[0])
+    raise NodeUnavailable(f"No state of {source.label} is known that summarises period {row.number}.")
+
+
+def stored_anchor(row: BeaconAnchor) -> Anchor:
+    """Return a beacon block that is stored, unverified."""
+    roots = (bytes.fromhex(root[2:]) for root in (row.parent_root, row.state_root, row.body_root))
+    hashes = split(bytes(row.summaries))
+    summaries = list(zip(hashes[::2], hashes[1::2], strict=True))
+    return Anchor(BeaconHeader(row.slot, row.proposer, *roots), summaries, split(bytes(row.branch)))
+
+
+def note_use(rows: QuerySet[Any], used_at: datetime) -> None:
     """Write down that rows were used, if that was not done lately: what nobody uses is pruned."""
-    if used_at is None or used_at < timezone.now() - _USED_WITHIN:  # type: ignore[operator]
+    if used_at < timezone.now() - _USED_WITHIN:
         row_locks.update_free(rows, used_at=Now())

@@ -1,31 +1,51 @@
-"""Branches of the beacon chain to old blocks of a source chain: from where the data come, and that they are true.
+"""Jumps: from a block that the registry trusts, whose header names the root of a beacon block, to one of any age.
 
-What beacon nodes and era files say is verified before it is used: one that lies can only delay.
+Any block will do to begin at that is final and young enough: the state of the beacon block remembers all periods that
+were over by then. What is fetched of it serves all later jumps, so the origin of the last one comes first, for as long
+as the registry trusts it.
+
+What beacon nodes and era files say is verified before it is used: one that lies can only delay. Only a connection
+whose registry has a beacon history imports this.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 
 from chains.beacon import jumps, shipped, ssz
-from chains.beacon.blocks import BeaconHeader, ExecutionBranch
+from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.era_files import split
 from chains.beacon.jumps import RECORDS_DEPTH, Anchor, BeaconChain, CannotProve
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import NodeUnavailable
-from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
+from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, encode_parent_hash
 from config.configured_chains import get_beacon_client, get_era_files
-from proving import jump_leaves
-from proving.jump_leaves import Epoch, Period
+from proving import heads, sources
+from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
 from proving.models import BeaconAnchor
-from proving.sources import NotYet
+from proving.paths import jump_leaves
+from proving.paths.checkpoints import Jump
+from proving.paths.jump_leaves import Epoch, Period
+from proving.registry import deployments
+from proving.sources import NotYet, Preparation, Start
 
 # Blocks whose branches a process remembers: a reconcile asks again and again.
 _BLOCKS = 512
 # The last second that a `datetime` can tell.
 _LATEST = 253_402_300_799
+# The part of a period, in which the newest one counts as not over yet: the slots before its first block may be empty.
+_MARGIN = 64
+# Of having the registry keep a hash by the header after it, as measured.
+_KEPT_GAS = Likely(45_000, 60_000)
+# No block hash source vouches for it; a hash that the registry keeps is accepted whatever the number.
+_NO_BLOCK = 2**256 - 1
+
+
+# --- Whether one can be had -------------------------------------------------------------------------------------------
 
 
 def why_not(source: Chain, target: Header | int) -> str:
@@ -68,14 +88,96 @@ def operation(source: Chain, target: Header) -> int:
     return BLOCK_BEFORE_CAPELLA if chain and target.timestamp < chain.time_of(chain.capella) else OLD_BLOCK
 
 
+def may_be_had(connection: OpenConnection, target: Header) -> bool:
+    """Return whether a jump to a block may be had now. Asks nothing but the source's head, and that only if it may.
+
+    Raises `NodeUnavailable`.
+    """
+    source = connection.source_rpc.chain
+    if connection.beacon_chain is None or why_not(source, target):
+        return False
+    is_old = operation(source, target) == OLD_BLOCK
+    return not is_old or leads_to(connection, heads.recent(source, connection.source_rpc).latest, target)
+
+
+# --- Where it begins --------------------------------------------------------------------------------------------------
+
+
+def plan(connection: OpenConnection, target: Header) -> Jump | None:
+    """Plan the jump to a block that costs least; None where the beacon chain doesn't lead there now.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    if not may_be_had(connection, target):
+        return None
+    rpc, noted = connection.source_rpc, connection.registry.jump_origin
+    jump = Jump(target.number, operation(rpc.chain, target))
+    if jump.operation != OLD_BLOCK:
+        return jump
+    if noted is not None and (trusted := _trusted(connection, _usable(connection, [noted], target))):
+        return replace(jump, origin=trusted)
+    source = sources.of(connection.config)
+    # A reorganisation would waste what builds on a younger one. On its own chain, the header after it is final too.
+    youngest = heads.recent(rpc.chain, rpc).final - connection.is_own
+    starts = [source.reach(connection, number) for number in (youngest, target.number)]
+    usable = _usable(connection, [start.number for start in starts if isinstance(start, Start)], target)
+    if trusted := _trusted(connection, usable):
+        return replace(jump, origin=trusted)
+    return replace(jump, origin=usable[0], start=Start(usable[0].number)) if usable else None
+
+
+def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotYet:
+    """Return the block, which `plan` named, with the calls that make it trusted from then on. Raises as `plan`."""
+    if not connection.is_own:
+        return sources.of(connection.config).begin(connection, number)
+    after = connection.source_rpc.known_header(number + 1)
+    return Start(number, ((connection.registry.contract.address, encode_parent_hash([after.encode()])),))
+
+
+def gas(connection: OpenConnection) -> Likely:
+    """Return the gas of these calls."""
+    return _KEPT_GAS if connection.is_own else sources.of(connection.config).gas(connection.config)
+
+
+def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool:
+    """Return whether the state that a header names remembers the block, as far as their times tell."""
+    chain = connection.beacon_chain
+    assert chain is not None, "only then a jump is asked about"
+    try:
+        slot, of_target = (chain.slot_at(header.timestamp) for header in (origin, target))
+    except CannotProve:
+        return False
+    # The header names the beacon block before its own.
+    before = slot - 1 - (1 << chain.period_depth) // _MARGIN
+    return before >= 0 and chain.period(before) > chain.period(of_target)
+
+
+def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> list[Header]:
+    """Return those blocks, as the source chain has them now, that lead to the target."""
+    found = connection.source_rpc.headers(numbers) if numbers else []
+    return [header for header in found if header is not None and leads_to(connection, header, target)]
+
+
+def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None:
+    if not headers:
+        return None
+    asked = [(_NO_BLOCK if connection.is_own else header.number, header.hash) for header in headers]
+    # What is pending may fail, and with it what was sent behind it.
+    vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked, at="latest")
+    return next((header for header, is_vouched_for in zip(headers, vouched, strict=True) if is_vouched_for), None)
+
+
+# --- What proves it ---------------------------------------------------------------------------------------------------
+
+
 def branch_to(
     source: Chain, origin: Header | None, target: Header, *, extend_lease: Callable[[], None]
 ) -> BlockBranch | NotYet:
     """Return the branch from the beacon root in the header of `origin`, its field 19, to the hash of `target`.
 
     `origin` is needed for an `OLD_BLOCK` alone. The branch is verified: it leads to both. `NotYet` where the state of
-    that beacon root does not yet summarise the target's period, or another worker is just fetching what is needed.
-    `extend_lease` is called between steps that take long. Raises `NodeUnavailable`, a sentence.
+    that beacon root does not yet summarise the target's period, or what is needed is being fetched. `extend_lease` is
+    called between steps that take long. Raises `NodeUnavailable`, a sentence.
     """
     if why := why_not(source, target):
         raise NodeUnavailable(why)
@@ -85,7 +187,7 @@ def branch_to(
         if (kind := operation(source, target)) == OLD_BLOCK:
             return _old(source, chain, origin, target, extend_lease)
         before = _before_merge if kind == BLOCK_BEFORE_MERGE else _before_capella
-        return before(source, chain, target, extend_lease)
+        return before(source, chain, target)
     except CannotProve as cannot:
         raise NodeUnavailable(f"Block {target.number} of {source.label} can't be proven: {cannot}") from None
 
@@ -107,46 +209,37 @@ def _old(
         )
     summary = anchor.summaries[index]
     wanted = Period(source, chain, period, ssz.merge(*summary), summary[0])
-    roots = jump_leaves.find(wanted, extend_lease=extend_lease)
+    roots = jump_leaves.find(wanted)
     if isinstance(roots, NotYet):
         return roots
-    extend_lease()
     block_roots = split(roots)
     block = _block_of(chain, target, block_roots, wanted.root)
     return BlockBranch(OLD_BLOCK, jumps.old(chain, block, block_roots, anchor))
 
 
-def _before_capella(
-    source: Chain, chain: BeaconChain, target: Header, extend_lease: Callable[[], None]
-) -> BlockBranch | NotYet:
+def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockBranch | NotYet:
     historical_roots = shipped.historical_roots(chain)
     period = chain.period(chain.slot_at(target.timestamp))
-    wanted = Period(source, chain, period, historical_roots[period], None)
-    roots = jump_leaves.find(wanted, extend_lease=extend_lease)
+    wanted = Period(source, chain, period, historical_roots[period])
+    roots = jump_leaves.find(wanted)
     if isinstance(roots, NotYet):
         return roots
-    extend_lease()
     block_roots, state_roots_root = split(roots[: wanted.size]), roots[wanted.size :]
     block = _block_of(chain, target, block_roots, wanted.root)
     branch = jumps.before_capella(chain, block, block_roots, state_roots_root, historical_roots)
     return BlockBranch(BLOCK_BEFORE_CAPELLA, branch)
 
 
-def _before_merge(
-    source: Chain, chain: BeaconChain, target: Header, extend_lease: Callable[[], None]
-) -> BlockBranch | NotYet:
+def _before_merge(source: Chain, chain: BeaconChain, target: Header) -> BlockBranch | NotYet:
     epochs = shipped.epochs(chain)
     number, place = divmod(target.number, 1 << RECORDS_DEPTH)
-    content = jump_leaves.find(Epoch(source, chain, number, epochs[number]), extend_lease=extend_lease)
+    content = jump_leaves.find(Epoch(source, chain, number, epochs[number]))
     if isinstance(content, NotYet):
         return content
     records = jump_leaves.records_of(content)
     if records[place][0] != target.hash:
         raise CannotProve("Another block was at this number.")
     return BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(chain, target.number, records, epochs))
-
-
-# --- Blocks -----------------------------------------------------------------------------------------------------------
 
 
 def _block_of(chain: BeaconChain, target: Header, block_roots: Sequence[bytes], period_root: bytes) -> ExecutionBranch:
@@ -180,7 +273,7 @@ def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callab
     rows = BeaconAnchor.objects.filter(chain_id=source.id, root=hex_data(root))
     row = rows.first()
     if row is not None:
-        anchor = _stored(chain, row)
+        anchor = jump_leaves.stored_anchor(row)
         if anchor.header.root == root and anchor.is_true:
             jump_leaves.note_use(rows, row.used_at)
             return anchor
@@ -194,12 +287,6 @@ def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callab
     if not chain.capella <= header.slot < chain.end:
         raise CannotProve(f"The state of slot {header.slot}, which the header to jump from names, has no known layout.")
     anchor = client.summaries(header)
-    _store(source, anchor)
-    return anchor
-
-
-def _store(source: Chain, anchor: Anchor) -> None:
-    header = anchor.header
     row = BeaconAnchor(
         chain_id=source.id,
         root=hex_data(header.root),
@@ -208,15 +295,9 @@ def _store(source: Chain, anchor: Anchor) -> None:
         parent_root=hex_data(header.parent_root),
         state_root=hex_data(header.state_root),
         body_root=hex_data(header.body_root),
-        shipped=0,
         summaries=b"".join(b"".join(each) for each in anchor.summaries),
         branch=b"".join(anchor.branch),
     )
     # Another worker may have stored the same.
     BeaconAnchor.objects.bulk_create([row], ignore_conflicts=True)
-
-
-def _stored(chain: BeaconChain, row: BeaconAnchor) -> Anchor:
-    roots = (bytes.fromhex(root[2:]) for root in (row.parent_root, row.state_root, row.body_root))
-    summaries = [*shipped.summaries(chain)[: row.shipped], *shipped.pairs(bytes(row.summaries))]
-    return Anchor(BeaconHeader(row.slot, row.proposer, *roots), summaries, split(bytes(row.branch)))
+    return anchor
