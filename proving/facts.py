@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
+from chains.encoding import hex_data
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
 from database.chunks import chunks
 from proving.models import AccountProof, SlotProof
-from proving.registry.deployments import Registry, selector
+from proving.registry.deployments import Call, Registry, selector
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 
@@ -281,37 +282,33 @@ def read(
     return RegistryView(root, {fact: registry.decode_try(answer) for fact, answer in zip(wanted, rest, strict=True)})
 
 
-def _call(registry: Registry, block_number: int, fact: Fact) -> tuple[str, bytes]:
-    match fact:
-        case AccountFact():
-            return registry.account_field(fact.address, block_number, fact.field)
-        case SlotFact():
-            return registry.slot_value(fact.address, block_number, fact.slot)
-        case HeaderFact():
-            return registry.header_field(block_number, fact.field)
-        case TimeFact():
-            return registry.block_at_timestamp(fact.timestamp)
+def _call(registry: Registry, block_number: int, fact: Fact) -> Call:
+    """Return a call whose answer `Registry.decode_try` reads."""
+    function, words = _reading(block_number, fact)
+    return registry.address, _calldata(f"try{function[0].upper()}{function[1:]}", words)
 
 
 def calldata(block_number: int, fact: Fact) -> str:
-    """Return the calldata, 0x and hex, that reads a fact from its registry; the call reverts if the fact isn't proven.
+    """Return the calldata, 0x and hex, that reads a fact from its registry; the call reverts where it isn't proven."""
+    return hex_data(_calldata(*_reading(block_number, fact)))
 
-    Each argument is one word. A batch may have thousands of facts, and a general encoder takes ten times as long.
-    """
-    number = f"{block_number:064x}"
+
+def _reading(block_number: int, fact: Fact) -> tuple[str, Sequence[int]]:
+    """Return the function that reads a fact, and its arguments, each of which is one word."""
     match fact:
         case AccountFact():
-            return _read("accountField", f"{fact.address[2:].lower():0>64}", number, f"{int(fact.field):064x}")
+            return "accountField", (int(fact.address, 16), block_number, fact.field)
         case SlotFact():
-            return _read("accountStorageSlotValues", f"{fact.address[2:].lower():0>64}", number, fact.slot[2:])
+            return "accountStorageSlotValues", (int(fact.address, 16), block_number, int(fact.slot, 16))
         case HeaderFact():
-            return _read("headerField", number, f"{int(fact.field):064x}")
+            return "headerField", (block_number, fact.field)
         case TimeFact():
-            return _read("blockAtTimestamp", f"{fact.timestamp:064x}")
+            return "blockAtTimestamp", (fact.timestamp,)
 
 
-def _read(function: str, *words: str) -> str:
-    return f"0x{selector('FactsRegistry', function).hex()}{''.join(words)}"
+def _calldata(function: str, words: Sequence[int]) -> bytes:
+    # A batch may have thousands of facts, and a general encoder takes ten times as long.
+    return selector("FactsRegistry", function) + b"".join(word.to_bytes(32) for word in words)
 
 
 # --- Compared ---------------------------------------------------------------------------------------------------------

@@ -446,9 +446,7 @@ class BeaconAnchor(models.Model):
     parent_root = models.CharField(max_length=66)
     state_root = models.CharField(max_length=66)
     body_root = models.CharField(max_length=66)
-    shipped = models.PositiveIntegerField(
-        default=0, db_default=0
-    )  # Unused since 0.3; it goes with the next minor version.
+    shipped = models.PositiveIntegerField()  # Unused since 0.3, and zero; it goes with the next minor version.
     summaries = models.BinaryField()  # 64 bytes each
     branch = models.BinaryField()  # from the root of all summaries to that of the state
     used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day

@@ -18,6 +18,5 @@ class Migration(migrations.Migration):
 
     operations = (
         migrations.AddField("jumpleaves", "problem", models.TextField(blank=True, db_default="", default="")),
-        migrations.AlterField("beaconanchor", "shipped", models.PositiveIntegerField(db_default=0, default=0)),
         migrations.RunPython(forget_shipped, migrations.RunPython.noop),
     )

@@ -10,7 +10,7 @@ from django.utils import timezone
 from chains import history
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve
-from chains.rpc import AccountProof, ChainError, InvalidReply, NodeUnavailable, ProofRequest
+from chains.rpc import AccountProof, ChainError, InvalidReply, ProofRequest
 from config.configured_chains import get_chains
 from database import leases
 from proving import sources
@@ -80,7 +80,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
     passed = [number for number in beside if path.target < number < path.origin]
     points = [*_unknown(connection, sorted(passed, reverse=True)), path.target]
     stops = planning.over(path.origin, points, connection.config.window)
-    headers = _headers(connection, [path.origin, *stops][: _MAX_HOPS + 1])
+    headers = connection.source_rpc.known_headers([path.origin, *stops][: _MAX_HOPS + 1])
     requests = [
         ProofRequest(at.number, at.hash, at.state_root, history.CONTRACT, [connection.history_slot(to.number)])
         for at, to in itertools.pairwise(headers)
@@ -130,13 +130,6 @@ def _history_to_prove(connection: OpenConnection, following: Header, answer: Acc
             "history."
         )
     return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history={slot.slot: slot.nodes})
-
-
-def _headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
-    headers = [header for header in connection.source_rpc.headers(numbers) if header is not None]
-    if len(headers) < len(numbers):
-        raise NodeUnavailable(f"A node of chain {connection.config.source_id} lacks headers that it must have.")
-    return headers
 
 
 def pause_after_failures(connection: OpenConnection) -> float:

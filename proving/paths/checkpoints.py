@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import BlockIdentifier, Log, RpcRefused
+from chains.rpc import Log, RpcRefused
 from database import row_locks
 from database.chunks import chunks
 from proving.connections import OpenConnection
@@ -37,10 +37,8 @@ _NOTICED_SECONDS = 30
 
 @dataclass(frozen=True)
 class Jump:
-    """A jump to a block, by an operation of the packed format."""
+    """A jump to a block of any age."""
 
-    target: int
-    operation: int
     origin: Header | None = None
     """The header that it begins with. None: it begins with a constant."""
     start: Start | None = None
@@ -59,7 +57,7 @@ def rows(connection: OpenConnection) -> QuerySet[Block]:
 
 def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
     """Return the blocks of these numbers as the source chain has them now. Others may have been noted before."""
-    found = connection.source_rpc.headers(numbers)
+    found = connection.source_rpc.headers(numbers) if numbers else []
     return [header for header in found if header is not None]
 
 
@@ -70,15 +68,10 @@ def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> 
     """
     above = rows(connection).filter(number__gt=target).order_by("number")
     numbers = {*above.values_list("number", flat=True)[:_NEAREST], *(number for number in hints if number > target)}
-    return next(iter(trusted(connection, sorted(numbers)[:_NEAREST], at="latest")), None)
-
-
-def trusted(connection: OpenConnection, numbers: Sequence[int], *, at: BlockIdentifier) -> list[int]:
-    """Return which of these blocks the registry trusts the state root of, in their order."""
-    found = headers(connection, numbers) if numbers else []
-    contract = connection.registry.contract
-    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found], at)
-    return [header.number for header, root in zip(found, roots, strict=True) if root == header.state_root]
+    found, contract = headers(connection, sorted(numbers)[:_NEAREST]), connection.registry.contract
+    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found])
+    trusted = (header.number for header, root in zip(found, roots, strict=True) if root == header.state_root)
+    return next(trusted, None)
 
 
 def note(connection: OpenConnection, headers: Collection[Header]) -> None:

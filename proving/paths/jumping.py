@@ -9,7 +9,6 @@ whose registry has a beacon history imports this.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 
@@ -111,19 +110,18 @@ def plan(connection: OpenConnection, target: Header) -> Jump | None:
     if not may_be_had(connection, target):
         return None
     rpc, noted = connection.source_rpc, connection.registry.jump_origin
-    jump = Jump(target.number, operation(rpc.chain, target))
-    if jump.operation != OLD_BLOCK:
-        return jump
+    if operation(rpc.chain, target) != OLD_BLOCK:
+        return Jump()
     if noted is not None and (trusted := _trusted(connection, _usable(connection, [noted], target))):
-        return replace(jump, origin=trusted)
+        return Jump(trusted)
     source = sources.of(connection.config)
     # A reorganisation would waste what builds on a younger one. On its own chain, the header after it is final too.
     youngest = heads.recent(rpc.chain, rpc).final - connection.is_own
     starts = [source.reach(connection, number) for number in (youngest, target.number)]
     usable = _usable(connection, [start.number for start in starts if isinstance(start, Start)], target)
     if trusted := _trusted(connection, usable):
-        return replace(jump, origin=trusted)
-    return replace(jump, origin=usable[0], start=Start(usable[0].number)) if usable else None
+        return Jump(trusted)
+    return Jump(usable[0], Start(usable[0].number)) if usable else None
 
 
 def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotYet:
@@ -295,6 +293,7 @@ def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callab
         parent_root=hex_data(header.parent_root),
         state_root=hex_data(header.state_root),
         body_root=hex_data(header.body_root),
+        shipped=0,
         summaries=b"".join(b"".join(each) for each in anchor.summaries),
         branch=b"".join(anchor.branch),
     )

@@ -25,7 +25,7 @@ from database import row_locks
 from proving import connections, sources
 from proving.connections import OpenConnection
 from proving.health import balance_costs
-from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction, TransactionState
+from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
 from proving.registry import deployments
 from proving.registry.deployments import Call, call, creation_code, revert_reason
 from proving.sources import beacon_roots
@@ -78,10 +78,8 @@ def deploy(
         deployments.check(row)
         if row.refused and not replace:
             raise DeploymentError(row.refused_with_remedy)
-        if row.refused:
-            replaced = None if _forget_another_chain(chain) else row
-            row = None
-        elif replace and deployments.why_no_jump(row):
+        if row.refused or (replace and deployments.why_no_jump(row)):
+            _require_same_chain(chain)
             replaced, row = row, None
     if row is None:
         if no_signer := signers.why_none(chain):
@@ -92,30 +90,16 @@ def deploy(
     return row
 
 
-def _forget_another_chain(chain: Chain) -> bool:
-    """Delete what belongs to an old chain, if this one was started anew: then it knows nothing of what was mined.
-
-    Returns whether it was started anew.
-    """
-    sent = Transaction.objects.filter(signer__chain_id=chain.id)
-    mined = sent.filter(state=TransactionState.FINAL, signer__address__in=signing.senders(chain)).order_by("-nonce")
-    newest = mined.values_list("signer__address", "nonce").first()
-    if newest is None or get_rpc(chain.id).nonce(newest[0], "latest") > newest[1]:
-        return False
-    logger.warning("chain %d was started anew: forgetting %d transactions", chain.id, sent.count())
-    sent.delete()
-    row_locks.update(
-        Block.objects.filter(destination_chain_id=chain.id),
-        hash="",
-        header_rlp=None,
-        state_root="",
-        timestamp=None,
-        checked_number=None,
-        checked_hash="",
-    )
-    AccountProof.objects.filter(block__destination_chain_id=chain.id).delete()
-    FactsRegistry.objects.filter(destination_chain_id=chain.id).delete()
-    return True
+def _require_same_chain(chain: Chain) -> None:
+    """Raise `DeploymentError` where the chain knows nothing of what is final: nonces would never be reached."""
+    final = Transaction.objects.filter(signer__chain_id=chain.id, state=TransactionState.FINAL)
+    of_signers = final.filter(signer__address__in=signing.senders(chain)).order_by("-nonce")
+    newest = of_signers.values_list("signer__address", "nonce").first()
+    if newest and get_rpc(chain.id).nonce(newest[0], "latest") <= newest[1]:
+        raise DeploymentError(
+            f"{chain.label} knows nothing of transaction {newest[1]} of {newest[0]}, which was final: it was started "
+            "anew, or its node is behind. A chain that was started anew takes an empty database."
+        )
 
 
 def _retire(row: FactsRegistry) -> None:
@@ -147,7 +131,6 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
 
     From the same moment the one that it replaces is out of use.
     """
-    source = sources.of(connection)
     _require_cancun(chain)
     if connection.parent_id is not None:
         try:
@@ -186,12 +169,8 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
             )
         ]
 
-    intents = [
-        Intent("", creation_code(source.contract, *source.arguments(connection))),
-        Intent("", creation_code("Multicall")),
-    ]
-    if beacon_chain and creates_history:
-        intents.append(Intent("", creation_code("BeaconHistory", beacon_chain.arguments)))
+    others = {"FactsRegistry", *(() if creates_history else ("BeaconHistory",))}
+    intents = [Intent("", code) for name, code in _creation_codes(connection) if name not in others]
     try:
         _submit(chain, Order(intents, store, by_first=True), seconds)
     except Reverted as reverted:

@@ -24,7 +24,7 @@ from contracts import NO_CONTRACT, load_artifact
 from contracts.known_bad import why_bad
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
-from queries.properties import AccountField, HeaderField
+from queries.properties import HeaderField
 
 logger = logging.getLogger(__name__)
 
@@ -58,19 +58,6 @@ class Registry:
     def vouches(self, block_number: int, block_hash: bytes) -> Call:
         """Return a call that answers a word: whether the header of this number and hash would be trusted now."""
         return self._call("vouches", block_number, block_hash)
-
-    def account_field(self, address: str, block_number: int, field: AccountField) -> Call:
-        """Return a call whose answer `decode_try` reads, as for the three below."""
-        return self._call("tryAccountField", address, block_number, int(field))
-
-    def slot_value(self, address: str, block_number: int, slot: str) -> Call:
-        return self._call("tryAccountStorageSlotValues", address, block_number, bytes.fromhex(slot[2:]))
-
-    def header_field(self, block_number: int, field: HeaderField) -> Call:
-        return self._call("tryHeaderField", block_number, int(field))
-
-    def block_at_timestamp(self, timestamp: int) -> Call:
-        return self._call("tryBlockAtTimestamp", timestamp)
 
     @staticmethod
     def decode_try(answer: bytes) -> bytes | None:

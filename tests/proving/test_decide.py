@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from chains.header import Header
-from chains.packed import BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, HeaderParts
+from chains.packed import OLD_BLOCK, BlockBranch, HeaderParts
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.models import AccountProof
@@ -401,7 +401,7 @@ def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for
 
 
 JUMP: HeaderParts = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
-BY_JUMP = PathFound(Jump(7, OLD_BLOCK, header(100)), jump=JUMP)
+BY_JUMP = PathFound(Jump(header(100)), jump=JUMP)
 SHOWN: list[Action] = [ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE)]
 
 
@@ -416,7 +416,7 @@ def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
         again = decide.path(seen(what, failures=1), asked, BY_JUMP)
         assert again.actions[-1] == replace(prove, is_alone=True)
     # What needs no origin begins at no block.
-    constant = PathFound(Jump(7, BLOCK_BEFORE_MERGE), jump=JUMP[1:])
+    constant = PathFound(Jump(), jump=JUMP[1:])
     shown = decide.path(UNVOUCHED, asked, constant).actions[0]
     assert shown == ShowPath(1, PathUnit.JUMPS, None)
 
@@ -427,7 +427,7 @@ def test_a_jump_that_extends_the_registrys_trust_is_a_path(what):
     if what == "the block after":
         target = NEXT
     else:
-        found = replace(BY_JUMP, path=Jump(7, OLD_BLOCK, header(100), Start(100)))
+        found = replace(BY_JUMP, path=Jump(header(100), Start(100)))
     asked = FindPath(target, {BALANCE: [1]})
     decision = decide.path(UNVOUCHED, asked, found)
     assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(found.path, target, {BALANCE: [1]}, JUMP)])

@@ -9,10 +9,9 @@ from eth_utils.abi import function_signature_to_4byte_selector
 
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
-from queries.models import BatchStatus
 from tests.proving.chain_state import signer_nonce
 from tests.proving.receipts import changed_receipts
-from tests.service import ALICE, a_key, chains_toml, request, submit, work, work_until_done
+from tests.service import chains_toml, work
 
 pytestmark = pytest.mark.outside
 
@@ -87,17 +86,16 @@ def test_it_notices_that_no_code_is_at_the_recorded_address(service, settings, t
     assert service.rpc("eth_getCode", new, "latest") != "0x"
 
 
-def test_replace_starts_over_on_a_development_chain_that_was_started_anew(service, settings, tmp_path):
+def test_a_development_chain_that_was_started_anew_takes_an_empty_database(service, settings, tmp_path):
     service.mine(5)
     work()
     with DevChain() as fresh:
         settings.CHAINS_FILE = chains_toml(tmp_path, fresh.url)
         with pytest.raises(CommandError, match="no code there"):
             deploy(31337, 31337)
-        deploy(31337, 31337, "--replace")
-        assert fresh.rpc("eth_getCode", FactsRegistry.objects.get().address, "latest") != "0x"
-        fresh.mine(3)
-        assert work_until_done(submit(a_key(), request(ALICE, block=fresh.head()))).status == BatchStatus.DONE
+        with pytest.raises(CommandError, match="started anew takes an empty database"):
+            deploy(31337, 31337, "--replace")
+    assert FactsRegistry.in_use.count() == 1
 
 
 def test_replace_replaces_nothing_that_is_there(service):
