@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import aiohttp
@@ -84,6 +85,13 @@ class Answer:
     """True if the content is packed by gzip."""
     range: str = ""
     """The header Content-Range: which bytes these are, and of how many."""
+
+
+def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seconds: float, status: int) -> Post:
+    """Return a GET of a path below a URL, whose query stays. An answer of this status alone is read."""
+    parts = urlsplit(url)
+    whole = parts._replace(path=parts.path.rstrip("/") + path).geturl()
+    return Post(whole, b"", max_bytes, seconds, 3 * seconds, {status}, "GET", headers)
 
 
 def post(request: Post) -> Answer:

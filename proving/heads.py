@@ -1,8 +1,7 @@
 """How far a chain is, and how much of that counts."""
 
-import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from weakref import WeakKeyDictionary
 
@@ -40,7 +39,6 @@ class Heads:
 class _Known:
     """The last known state of a client's chain."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
     heads: Heads | None = None
     seen_at: float = 0
     """The time of the last reading, by `time.monotonic`."""
@@ -66,10 +64,9 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
     confirmed = seen.get(number) or rpc.known_header(number)
     heads = Heads(latest, confirmed, final, finalized)
     _note(chain, known, heads)
-    with known.lock:
-        # A slow answer is older than one that was asked for later.
-        if known.heads is None or began >= known.seen_at:
-            known.heads, known.seen_at = heads, began
+    # A slow answer is older than one that was asked for later.
+    if known.heads is None or began >= known.seen_at:
+        known.heads, known.seen_at = heads, began
     return heads
 
 
@@ -82,9 +79,8 @@ def highest_lately(chain_id: int) -> int:
 def recent(chain: Chain, rpc: RpcClient) -> Heads:
     """Read the heads as `read` does, or return those that this process has read within the last `poll_seconds`."""
     known = _known.setdefault(rpc, _Known())
-    with known.lock:
-        if known.heads is not None and time.monotonic() - known.seen_at < poll_seconds(chain):
-            return known.heads
+    if known.heads is not None and time.monotonic() - known.seen_at < poll_seconds(chain):
+        return known.heads
     return together.ask_once(("heads", rpc), lambda: read(chain, rpc))
 
 

@@ -10,14 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 from chains import bounded_http
 from chains.beacon import blocks, ssz
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch
 from chains.beacon.era_files import MOST_BLOCK
 from chains.beacon.jumps import Anchor, BeaconChain
-from chains.bounded_http import Post
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
 from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES
@@ -177,19 +175,9 @@ class BeaconEndpoint:
     def exchange(self, batched: Sequence[Request]) -> list[bytes | RpcRefused | NodeUnavailable]:
         """Send GETs at the same time, and return for each the content of the answer, or what is wrong with it."""
         began = time.monotonic()
-        parts = urlsplit(self._url)
         posts = [
-            Post(
-                parts._replace(path=parts.path.rstrip("/") + path).geturl(),
-                b"",
-                max_bytes=max_bytes,
-                silence_seconds=self._timeout,
-                total_seconds=3 * self._timeout,
-                read_statuses={HTTPStatus.OK},
-                method="GET",
-                headers={"Accept": accept},
-            )
-            for path, (accept, max_bytes) in batched
+            bounded_http.get(self._url, path, {"Accept": accept}, most, seconds=self._timeout, status=HTTPStatus.OK)
+            for path, (accept, most) in batched
         ]
         results = [self._result(answer) for answer in bounded_http.post_all(posts)]
         labels, seconds = (str(self._chain_id), self.host), time.monotonic() - began

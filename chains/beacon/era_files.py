@@ -23,7 +23,6 @@ from chains.beacon import blocks, jumps, ssz
 from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain
 from chains.beacon.ssz import InvalidSsz
-from chains.bounded_http import Post
 from chains.encoding import decode_rlp
 from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable
 from chains.request_batches import without_answer
@@ -72,10 +71,6 @@ class _EraFile(Protocol):
         """Return the bytes from each start to before each end; fewer beyond the file's end."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class EraFiles:
     """The places where a chain's era files may be, asked in this order.
 
@@ -96,23 +91,23 @@ class EraFiles:
         self._timeout = timeout_seconds
         self._clock = clock
 
-    def roots(self, period: int, root: bytes, *, go_on: Callable[[], None] = _nothing) -> PeriodRoots:
+    def roots(self, period: int, root: bytes, *, go_on: Callable[[], None] = lambda: None) -> PeriodRoots:
         """Return the roots of a period whose own root is this one."""
         return self._first(self.era_name(period, root), lambda file: self._read_roots(file, root), go_on)
 
     def block(self, slot: int, period_root: bytes, root: bytes) -> ExecutionBranch:
         """Return the execution block of the beacon block with this root, and what proves it."""
         name = self.era_name(self._chain.period(slot), period_root)
-        return self._first(name, lambda file: self._read_block(file, slot, root), _nothing)
+        return self._first(name, lambda file: self._read_block(file, slot, root))
 
-    def records(self, epoch: int, root: bytes, *, go_on: Callable[[], None] = _nothing) -> list[tuple[bytes, int]]:
+    def records(self, epoch: int, root: bytes, *, go_on: Callable[[], None] = lambda: None) -> list[tuple[bytes, int]]:
         """Return hash and total difficulty of each block of an epoch before the Merge, whose root is this one."""
         return self._first(self.era1_name(epoch, root), lambda file: _read_records(file, root), go_on)
 
     def size(self, name: str) -> int | None:
         """Return how many bytes a file has. None if it isn't there."""
         with suppress(NoEraFile):
-            return self._first(name, lambda file: file.tail(1)[1], _nothing)
+            return self._first(name, lambda file: file.tail(1)[1])
         return None
 
     def era1_name(self, epoch: int, root: bytes) -> str:
@@ -124,7 +119,7 @@ class EraFiles:
         # An era is numbered by where it ends.
         return f"{self._chain.config_name}-{period + 1:05}-{root[:4].hex()}.era"
 
-    def _first(self, name: str, read: Callable[[_EraFile], Answer], go_on: Callable[[], None]) -> Answer:
+    def _first(self, name: str, read: Callable[[_EraFile], Answer], go_on: Callable[[], None] = lambda: None) -> Answer:
         problems: list[NodeUnavailable] = []
         for place in self._places:
             label = "A folder of era_files" if isinstance(place, Path) else urlsplit(place).netloc.rpartition("@")[2]
@@ -305,20 +300,9 @@ class _RemoteFile:
 
     def _ask(self, ranges: Sequence[tuple[str, int]]) -> list[bounded_http.Answer]:
         self.begin()
-        parts = urlsplit(self.place)
-        posts = [
-            Post(
-                parts._replace(path=f"{parts.path.rstrip('/')}/{self.name}").geturl(),
-                b"",
-                max_bytes=size,
-                silence_seconds=self.timeout,
-                total_seconds=3 * self.timeout,
-                read_statuses={HTTPStatus.PARTIAL_CONTENT},
-                method="GET",
-                headers={"Range": f"bytes={wanted}", "Accept-Encoding": "identity"},
-            )
-            for wanted, size in ranges
-        ]
+        status, path = HTTPStatus.PARTIAL_CONTENT, f"/{self.name}"
+        asked = [({"Accept-Encoding": "identity", "Range": f"bytes={wanted}"}, size) for wanted, size in ranges]
+        posts = [bounded_http.get(self.place, path, *one, seconds=self.timeout, status=status) for one in asked]
         return [self._checked(answer) for answer in bounded_http.post_all(posts)]
 
     def _checked(self, answer: bounded_http.Answer | bounded_http.Failed) -> bounded_http.Answer:

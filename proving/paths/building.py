@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from chains import history
+from chains import history, packed
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve
 from chains.rpc import AccountProof, ChainError, InvalidReply, ProofRequest
@@ -93,7 +93,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
         header, following = headers[place], headers[place + 1]
         account = _history_to_prove(connection, following, answer)
         block = header.number if place == 0 and path.start is None else header.encode()
-        data = connection.registry.contract.prove(
+        data = packed.encode(
             block, header.state_root, [account], history_window=connection.source_rpc.chain.history_window
         )
         size += len(data) + _CALL_BYTES
@@ -104,7 +104,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
     arrives = reached[-1].number == path.target
     if not arrives:
         # The next transaction begins at its state root.
-        data = connection.registry.contract.prove(reached[-1].encode(), reached[-1].state_root)
+        data = packed.encode(reached[-1].encode(), reached[-1].state_root)
         calls.append((connection.registry.contract.address, data))
     return Leg(
         [*(path.start.calls if path.start else ()), *calls],

@@ -193,10 +193,9 @@ def branch_to(
 def _old(
     source: Chain, chain: BeaconChain, origin: Header | None, target: Header, extend_lease: Callable[[], None]
 ) -> BlockBranch | NotYet:
-    root = origin.beacon_root if origin else b""
-    if origin is None or not root:
+    if origin is None or not origin.beacon_root:
         raise CannotProve("The header to jump from names no beacon block.")
-    anchor = _anchor(source, chain, root, extend_lease)
+    anchor = _anchor(source, chain, origin.beacon_root, extend_lease)
     period = chain.period(chain.slot_at(target.timestamp))
     index = period - chain.periods_before_capella
     if index >= len(anchor.summaries):

@@ -106,7 +106,7 @@ def survey(
     rows name. `extend_lease` is called between steps that take long. Raises `NodeUnavailable`, `RpcRefused`.
     """
     extend_lease()
-    config, target = connection.config, header.number
+    config, target, rpc = connection.config, header.number, connection.source_rpc
     vouched = sources.of(config).vouched(config, keeps_hashes=True)
     if vouched is None:
         # It costs less than a hop.
@@ -122,7 +122,8 @@ def survey(
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
     not_yet: NotYet | None = None
-    if not paths or len(_stops(paths[0])) > 1 or _needs_no_path(connection, target, vouched):
+    # The source itself may vouch for so young a block.
+    if not paths or len(_stops(paths[0])) > 1 or target > heads.recent(rpc.chain, rpc).latest.number - vouched:
         from_source = _from_source(connection, target, extend_lease)
         if isinstance(from_source, NotYet):
             not_yet = from_source
@@ -151,12 +152,6 @@ def _gas(connection: OpenConnection, path: Start | Hops) -> int:
 
 def _gas_of_hops(path: Hops) -> int:
     return len(path.stops) * HOP_GAS + (_HEADER_GAS if path.start else 0)
-
-
-def _needs_no_path(connection: OpenConnection, target: int, vouched: int) -> bool:
-    """Return whether the source itself vouches for so young a block, as far as it tells. Raises `NodeUnavailable`."""
-    rpc = connection.source_rpc
-    return target > heads.recent(rpc.chain, rpc).latest.number - vouched
 
 
 def _from_source(

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,16 +15,13 @@ from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains import history, packed
 from chains.encoding import hex_data
-from chains.packed import AccountToProve, HeaderParts
 from chains.rpc import BlockIdentifier, InvalidReply, RpcClient
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
 from contracts.known_bad import why_bad
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
-from queries.properties import HeaderField
 
 logger = logging.getLogger(__name__)
 
@@ -71,18 +68,6 @@ class Registry:
         `following` is the header after it.
         """
         return self._call("proveTimestamp", header, following, timestamp)[1]
-
-    @staticmethod
-    def prove(
-        block: bytes | int | HeaderParts,
-        state_root: bytes,
-        accounts: Iterable[AccountToProve] = (),
-        *,
-        header_fields: Iterable[HeaderField] = (),
-        history_window: int = history.WINDOW,
-    ) -> bytes:
-        """Return calldata that stores facts of accounts and, unless `block` is a number, accumulates its header."""
-        return packed.encode(block, state_root, accounts, header_fields=header_fields, history_window=history_window)
 
     def _call(self, function: str, *arguments: Any) -> Call:
         return self.address, _calldata("FactsRegistry", function, *arguments)

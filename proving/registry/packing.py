@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from eth_utils.crypto import keccak
 
+from chains import packed
 from chains.packed import AccountToProve, BlockBranch, HeaderParts
 from database.chunks import chunks
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
@@ -113,7 +114,7 @@ def intents(
     fields = {fact.field: queries for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
     of_header = {query for queries in fields.values() for query in queries}
     for pack in _packs(block, missing, first=_Pack(of_header, beside=beside)):
-        data = registry.prove(
+        data = packed.encode(
             block.number if header is None else [*jump, header],
             bytes.fromhex(block.state_root[2:]),
             pack.accounts,

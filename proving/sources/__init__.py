@@ -4,22 +4,19 @@ Each has a contract (`contracts/src/IBlockHashSource.sol`), and a class here tha
 that a source vouches for, `proving.paths.planning` leads to all blocks before.
 """
 
-from functools import cache
 from importlib import import_module
 
-from chains.chains_file import BlockHashSourceName, Connection
+from chains.chains_file import Connection
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 
 __all__ = ["BlockHashSource", "NotYet", "Preparation", "Start", "of"]
 
 
 def of(connection: Connection) -> BlockHashSource:
-    """Return a connection's block hash source: `SOURCE` of the module that has its kind's name."""
-    return _of_kind(connection.block_hash_source)
+    """Return a connection's block hash source: `SOURCE` of the module that has its kind's name.
 
-
-@cache
-def _of_kind(kind: BlockHashSourceName) -> BlockHashSource:
-    # Imported when a connection names it: no other kind's contracts and chains are needed.
-    source: BlockHashSource = import_module(f"{__name__}.{kind.replace('-', '_')}").SOURCE
+    It is imported when a connection names it: no other kind's contracts and chains are needed.
+    """
+    module = import_module(f"{__name__}.{connection.block_hash_source.replace('-', '_')}")
+    source: BlockHashSource = module.SOURCE
     return source

@@ -9,6 +9,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
+from chains import packed
 from chains.chains_file import Connection
 from chains.header import Header
 from chains.outbox import send_root
@@ -133,8 +134,7 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
             "block that the rollup confirms."
         )
     asked = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
-    contract = parent.registry.contract
-    return contract.address, contract.prove(header.encode(), header.state_root, [asked])
+    return parent.registry.contract.address, packed.encode(header.encode(), header.state_root, [asked])
 
 
 def _slot(header: Header) -> int:

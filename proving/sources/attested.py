@@ -38,9 +38,7 @@ class Attested(BlockHashSource):
 
     def gas(self, connection: Connection) -> Likely:
         signatures = connection.threshold or 0
-        return Likely(
-            _GAS.expected + _GAS_OF_SIGNATURE.expected * signatures, _GAS.bound + _GAS_OF_SIGNATURE.bound * signatures
-        )
+        return _GAS + Likely(_GAS_OF_SIGNATURE.expected * signatures, _GAS_OF_SIGNATURE.bound * signatures)
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         final = self._final(connection)
