@@ -8,14 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import requests
 
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
+from campaigns.bodies import balances
 from demo.client import TIMEOUT, ClientError, submit
-from demo.installation import CHAIN_ID, CHAINS_TOML
+from demo.installation import CHAINS_TOML
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.proving.rollups import OP_STACK, charge_for_data
 
@@ -62,7 +62,7 @@ def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
             head = service.chain.head()
             accounts = [f"0x{chance.getrandbits(160):040x}" for _ in range(3)]
             try:
-                submit(service.url, key, _request(head - chance.randrange(100), accounts, _ETHER))
+                submit(service.url, key, balances([head - chance.randrange(100)], accounts, fee=_ETHER))
                 sent += 1
             except ClientError:
                 refused += 1
@@ -90,15 +90,10 @@ def _fee_spike(service: Target) -> Seen:
         price.gwei = 1
         chain.mine(14)
         head = chain.head()
-        data = {f"block:{head - place}": _accounts([ACCOUNTS[0][0]]) for place in range(12)}
-        body = {
-            "destinationChainId": str(CHAIN_ID),
-            "fee": str(12 * 302_000 * 4 * _GWEI),
-            "data": {str(CHAIN_ID): data},
-        }
+        fee = 12 * 302_000 * 4 * _GWEI
         before, nonce = _balance(chain), _nonce(chain)
         chain.rpc("evm_setIntervalMining", 0)
-        batch = submit(service.url, key, body)
+        batch = submit(service.url, key, balances(range(head - 11, head + 1), fee=fee))
         pending = _until_pending(chain, nonce)
         price.gwei = 12
         time.sleep(1)
@@ -108,7 +103,6 @@ def _fee_spike(service: Target) -> Seen:
         price.gwei = 1
         done = _settle(service, [batch], seconds=60)
         paid = before - _balance(chain)
-    fee = int(body["fee"])  # type: ignore[call-overload]
     return Seen(
         "a base fee of twelve times as much for 15 s, while a batch of 12 blocks is pending",
         "the fee isn't burnt on a part: the batch is DONE, within its fee",
@@ -124,7 +118,7 @@ def _fee_spike(service: Target) -> Seen:
 def _stop_under_load(service: Target) -> Seen:
     chain, key = service.chain, service.key(1)
     head = chain.head()
-    batches = [submit(service.url, key, _request(head - place, [ACCOUNTS[1][0]], _ETHER)) for place in range(20)]
+    batches = [submit(service.url, key, balances([head - place], fee=_ETHER)) for place in range(20)]
     while _nonce(chain) < _nonce(chain, "latest") + 1 and _nonce(chain) < 6:
         time.sleep(0.02)
     service.service.manage("stop")
@@ -150,7 +144,7 @@ def _data_fees() -> Seen:
         chain = service.chain
         before = _balance(chain)
         fee = _ETHER // 100
-        batch = submit(service.url, service.key(), _request(chain.head(), [ACCOUNTS[0][0]], fee))
+        batch = submit(service.url, service.key(), balances([chain.head()], fee=fee))
         done = _settle(service, [batch], seconds=30)
         time.sleep(3)  # Until it is confirmed.
         shown = requests.get(f"{service.url}/explorer/query/{batch}.json", timeout=TIMEOUT).json()
@@ -186,15 +180,6 @@ def _base_fee(chain: DevChain) -> Iterator[_Price]:
     finally:
         ended.set()
         thread.join()
-
-
-def _request(block: int, accounts: list[str], fee: int) -> dict[str, Any]:
-    data = {str(CHAIN_ID): {f"block:{block}": _accounts(accounts)}}
-    return {"destinationChainId": str(CHAIN_ID), "fee": str(fee), "data": data}
-
-
-def _accounts(addresses: list[str]) -> dict[str, Any]:
-    return {"accounts": {address: {"props": ["BALANCE"], "slots": []} for address in addresses}}
 
 
 def _settle(service: Target, batches: list[str], *, seconds: float) -> int:

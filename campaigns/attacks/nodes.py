@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import requests
 from eth_account import Account
@@ -15,8 +14,9 @@ from eth_account.messages import encode_defunct
 
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
+from campaigns.bodies import balances
 from chains.node_pool import FAIL_FAST_SECONDS
-from demo.client import submit
+from demo.client import status, submit
 from demo.installation import CHAIN_ID, CHAINS_TOML
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Behaviour, Exchange, hostile_node
@@ -78,7 +78,7 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
     for name, behaviour in [*quick, *slow]:
         door.asked_by.clear()
         door.behave = behaviour
-        held_up.append(submit(attacked.url, bob, _body(HOSTILE_ID, 1)))
+        held_up.append(submit(attacked.url, bob, balances([1], chain_id=HOSTILE_ID)))
         with ThreadPoolExecutor(_SIGN_INS + 1) as people:
             wallets = [people.submit(_sign_in_as_contract, attacked) for _ in range(_SIGN_INS)]
             own = people.submit(_seconds_of, lambda: attacked.key(2))
@@ -103,7 +103,7 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
             and max(took, own.result()) < _ANSWER_SECONDS
             and all(megabytes < _GROWTH_MEGABYTES for megabytes in grown.values()),
         )
-    states = [_status(attacked, bob, batch) for batch in held_up]
+    states = [status(attacked.url, bob, batch) for batch in held_up]
     yield Seen(
         f"all of them, one after another: {len(held_up)} kinds, {met} of which the worker met",
         "what can't be read is waited for; nothing is rejected or lost",
@@ -112,32 +112,9 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
     )
 
 
-def _body(chain_id: int, block: int) -> dict[str, Any]:
-    accounts = {ACCOUNTS[0][0]: {"props": ["BALANCE"]}}
-    data = {str(chain_id): {f"block:{block}": {"accounts": accounts}}}
-    return {"destinationChainId": str(chain_id), "fee": "0", "data": data}
-
-
-def _status(attacked: Target, key: str, batch: str) -> str:
-    answer = requests.get(
-        f"{attacked.url}/batch-query-status", {"batchQueryId": batch}, headers={"api-key": key}, timeout=30
-    )
-    status: str = answer.json()["queryStatus"]
-    return status
-
-
 def _seconds_to_done(attacked: Target, key: str) -> float:
-    """Submit a batch about the newest block of the honest chain. Return the seconds until it is DONE.
-
-    Nobody has proven that block yet. It waits no longer than `_DONE_SECONDS`.
-    """
-    began = time.monotonic()
-    batch = submit(attacked.url, key, _body(CHAIN_ID, attacked.chain.head()))
-    while _status(attacked, key, batch) != "DONE":
-        if time.monotonic() - began > _DONE_SECONDS:
-            break
-        time.sleep(0.2)
-    return time.monotonic() - began
+    """Return the seconds until the newest block of the honest chain is proven, which nobody has done yet."""
+    return attacked.seconds_to_done(key, balances([attacked.chain.head()]), _DONE_SECONDS)
 
 
 def _sign_in_as_contract(attacked: Target) -> tuple[str, float]:

@@ -1,19 +1,14 @@
 """One key asks for as much as it may: another user's single query goes on beside it."""
 
-import contextlib
 import random
 import statistics
 import time
 from collections.abc import Iterator
-from typing import Any
-
-import requests
 
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
-from demo.client import ClientError, follow, submit
-from demo.installation import CHAIN_ID
-from devnet.devchain import ACCOUNTS
+from campaigns.bodies import balances
+from demo.client import status, submit
 
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
 # Than one that is alone, most of whose time is that until the next block.
@@ -39,7 +34,7 @@ def run(seed: int) -> Iterator[Seen]:
                 break
             time.sleep(_PAUSE)
         shared = _seconds_to_done(attacked, newcomer, chance, block=chance.randrange(10, _BLOCKS))
-        open_ones = sum(_status(attacked, heavy, batch) == "IN_PROGRESS" for batch in heavies)
+        open_ones = sum(status(attacked.url, heavy, batch) == "IN_PROGRESS" for batch in heavies)
         worst = max(*beside, shared)
         yield Seen(
             f"{_BATCHES} batches of {_BLOCKS} blocks of one key, submitted within {took:.0f} s; then one query after "
@@ -51,31 +46,11 @@ def run(seed: int) -> Iterator[Seen]:
         )
 
 
-def _asking(blocks: list[int], account: str = ACCOUNTS[0][0]) -> dict[str, Any]:
-    accounts = {"accounts": {account: {"props": ["BALANCE"], "slots": []}}}
-    data = {str(CHAIN_ID): {f"block:{number}": accounts for number in blocks}}
-    return {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
-
-
 def _submit_heavy(attacked: Target, key: str, place: int, chance: random.Random) -> str:
     first = 1 + place * _APART
-    account = f"0x{chance.randrange(2**160):040x}"
-    return submit(attacked.url, key, _asking(list(range(first, first + _BLOCKS)), account))
+    return submit(attacked.url, key, balances(range(first, first + _BLOCKS), [f"0x{chance.randrange(2**160):040x}"]))
 
 
 def _seconds_to_done(attacked: Target, key: str, chance: random.Random, block: int | None = None) -> float:
-    account = f"0x{chance.randrange(2**160):040x}"
-    began = time.monotonic()
-    batch = submit(attacked.url, key, _asking([attacked.chain.head() if block is None else block], account))
-    # Its own error at the end of that time is the promise broken.
-    with contextlib.suppress(ClientError):
-        follow(attacked.url, key, batch, lambda _: None, _ENOUGH)
-    return time.monotonic() - began
-
-
-def _status(attacked: Target, key: str, batch: str) -> str:
-    answer = requests.get(
-        f"{attacked.url}/batch-query-status", headers={"api-key": key}, params={"batchQueryId": batch}, timeout=30
-    )
-    status: str = answer.json()["queryStatus"]
-    return status
+    number = attacked.chain.head() if block is None else block
+    return attacked.seconds_to_done(key, balances([number], [f"0x{chance.randrange(2**160):040x}"]), _ENOUGH)

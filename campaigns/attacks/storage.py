@@ -15,7 +15,7 @@ import requests
 
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
-from demo.installation import CHAIN_ID
+from campaigns.bodies import balances
 from devnet.devchain import ACCOUNTS
 
 _SIGNER = ACCOUNTS[3][0]
@@ -121,10 +121,8 @@ class _Attacked:
                 return
 
     def _submit(self, accounts: int) -> requests.Response:
-        entry = {"props": ["BALANCE"], "slots": []}
-        named = {f"0x{self._chance.randrange(2**160):040x}": entry for _ in range(accounts)}
-        data = {str(CHAIN_ID): {f"block:{self._attacked.chain.head()}": {"accounts": named}}}
-        body = {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
+        named = [f"0x{self._chance.randrange(2**160):040x}" for _ in range(accounts)]
+        body = balances([self._attacked.chain.head()], named)
         url = f"{self._attacked.url}/submit-batch-query"
         answer = requests.post(url, json=body, headers={"api-key": self._key}, timeout=30)
         if answer.ok:

@@ -1,15 +1,17 @@
 """The service that is attacked: real processes on this machine, beside a development chain."""
 
-import socket
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from demo.client import take_api_key
+from demo.client import status, submit, take_api_key
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
 from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 
 _SIGNER_KEY = ACCOUNTS[3][1]
 
@@ -27,6 +29,14 @@ class Target:
         """An API key of one of the development chain's accounts."""
         address, private_key = ACCOUNTS[user]
         return take_api_key(self.url, address, private_key, CHAIN_ID)
+
+    def seconds_to_done(self, key: str, body: dict[str, Any], most: float) -> float:
+        """Submit a batch. Return the seconds until it is DONE, or more than `most`. Raises `ClientError`."""
+        began = time.monotonic()
+        batch = submit(self.url, key, body)
+        while status(self.url, key, batch) != "DONE" and time.monotonic() - began <= most:
+            time.sleep(0.2)
+        return time.monotonic() - began
 
 
 @contextmanager
@@ -47,14 +57,8 @@ def target(
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=arguments))
         prepare(chain)
-        service = Service(running, folder / "state", chains_toml % chain.url, _SIGNER_KEY, _free_port(), **environment)
+        service = Service(running, folder / "state", chains_toml % chain.url, _SIGNER_KEY, free_port(), **environment)
         for chain_id in (CHAIN_ID, *others):
             service.deploy_registry(chain_id, chain_id)
         service.serve()
         yield Target(service, chain)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

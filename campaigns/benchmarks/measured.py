@@ -13,6 +13,7 @@ from eth_account import Account
 
 from campaigns.benchmarks.distant_node import DistantNode
 from campaigns.benchmarks.web import UNLIMITED, CheckedOut
+from campaigns.bodies import balances
 from demo import client
 from demo.cluster import Cluster
 from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY
@@ -77,10 +78,8 @@ class Measured:
 
     def submit(self, blocks: list[int], accounts: int = 1, key: str = "") -> str:
         """Submit one batch with new accounts at these blocks, and return its id."""
-        names = {f"0x{self._accounts.randrange(2**160):040x}": {"props": ["BALANCE"]} for _ in range(accounts)}
-        data = {str(CHAIN_ID): {f"block:{number}": {"accounts": names} for number in blocks}}
-        body = {"destinationChainId": str(CHAIN_ID), "fee": str(_FEE), "data": data}
-        return client.submit(self.service.base_url, key or self.key, body)
+        names = [f"0x{self._accounts.randrange(2**160):040x}" for _ in range(accounts)]
+        return client.submit(self.service.base_url, key or self.key, balances(blocks, names, fee=_FEE))
 
     def new_blocks(self, count: int) -> list[int]:
         """Return blocks that no batch has named before."""

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import requests
 
+from campaigns.bodies import balances
 from demo import client
 from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, WALLET_ADDRESS, WALLET_KEY, Service
 from devnet.devchain import PROJECT
@@ -31,8 +32,7 @@ UNLIMITED = dict.fromkeys(
 _PEER = PROJECT / ".venv-peer" / "bin" / "uvicorn"
 _CONNECTIONS, _SECONDS, _ROUNDS = 8, 5, 3
 _NO_NODE = "http://127.0.0.1:1"
-_ACCOUNTS = {"accounts": {WALLET_ADDRESS: {"props": ["BALANCE"], "slots": []}}}
-_BODY = {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": {str(CHAIN_ID): {"block:12": _ACCOUNTS}}}
+_BODY = balances([12])
 
 
 class CheckedOut(Service):

@@ -11,9 +11,9 @@ import requests
 from eth_utils.crypto import keccak
 
 from campaigns.attacks.table import Seen
+from campaigns.bodies import balances
 from campaigns.chaos.engines import OLD_BLOCKS, Installed
 from demo.client import BALANCE, ClientError, account_field, submit
-from demo.installation import CHAIN_ID
 
 _USERS = 2
 _HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()
@@ -49,10 +49,9 @@ class Load(threading.Thread):
             time.sleep(self._pause)
 
     def _request(self) -> dict[str, object]:
-        accounts = {f"0x{self._chosen.getrandbits(160):040x}": {"props": ["BALANCE"]} for _ in range(2)}
+        accounts = [f"0x{self._chosen.getrandbits(160):040x}" for _ in range(2)]
         # Fewer blocks than batches, so that some share them.
-        data = {str(CHAIN_ID): {f"block:{self._chosen.randrange(1, OLD_BLOCKS // 2)}": {"accounts": accounts}}}
-        return {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
+        return balances([self._chosen.randrange(1, OLD_BLOCKS // 2)], accounts)
 
 
 def judge(target: Installed, load: Load, tried: str, seconds: float) -> Iterator[Seen]:
