@@ -143,8 +143,8 @@ bench: .venv/ready .venv-peer/ready node_modules/ready ## Measure the speed gate
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
 	@$(BIN)/python -m campaigns.benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
 
-bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path)
-	@$(BIN)/python -m campaigns.benchmarks.gas $(if $(JSON),--json '$(JSON)')
+bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving
+	@$(BIN)/python -m campaigns.benchmarks.gas
 
 ## Campaigns
 

@@ -1,20 +1,16 @@
 """Gas of the transactions that prove, each on a development chain whose history contract vouches for the block.
 
-`python -m campaigns.benchmarks.gas [--json PATH]`: the recorded cases beside the project, and generated ones of the
-same shape. Two chains run each transaction: one of today's rules tells `tx`, what the
-sender pays; one from before EIP-7623, whose floor hides the rest, tells `exec`: gas used, less 21,000 and the
-calldata's. `next` is what the sender would pay by the prices that are scheduled for the next fork, Glamsterdam
-(EIP-7773); no node here has them, so they are computed.
+`make bench-gas` measures the recorded cases beside the project, and generated ones of the same shape. Two chains run
+each transaction: one of today's rules tells `tx`, what the sender pays; one from before EIP-7623, whose floor hides the
+rest, tells `exec`: gas used, less 21,000 and the calldata's. `next` is what the sender would pay by the prices that are
+scheduled for the next fork, Glamsterdam (EIP-7773); no node here has them, so they are computed.
 """
 
-import argparse
 import json
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import rlp
@@ -603,13 +599,7 @@ def show(results: Sequence[Result]) -> None:
         print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}  {result.peers}")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns.benchmarks.gas", description="Measure the gas of proving."
-    )
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
-    arguments = parser.parse_args()
-
+def main() -> None:
     cases = list(recorded_cases())
     if not cases:
         print("The recorded proofs are not on this machine: generated cases only.")
@@ -617,10 +607,7 @@ def main() -> int:
     results += [*measure_sources(), *measure_reads()]
     show(results)
     show_ages(results)
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
