@@ -57,7 +57,7 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
         workers = [f"batch-query-{kind}@{number}" for number in range(1, WORKERS + 1)]
         for name in (_WEB, *workers):
             units.start(name)
-        _wait_until_healthy(url)
+        _wait_until_ok(f"{url}/healthz")
 
         installed = Installed(engine, url, state.folder, chain, registry, postgres, redis)
         load = Load(installed, seed, batches=100_000, pause=0.3)
@@ -65,7 +65,7 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
         polls = [_Polls(url, load, seed + number) for number in range(_POLLS)]
         for each in polls:
             each.start()
-        _upgrade(units, older, workers)
+        _upgrade(units, older, workers, url)
         load.end()
         for each in polls:
             each.over.set()
@@ -82,11 +82,13 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
         yield from judge(installed, load, "taken from an older version to this one", _SECONDS_TO_END)
 
 
-def _upgrade(units: Units, older: Path, workers: list[str]) -> None:
+def _upgrade(units: Units, older: Path, workers: list[str], url: str) -> None:
     """Upgrade as docs/operating/upgrading.md says, and go back again in the middle."""
 
     def go_on() -> None:
         time.sleep(_PAUSE_SECONDS)
+        # gunicorn says that it is ready before its processes have loaded anything.
+        _wait_until_ok(f"{url}/livez")
 
     go_on()
     units.tree = PROJECT
@@ -153,11 +155,11 @@ def _older_version(folder: Path) -> Path:
     return older
 
 
-def _wait_until_healthy(url: str) -> None:
+def _wait_until_ok(url: str) -> None:
     deadline = time.monotonic() + _SECONDS_TO_START
     while True:
         try:
-            answer = requests.get(f"{url}/healthz", timeout=TIMEOUT)
+            answer = requests.get(url, timeout=TIMEOUT)
         except requests.RequestException:
             continue
         if answer.ok:
