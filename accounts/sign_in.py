@@ -27,7 +27,6 @@ from chains.chains_file import Chain, UnknownChain
 from chains.encoding import checksummed, fault
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from database import row_locks
 
 # They take a second to import, most of it for grammars and web3. The web server does so before its first request; no
 # command waits for them.
@@ -154,7 +153,7 @@ def _store(issued: SignInNonce) -> None:
     now = issued.created_at
     with transaction.atomic():
         useless = SignInNonce.objects.filter(Q(expires_at__lte=now) | Q(created_at__gt=now + _CLOCK_SKEW))
-        row_locks.delete_free(useless)
+        useless.delete()
         issued.save()
 
 

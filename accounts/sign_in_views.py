@@ -30,7 +30,6 @@ from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, is_json, refused_answer
 from config.logs import redact_keys
-from database import row_locks
 
 _SIGN_IN_STATUS = {
     "malformed_request": 400,
@@ -109,7 +108,7 @@ def sign_in_as_development_account(request: HttpRequest) -> HttpResponse:
 def _begin_session(request: HttpRequest, user: User, next_path: str) -> HttpResponse:
     login(request, user)
     # Workers prune them as well, but an installation that only shows pages may have none.
-    row_locks.delete_free(Session.objects.filter(expire_date__lt=timezone.now()))
+    Session.objects.filter(expire_date__lt=timezone.now()).delete()
     event_log.record(request, user, EventKind.SIGNED_IN)
     # A first sign-in also makes a first key, in the same transaction, after the time of the sign-in was noted.
     for key in user.api_keys.filter(created_at__gte=user.last_sign_in):

@@ -13,7 +13,6 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import ThrottleCount
-from database import row_locks
 from database.compiled_queries import CompiledQuery, Given
 
 PERIOD = timedelta(minutes=1)
@@ -38,7 +37,7 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
         now = timezone.now()
         old = ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT))
         # Those that are locked are being used again.
-        row_locks.delete_free(old)
+        old.delete()
         ThrottleCount.objects.bulk_create(
             [ThrottleCount(what_and_who=_key(what, who), began_at=now)], ignore_conflicts=True
         )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.db.models.functions import Now
@@ -85,7 +86,8 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
         left = _left_of(batch)
         if left.is_complete and not left.transactions:
             # A worker sees it now, also where nodes serve no events.
-            row_locks.update(Block.objects.filter(queries__batch=batch, due_at__gt=Now()), due_at=Now())
+            waiting = Block.objects.filter(queries__batch=batch, due_at__gt=Now())
+            row_locks.retried(partial(waiting.update, due_at=Now()))
     # Written as it is: to validate megabytes of our own would take long.
     return HttpResponse(json.dumps(_body(batch, left)), content_type="application/json; charset=utf-8")
 

@@ -208,8 +208,8 @@ MAX_OPEN_QUERIES = env.int("MAX_OPEN_QUERIES", 100_000, validate=_ONE_OR_MORE)
 DAILY_GAS_BUDGET = env.int("DAILY_GAS_BUDGET", 50_000_000, validate=_FROM_ZERO)
 # Sign-ins that one client address starts in a minute.
 MAX_SIGN_INS_PER_MINUTE = env.int("MAX_SIGN_INS_PER_MINUTE", 20, validate=_ONE_OR_MORE)
-# How long a worker may keep a row without renewing its lease. After that, another worker takes it up.
-LEASE_SECONDS = env.int("LEASE_SECONDS", 30, validate=_ONE_OR_MORE)
+# How long a worker holds a lane without renewing that. After that, another worker takes it.
+LEASE_SECONDS = env.int("LEASE_SECONDS", 20, validate=_ONE_OR_MORE)
 
 # For development: networks, and names of hosts, that may be sent to although they are not public; by http and at other
 # ports, too.

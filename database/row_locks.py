@@ -12,13 +12,10 @@ the order, the database ends one of the two transactions with an error, and `ret
 import logging
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import TypeVar
 
-from django.core.exceptions import EmptyResultSet
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection
 from django.db.models import Model, QuerySet
-from django.db.models.expressions import RawSQL
 
 logger = logging.getLogger(__name__)
 
@@ -38,28 +35,6 @@ def lock(rows: QuerySet[_M]) -> None:
         list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
-def update(rows: QuerySet[_M], **values: object) -> int:
-    """Update these rows by one statement, which locks them in order. How many there were."""
-    if not connection.features.has_select_for_update:
-        return rows.update(**values)
-    return rows.model._default_manager.filter(pk__in=_locked_keys(rows)).update(**values)
-
-
-def update_free(rows: QuerySet[_M], **values: object) -> int:
-    """Update as `update` does, without the rows that others have locked.
-
-    It is for what others may do as well, or what can wait.
-    """
-    return _free(rows).update(**values)
-
-
-def delete_free(rows: QuerySet[_M]) -> int:
-    """Delete those of the rows that nobody else has locked. How many there were."""
-    # Finding and deleting may be several statements.
-    with transaction.atomic(savepoint=False) if connection.features.has_select_for_update else nullcontext():
-        return _free(rows).delete()[0]
-
-
 def retried(write: Callable[[], _Result]) -> _Result:
     """Return what `write` returns. Call it again where the database ended its transaction because of others.
 
@@ -75,23 +50,3 @@ def retried(write: Callable[[], _Result]) -> _Result:
             logger.warning("a database transaction is done again: %s", error)
             time.sleep(_PAUSE_SECONDS)
     return write()
-
-
-def _free(rows: "QuerySet[_M]") -> "QuerySet[_M]":
-    if not connection.features.has_select_for_update:
-        return rows
-    # Named twice: rows may have become others between the beginning of the statement and the lock.
-    return rows.filter(pk__in=_locked_keys(rows, "SKIP LOCKED"))
-
-
-def _locked_keys(rows: QuerySet[_M], how: str = "") -> "RawSQL | list[object]":
-    """Return a subquery that locks rows and gives their keys.
-
-    By hand: Django asks for a transaction around such a statement, which is one by itself.
-    """
-    try:
-        keys, parameters = rows.order_by("pk").values("pk").query.sql_with_params()
-    except EmptyResultSet:
-        return []
-    # Keys never change: rows that refer to these may be inserted meanwhile.
-    return RawSQL(f"{keys} FOR NO KEY UPDATE {how}", parameters)  # noqa: S611 (only the word is ours)

@@ -1,7 +1,7 @@
 """What queries ask for, word by word: what it must be, as proven here, and what the facts registry says."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
@@ -17,19 +17,18 @@ from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 
 
-def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Callable[[], None]) -> int | None:
+def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
     """Return the number of the block N with time(N) <= timestamp < time(N+1), or None if the first block is later.
 
     `head` must be later than the timestamp. Times rise with numbers, and on most chains nearly evenly: guessing by the
     slope between what is known finds it in a few headers; every other guess halves what is left, for chains whose
-    blocks don't come evenly. `extend_lease` is called between steps. Raises `NodeUnavailable`.
+    blocks don't come evenly. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
     # Not every chain's first header can be read, and any time before it will do until the search ends there.
     low, low_time, high = 0, 0, head
     halve, reach = False, 1 / rpc.chain.block_seconds
     while high.number - low > 1:
-        extend_lease()
         middle = (low + high.number) // 2
         if low == 0:
             # Nodes may serve recent headers only: until one below the time is known, steps down from above double.

@@ -6,7 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from chains import history
-from database.leases import Leased
+from database.due_rows import DueRow
 from queries.models import Batch, Block, Query
 from queries.uint256 import Uint256Field
 
@@ -16,10 +16,10 @@ class _InUse(models.Manager["FactsRegistry"]):
         return super().get_queryset().filter(replaced_at=None)
 
 
-class FactsRegistry(Leased):
+class FactsRegistry(DueRow):
     """A facts registry of one (source chain, destination chain), where it was deployed.
 
-    One is in use, or none; those that it has replaced stay on record. It is leased for its upkeep.
+    One is in use, or none; those that it has replaced stay on record. It is due for its upkeep.
     """
 
     destination_chain_id = models.PositiveBigIntegerField()
@@ -97,8 +97,8 @@ class SlotProof(models.Model):
         return f"{self.slot} of {self.account_id}"
 
 
-class Signer(Leased):
-    """An account that sends transactions on one destination. It is leased to be tended.
+class Signer(DueRow):
+    """An account that sends transactions on one destination. It is due when they are to be looked after.
 
     Who sends, or replaces, locks the rows of all signers of the destination (`proving.transactions.signers`).
     """
@@ -385,10 +385,10 @@ class ChainHead(models.Model):
         return f"block {self.number} of chain {self.chain_id}"
 
 
-class ChainWatch(Leased):
+class ChainWatch(DueRow):
     """A worker's last observation of a configured chain: `/healthz` tells it without asking a chain.
 
-    Of a lease it has `due_at` alone. The other columns are unused since 0.3; they go with the next minor version.
+    It has `due_at` alone of a `DueRow`. The other columns are unused since 0.3; they go with the next minor version.
     """
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
@@ -465,8 +465,8 @@ class JumpLeavesKind(models.TextChoices):
     EPOCH = "epoch"  # of blocks before the Merge: for each its hash and its total difficulty, 32 bytes each
 
 
-class JumpLeaves(Leased):
-    """The leaves of a tree that jumps to old blocks lead through. It is leased to be filled, and due while it is to be.
+class JumpLeaves(DueRow):
+    """The leaves of a tree that jumps to old blocks lead through. It is due while it is to be filled.
 
     What isn't complete counts for nothing: before 0.3 parts were stored, unverified.
     """
@@ -488,6 +488,17 @@ class JumpLeaves(Leased):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.number} of chain {self.chain_id}"
+
+
+class Lane(models.Model):
+    """A part of the work that one worker does at a time, see `proving.lanes`."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    token = models.CharField(max_length=32, blank=True)  # of the worker that holds it; empty: none does
+    until = models.DateTimeField(null=True)  # when it is another's to take, unless it was renewed
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class WorkerHeartbeat(models.Model):

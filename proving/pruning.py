@@ -1,7 +1,7 @@
 """Prunes what is older than `config.settings` keeps. A worker's duty, and `manage.py prune`.
 
-It goes in chunks: each is one short database transaction under the lease of the one `Pruning` row, so that others get
-their turn, one process at a time prunes, and a kill leaves nothing half.
+It goes in chunks: each is one short database transaction in the lane of the house, so that others get their turn, one
+process at a time prunes, and a kill leaves nothing half.
 
 A proof bundle is whole or said to be gone. So a batch is marked first (`Batch.proofs_pruned_at`), and from then on has
 no bundles. The nodes of a block's proofs go when all batches that ask about the block are marked. What the proofs have
@@ -25,9 +25,10 @@ from django.utils import timezone
 
 from accounts import event_log
 from accounts.models import AccountEvent, SignInNonce, ThrottleCount
-from database import leases, row_locks
+from database import due_rows, row_locks
 from database.chunks import chunks
-from database.leases import Lease
+from proving import lanes
+from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import (
     AccountProof,
     BeaconAnchor,
@@ -58,47 +59,33 @@ _ROWS, _PROOFS, _TRANSACTIONS, _BATCHES, _LEAVES = 1000, 200, 20, 50, 20
 # Blocks that one statement names.
 _BLOCKS = 500
 # How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
-_TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, leases.LONGEST
+_TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, due_rows.LONGEST
 
 
-def wake() -> None:
-    """Make the row that is leased, due at once, if there is none yet."""
-    if not Pruning.objects.exists():
-        Pruning.objects.get_or_create(pk=1, defaults={"due_at": Now()})
-
-
-def prune_when_due(pk: object) -> None:
-    """Prune for a moment, and be due again: a worker's duty. Does nothing while another process prunes."""
-    lease = leases.claim(Pruning.objects.all(), pk)
-    if lease is None:
+def prune_when_due(lane: HeldLane) -> None:
+    """Prune for a moment, if that is due, and be due again: a worker's duty."""
+    row, _ = Pruning.objects.get_or_create(pk=1, defaults={"due_at": Now()})
+    if not due_rows.due(Pruning.objects.filter(pk=row.pk)).exists():
         return
-    try:
-        counts, is_over = _prune(lease, seconds=_TURN_SECONDS)
-    except leases.LeaseLost:
-        return
-    except Exception:
-        lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
-        raise
-    lease.release(_REST if is_over else timedelta(seconds=_PAUSE_SECONDS))
+    counts, is_over = _prune(lane, seconds=_TURN_SECONDS)
+    lane.write(
+        partial(Pruning.objects.update, due_at=Now() + (_REST if is_over else timedelta(seconds=_PAUSE_SECONDS)))
+    )
     _log(counts)
 
 
 def prune_now() -> Mapping[str, int] | None:
     """Prune all that is old enough, and say how many rows of each kind. None while another process prunes."""
-    wake()
-    lease = leases.claim(Pruning.objects.all(), 1)
-    if lease is None:
-        return None
-    try:
-        counts, _ = _prune(lease)
-    finally:
-        lease.release(_REST)
+    with lanes.hold(LaneName(LaneKind.HOUSE)) as lane:
+        if lane is None:
+            return None
+        counts, _ = _prune(lane)
     _log(counts)
     return counts
 
 
-def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:
-    """Prune, and count the rows of each kind. Returns also whether nothing is left. Raises `LeaseLost`."""
+def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:
+    """Prune, and count the rows of each kind. Returns also whether nothing is left. Raises `LaneLost`."""
     ends = None if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     for kind in KINDS:
@@ -107,7 +94,7 @@ def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapp
         while True:
             if ends is not None and time.monotonic() >= ends:
                 return counts, False
-            changed = lease.write(partial(_prune_chunk, kind, days))
+            changed = lane.write(partial(_prune_chunk, kind, days))
             counts[kind.name] += changed
             if not changed:
                 break
@@ -230,10 +217,10 @@ def _prune_webhooks(before: datetime) -> int:
     ended = WebhookDelivery.objects.filter(ended_at__lt=before)
     if oldest := _first(ended.order_by("ended_at")):
         # One that is to be sent again since is not among them.
-        return row_locks.delete_free(ended.filter(pk__in=oldest))
+        return ended.filter(pk__in=oldest).delete()[0]
     told = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
     over = Webhook.objects.filter(~Exists(told), batch__in=_settled(before).order_by())
-    return row_locks.delete_free(over.filter(pk__in=_first(over)))
+    return over.filter(pk__in=_first(over)).delete()[0]
 
 
 # --- What expires -----------------------------------------------------------------------------------------------------
@@ -246,8 +233,7 @@ def _first(rows: QuerySet[Any], most: int = _ROWS) -> list[Any]:
 def _older(model: type[Model], column: str, most: int = _ROWS) -> Callable[[datetime], int]:
     def delete(before: datetime) -> int:
         oldest = _first(model._default_manager.filter(**{f"{column}__lt": before}).order_by(column), most)
-        # What others have locked goes the next time.
-        return row_locks.delete_free(model._default_manager.filter(pk__in=oldest))
+        return model._default_manager.filter(pk__in=oldest).delete()[0]
 
     return delete
 

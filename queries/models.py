@@ -19,7 +19,7 @@ from ulid import ULID
 
 from accounts.models import ApiKey
 from chains.encoding import hex_data
-from database.leases import Leased
+from database.due_rows import DueRow
 from queries.properties import AccountField, HeaderField
 from queries.uint256 import Uint256Field
 
@@ -106,8 +106,8 @@ class Wait:
         return f"{self.sentence} This has lasted for {failing} s; the next attempt is {soon}."
 
 
-class Batch(Leased):
-    """One submitted request. It is leased while it is checked against the chains."""
+class Batch(DueRow):
+    """One submitted request. It is due until all of it was checked against the chains."""
 
     id = models.CharField(primary_key=True, max_length=26, default=new_batch_id, editable=False)  # internalId, a ULID
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
@@ -264,7 +264,7 @@ HEADER_COLUMNS = ("hash", "header_rlp", "state_root", "timestamp")
 """The columns of a block's header, all empty until it was fetched and verified."""
 
 
-class Block(Leased):
+class Block(DueRow):
     """One block of a source chain that one destination needs to know: the unit of work.
 
     All queries about it, of all batches, share its header, its proofs and its transactions. It stays due after its last
@@ -280,9 +280,9 @@ class Block(Leased):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # The user in whose turns it is worked on (`queries.turns`), and its place among that user's blocks. The
-    # blocks of a batch have places one after another, so that a large batch lets the user's other batches through.
+    # The user in whose turns it is worked on: of those that have asked for it, the one with the fewest due blocks then.
     turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
+    # Unused since 0.3; it goes with the next minor version.
     queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
     gathers_until = models.DateTimeField(null=True)  # when others have had their time to share its transaction
@@ -315,14 +315,20 @@ class Block(Leased):
             models.Index(
                 fields=["destination_chain_id", "source_chain_id", "is_checkpoint", "number"], name="checkpoints"
             ),
+            # Unused since 0.3; it goes with the next minor version.
             models.Index(
-                # The last two tell whether a row is due now, so that skipping a long queue of other rows is cheap.
                 fields=[
                     *("destination_chain_id", "source_chain_id", "turn_of", "queue_at"),
                     *("due_at", "leased_until"),
                 ],
                 condition=models.Q(due_at__isnull=False),
                 name="places",
+            ),
+            models.Index(
+                # The last one tells whose turn it is, so that skipping a long queue of other rows is cheap.
+                fields=["destination_chain_id", "source_chain_id", "due_at", "turn_of"],
+                condition=models.Q(due_at__isnull=False),
+                name="due_blocks",
             ),
             models.Index(fields=["turn_of"], condition=models.Q(due_at__isnull=False), name="blocks_due_by_user"),
         ]
@@ -464,8 +470,8 @@ class WebhookEvent(models.TextChoices):
     STEP = "STEP"
 
 
-class Webhook(Leased):
-    """The receiver of a batch's events. It is leased to deliver the first of them that is pending."""
+class Webhook(DueRow):
+    """The receiver of a batch's events. It is due to deliver the first of them that is pending."""
 
     batch = models.OneToOneField(Batch, models.CASCADE, primary_key=True, related_name="webhook")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
@@ -551,8 +557,8 @@ class ServiceClock(models.Model):
         return str(self.at)
 
 
-class Pruning(Leased):
-    """One row, leased by the worker that prunes (`proving.pruning`)."""
+class Pruning(DueRow):
+    """One row: when to prune next (`proving.pruning`)."""
 
     def __str__(self) -> str:
         return f"due at {self.due_at}"

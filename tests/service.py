@@ -19,8 +19,8 @@ from django.utils import timezone
 from accounts.models import ApiKey, User
 from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
-from proving.models import Signer
-from queries.models import Batch, BatchStatus, Block, Webhook
+from proving.models import Lane
+from queries.models import Batch, BatchStatus, Block
 
 ALICE, BOB, CHARLIE, SIGNER = (address for address, _ in ACCOUNTS)
 SIGNER_KEY = ACCOUNTS[3][1]
@@ -148,9 +148,8 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
 
 
 def expire_leases() -> None:
-    """Let the leases of a worker that was killed run out, as time passes."""
-    for model in (Batch, Block, Signer, Webhook):
-        model.objects.exclude(leased_until=None).update(leased_until=timezone.now() - timedelta(seconds=1))
+    """Let the lanes of a worker that was killed run out, as time passes."""
+    Lane.objects.exclude(until=None).update(until=timezone.now() - timedelta(seconds=1))
 
 
 def expire(batches: QuerySet[Batch] | None = None) -> None:

@@ -78,7 +78,7 @@ def test_no_modules_import_each_other_in_a_circle():
         for name, path in names.items()
     }
     assert "config.gunicorn" in names
-    assert imported["proving.worker.worker"] >= {"proving.worker.due", "proving.worker.groups"}
+    assert imported["proving.worker.worker"] >= {"proving.worker.turns", "proving.lanes"}
     TopologicalSorter(imported).prepare()
 
 
@@ -137,11 +137,11 @@ def test_few_modules_can_spend_money():
             }
         if inside not in path.parents and names & {"sending.submit_all", "signing.sign", "signing.broadcast"}:
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
-        if names & {"transaction_monitor.monitor", "transaction_monitor.monitor_for"}:
+        if names & {"transaction_monitor.monitor_all", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
     assert senders == {"reconcile/apply.py", "registry/deploying.py"}
     assert tenders == {
-        "worker/due.py",
+        "worker/turns.py",
         "registry/deploying.py",
     }
 

@@ -98,16 +98,15 @@ class BeaconClient:
                 reasons += error.reasons
         raise self._lacking(f"{what}, which Nimbus and Lodestar tell", reasons)
 
-    def block_roots(self, period: int, root: bytes, *, go_on: Callable[[], None]) -> bytes:
+    def block_roots(self, period: int, root: bytes) -> bytes:
         """Return the roots of the blocks of all slots of a period; of a missed slot, that of the block before.
 
-        `root` is that of all of them. The nodes are asked one by one, each for all. `go_on` is called before each
-        exchange.
+        `root` is that of all of them. The nodes are asked one by one, each for all.
         """
         problems: list[str] = []
         for endpoint in self._in_order():
             try:
-                roots = self._roots_of(endpoint, period, go_on)
+                roots = self._roots_of(endpoint, period)
             except NodeUnavailable as problem:
                 problems.append(str(problem))
             except ValueError as wrong:
@@ -118,7 +117,7 @@ class BeaconClient:
                 problems.append(f"{endpoint.host} lacks blocks, or tells roots that are not the chain's")
         raise self._lacking(f"the block roots of period {period}", problems)
 
-    def _roots_of(self, endpoint: "BeaconEndpoint", period: int, go_on: Callable[[], None]) -> list[bytes]:
+    def _roots_of(self, endpoint: "BeaconEndpoint", period: int) -> list[bytes]:
         depth, ends = self._beacon_chain.period_depth, self._clock() + _PERIOD_SECONDS
         first, end = period << depth, period + 1 << depth
         roots: list[bytes] = []
@@ -126,7 +125,6 @@ class BeaconClient:
         last = bytes(32)
         # If the period begins with missed slots, a block just before it counts.
         for start in range(max(0, first - _ROOTS_AT_ONCE), end, _ROOTS_AT_ONCE):
-            go_on()
             if self._clock() > ends:
                 raise NodeUnavailable(f"{endpoint.host} is too slow")
             slots = range(start, min(start + _ROOTS_AT_ONCE, end))

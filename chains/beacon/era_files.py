@@ -74,8 +74,7 @@ class _EraFile(Protocol):
 class EraFiles:
     """The places where a chain's era files may be, asked in this order.
 
-    Reading raises `NodeUnavailable` where no place has the right file, with what is wrong with each. `go_on` is called
-    before each exchange.
+    Reading raises `NodeUnavailable` where no place has the right file, with what is wrong with each.
     """
 
     def __init__(
@@ -91,18 +90,18 @@ class EraFiles:
         self._timeout = timeout_seconds
         self._clock = clock
 
-    def roots(self, period: int, root: bytes, *, go_on: Callable[[], None] = lambda: None) -> PeriodRoots:
+    def roots(self, period: int, root: bytes) -> PeriodRoots:
         """Return the roots of a period whose own root is this one."""
-        return self._first(self.era_name(period, root), lambda file: self._read_roots(file, root), go_on)
+        return self._first(self.era_name(period, root), lambda file: self._read_roots(file, root))
 
     def block(self, slot: int, period_root: bytes, root: bytes) -> ExecutionBranch:
         """Return the execution block of the beacon block with this root, and what proves it."""
         name = self.era_name(self._chain.period(slot), period_root)
         return self._first(name, lambda file: self._read_block(file, slot, root))
 
-    def records(self, epoch: int, root: bytes, *, go_on: Callable[[], None] = lambda: None) -> list[tuple[bytes, int]]:
+    def records(self, epoch: int, root: bytes) -> list[tuple[bytes, int]]:
         """Return hash and total difficulty of each block of an epoch before the Merge, whose root is this one."""
-        return self._first(self.era1_name(epoch, root), lambda file: _read_records(file, root), go_on)
+        return self._first(self.era1_name(epoch, root), lambda file: _read_records(file, root))
 
     def size(self, name: str) -> int | None:
         """Return how many bytes a file has. None if it isn't there."""
@@ -119,12 +118,12 @@ class EraFiles:
         # An era is numbered by where it ends.
         return f"{self._chain.config_name}-{period + 1:05}-{root[:4].hex()}.era"
 
-    def _first(self, name: str, read: Callable[[_EraFile], Answer], go_on: Callable[[], None] = lambda: None) -> Answer:
+    def _first(self, name: str, read: Callable[[_EraFile], Answer]) -> Answer:
         problems: list[NodeUnavailable] = []
         for place in self._places:
             label = "A folder of era_files" if isinstance(place, Path) else urlsplit(place).netloc.rpartition("@")[2]
             try:
-                return read(self._file(place, name, label, self._clock() + _MOST_SECONDS, go_on))
+                return read(self._file(place, name, label, self._clock() + _MOST_SECONDS))
             except NodeUnavailable as problem:
                 problems.append(problem)
             except (InvalidEra, InvalidSsz) as invalid:
@@ -132,9 +131,8 @@ class EraFiles:
         kind = NoEraFile if all(isinstance(problem, NoEraFile) for problem in problems) else NodeUnavailable
         raise kind(f"No era file {name} can be read: {'; '.join(map(str, problems))}.")
 
-    def _file(self, place: Path | str, name: str, label: str, ends: float, go_on: Callable[[], None]) -> _EraFile:
+    def _file(self, place: Path | str, name: str, label: str, ends: float) -> _EraFile:
         def begin() -> None:
-            go_on()
             if self._clock() > ends:
                 raise NodeUnavailable(f"{label} is too slow")
 

@@ -6,15 +6,14 @@ nothing but the queries that name it.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from operator import attrgetter
 
-from django.db import connection
-from django.db.models import Q
+from django.db import OperationalError, connection
+from django.db.models import Case, Count, F, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from accounts.models import User
@@ -22,22 +21,23 @@ from chains import together
 from chains.chains_file import Chain
 from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
+from config import logs
 from config.configured_chains import get_chains
-from database import leases, row_locks
-from database.leases import Lease
-from proving import connections, facts, heads, job_runs
+from database import due_rows, row_locks
+from database.due_rows import Postponement
+from proving import connections, facts, heads, job_runs, lanes
 from proving.admission import feasibility
 from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Feasibility, Inquiry, Wait
 from proving.budget import allowance, reservations
 from proving.budget.reservations import Reservation
 from proving.facts import Fact
 from proving.gas_model.proof_gas import Estimate
-from proving.job_runs import JobRun
+from proving.lanes import HeldLane, LaneLost
 from proving.registry import deployments
 from proving.transactions import signers
-from queries import progress, submission, turns
+from queries import progress, submission
 from queries.error_codes import Rejection, RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Sender, open_queries
 
 logger = logging.getLogger(__name__)
 
@@ -76,48 +76,79 @@ class _Admission:
         return self.ahead.head if self.ahead else None
 
 
-def admit(batch_id: object) -> None:
-    """Decide about the queries of a batch that are not admitted yet, or say what the decision waits for."""
-    lease = leases.claim(Batch.objects.filter(status__in=OPEN_STATUSES), batch_id)
-    if lease is not None:
-        with job_runs.job_run("batch", batch=lease.row.pk, chain=lease.row.destination_chain_id) as job_run:
-            _admit(lease, job_run)
+def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
+    """Decide about the queries of these batches that are not admitted yet, or say what the decision waits for.
+
+    Return how many failed by an error of ours.
+    """
+    opened = Batch.objects.filter(status__in=OPEN_STATUSES)
+    postponement = lane.write(partial(due_rows.postpone, opened, keys))
+    return lanes.side_by_side([partial(_admit, lane, postponement, batch) for batch in postponement.rows])
 
 
-def _admit(lease: Lease[Batch], job_run: JobRun) -> None:
-    batch = lease.row
-    try:
-        waits: list[Wait] = []
-        unadmitted = together.share_work("unadmitted", batch.pk, _unadmitted)
-        for source, questions in unadmitted.items():
-            decision = _decide(lease, source, questions)
-            if isinstance(decision, Rejection) and decision.code in _BY_A_NODE:
-                decision = _wait_instead(batch, decision) or decision
-            if isinstance(decision, Wait):
-                waits.append(decision)
-                continue
-            goes_on = together.share_work("decided", _Decided(lease, source, decision), _record_all)
-            if not goes_on:
-                job_run.outcome = "done"
-                return lease.give_back(None)
-            if isinstance(decision, _Admission) and decision.ahead:
-                waits.append(decision.ahead.wait)
-        failing = bool(waits) and all(wait.pause is None for wait in waits)
-        backoff = leases.backoff(batch.attempts)
-        lease.give_back(
-            min((wait.pause or backoff for wait in waits), default=None),
-            attempts=batch.attempts + 1 if failing else 0,
-            waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits)),
-            looked_at=Now(),
-        )
+def _admit(lane: HeldLane, postponement: Postponement[Batch], batch: Batch) -> None:
+    with job_runs.job_run("batch", batch=batch.pk, chain=batch.destination_chain_id) as job_run:
+        try:
+            waits = _decide_all(lane, batch)
+        except LaneLost:
+            raise
+        except Exception:
+            waits = [Wait("An error of this service, which has been logged.", None)]
+            _give_back(lane, postponement, batch, waits)
+            raise
+        failing = _give_back(lane, postponement, batch, waits)
         job_run.outcome = "fails" if failing else "waits" if waits else "done"
-    except leases.LeaseLost:
-        return None
-    except Exception:
-        sentence = "An error of this service, which has been logged."
-        pause = leases.backoff(batch.attempts)
-        lease.release(pause, attempts=batch.attempts + 1, waiting_for=sentence, looked_at=Now())
-        raise
+
+
+def _decide_all(lane: HeldLane, batch: Batch) -> list[Wait]:
+    """Decide about each source chain, and return what is still waited for."""
+    waits: list[Wait] = []
+    unadmitted = together.share_work("unadmitted", batch.pk, _unadmitted)
+    for source, questions in unadmitted.items():
+        decision = _decide(lane, batch, source, questions)
+        if isinstance(decision, Rejection) and decision.code in _BY_A_NODE:
+            decision = _wait_instead(batch, decision) or decision
+        if isinstance(decision, Wait):
+            waits.append(decision)
+            continue
+        if not together.share_work("decided", _Decided(batch, source, decision), partial(_record_all, lane)):
+            return []
+        if len(unadmitted) > 1:
+            batch.refresh_from_db(fields=["status", "estimated_gas", "estimated_wei", "fee"])
+        if isinstance(decision, _Admission) and decision.ahead:
+            waits.append(decision.ahead.wait)
+    return waits
+
+
+@dataclass(frozen=True)
+class _GivenBack:
+    """A batch that is due again after a pause; with None not at all."""
+
+    batch: Batch
+    pause: timedelta | None
+    attempts: int
+    waiting_for: str
+
+
+def _give_back(lane: HeldLane, postponement: Postponement[Batch], batch: Batch, waits: Sequence[Wait]) -> bool:
+    """Make the batch due again while something is waited for; return whether it fails."""
+    failing = bool(waits) and all(wait.pause is None for wait in waits)
+    backoff = due_rows.backoff(batch.attempts)
+    pause = min((wait.pause or backoff for wait in waits), default=None)
+    sentence = " ".join(dict.fromkeys(wait.sentence for wait in waits))
+    given_back = _GivenBack(batch, pause, batch.attempts + 1 if failing else 0, sentence)
+    together.share_work("give back", given_back, partial(_give_back_all, lane, postponement))
+    return failing
+
+
+def _give_back_all(lane: HeldLane, postponement: Postponement[Batch], several: Sequence[_GivenBack]) -> Sequence[None]:
+    def write() -> None:
+        for one in several:
+            said = {"waiting_for": one.waiting_for, "looked_at": Now()}
+            postponement.end([one.batch], one.pause, attempts=one.attempts, **said)
+
+    lane.write(write)
+    return [None] * len(several)
 
 
 def _wait_instead(batch: Batch, rejection: Rejection) -> Wait | None:
@@ -129,18 +160,9 @@ def _wait_instead(batch: Batch, rejection: Rejection) -> Wait | None:
     return Wait(rejection.reason, timedelta(seconds=10)) if is_awaited else None
 
 
-def undecided(batches: Collection[str]) -> dict[str, list[int]]:
-    """Return, by the batch, the source chains whose queries are not admitted yet."""
-    waiting = Query.objects.filter(batch__in=batches, is_admitted=False).order_by("source_chain_id")
-    found: dict[str, list[int]] = {batch: [] for batch in batches}
-    for batch, source in waiting.values_list("batch", "source_chain_id").distinct():
-        found[batch].append(source)
-    return found
-
-
 @dataclass(frozen=True)
 class _Decided:
-    lease: Lease[Batch]
+    batch: Batch
     source: int
     decision: Rejection | _Admission
 
@@ -149,48 +171,75 @@ class _Decided:
         return self.decision.blocks if isinstance(self.decision, _Admission) else ()
 
 
-def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
-    # With the limits of before: what counts against them is read while the users are locked.
-    users = {one.lease: one.lease.row.user for one in several}
-
-    def record(going: Sequence[_Decided]) -> Sequence[bool]:
-        admitted = [_record(one, users[one.lease]) for one in going]
-        _store_headers([block for one, goes_on in zip(going, admitted, strict=True) if goes_on for block in one.blocks])
-        return admitted
-
-    return leases.write_together(several, attrgetter("lease"), record, lock_first=_lock_users_and_blocks)
-
-
-def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
-    """Lock the users, so that two batches can't reserve the same rest of a limit, and the blocks that are lined up."""
-    accepted = [one for one in several if isinstance(one.decision, _Admission)]
-    if not accepted:
-        return
-    row_locks.lock(User.objects.filter(pk__in={one.lease.row.user_id for one in accepted}))
-    admitted = Q()
-    for one in accepted:
-        admitted |= Q(batch=one.lease.row.pk, source_chain_id=one.source, is_admitted=False)
-    row_locks.lock(Block.objects.filter(pk__in=Query.objects.filter(admitted).values("block")))
+def _record_all(lane: HeldLane, several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
+    """Write the decisions in one database transaction. If that fails, write each by itself."""
+    try:
+        return lane.write(partial(_record_together, several))
+    except (LaneLost, OperationalError):
+        raise
+    except Exception as error:  # noqa: BLE001 (whose it is gets it)
+        if len(several) == 1:
+            return [Raised(error)]
+        logger.warning("writing %d batches by themselves: together they failed with %s", len(several), error)
+        return [_record_all(lane, [one])[0] for one in several]
 
 
-def _record(decided: _Decided, user: User) -> bool:
-    """Write the decision, in the caller's database transaction; whether the batch goes on."""
-    batch, source, decision = decided.lease.row, decided.source, decided.decision
-    batch.user = user
+def _record_together(several: Sequence[_Decided]) -> Sequence[bool]:
+    # So that two batches can't reserve the same rest of a limit.
+    row_locks.lock(User.objects.filter(pk__in={one.batch.user_id for one in several}))
+    batches = Batch.objects.filter(pk__in=[one.batch.pk for one in several])
+    asked_for = Query.objects.filter(batch__in=batches, is_admitted=False)
+    row_locks.lock(Block.objects.filter(pk__in=asked_for.values("block")))
+    stored = {batch.pk: batch for batch in batches.order_by("pk").select_for_update(no_key=True)}
+    for one in several:
+        # With the limits of before: what counts against them is read while the users are locked.
+        stored[one.batch.pk].user = one.batch.user
+    admitted = [_record(one, stored[one.batch.pk]) for one in several]
+    _store_headers([block for one, goes_on in zip(several, admitted, strict=True) if goes_on for block in one.blocks])
+    return admitted
+
+
+def _wake_blocks(batch: Batch, queries: QuerySet[Query]) -> None:
+    """Make the blocks of a batch's queries due, in its user's turns. Inside the caller's transaction.
+
+    A block that is due for another user stays in that one's turns if fewer blocks are due for that user, who would get
+    to it first.
+    """
+    user, asked_for = batch.user_id, Block.objects.filter(pk__in=queries.values("block"))
+    if batch.is_self_funded:
+        # Where something is paid for, a pause may be what keeps it from being sent again too soon: it isn't cut short.
+        paid_for = open_queries(asked_for).filter(batch__sender=Sender.OPERATOR).values("block")
+        waiting = list(asked_for.filter(pk__in=paid_for, due_at__isnull=False).values_list("pk", flat=True))
+        # But who works on it just now is told.
+        Block.objects.filter(pk__in=waiting).update(due_at=F("due_at") + due_rows.TICK)
+        asked_for = asked_for.exclude(pk__in=waiting)
+    due = Block.objects.filter(due_at__isnull=False).order_by()
+    others = asked_for.filter(due_at__isnull=False).exclude(turn_of=user).exclude(turn_of=None).order_by()
+    others_due = due.filter(turn_of__in=others.values("turn_of")).values_list("turn_of").annotate(Count("pk"))
+    mine = due.filter(turn_of=user).count() + asked_for.count()
+    nearer = [other for other, count in others_due if count <= mine]
+    stays = When(due_at__isnull=False, turn_of__in=nearer, then=F("turn_of"))
+    asked_for.update(turn_of=Case(stays, default=user), due_at=Now())
+
+
+def _record(decided: _Decided, batch: Batch) -> bool:
+    """Write the decision about the batch, as it is now, in the caller's database transaction; whether it goes on."""
+    source, decision = decided.source, decided.decision
     if isinstance(decision, _Admission):
         decision = _beyond(allowance.exceeded, batch, decision.needed) or decision
     if isinstance(decision, Rejection):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
-    turns.line_up(batch, batch.unadmitted(source, up_to=decision.up_to))
-    progress.admit(
-        batch,
-        source,
-        estimated_gas=decision.estimated.gas,
-        estimated_wei=decision.estimated.wei,
-        of_queries=decision.of_queries,
-        up_to=decision.up_to,
-    )
+    _wake_blocks(batch, batch.unadmitted(source, up_to=decision.up_to))
+    with logs.about(batch=batch.pk, chain=batch.destination_chain_id):
+        progress.admit(
+            batch,
+            source,
+            estimated_gas=decision.estimated.gas,
+            estimated_wei=decision.estimated.wei,
+            of_queries=decision.of_queries,
+            up_to=decision.up_to,
+        )
     return True
 
 
@@ -223,8 +272,7 @@ def _store_headers(blocks: Sequence[Block]) -> None:
         )
 
 
-def _decide(lease: Lease[Batch], source: int, questions: "_Questions") -> Wait | Rejection | _Admission:
-    batch = lease.row
+def _decide(lane: HeldLane, batch: Batch, source: int, questions: "_Questions") -> Wait | Rejection | _Admission:
     batch.user = together.share_work("user", batch.user_id, _users)
     destination = get_chains().chain(batch.destination_chain_id)
     if not batch.is_self_funded and (no_signer := signers.why_none(destination)):
@@ -234,10 +282,10 @@ def _decide(lease: Lease[Batch], source: int, questions: "_Questions") -> Wait |
     try:
         connection = connections.open_unless_stopped(batch.destination_chain_id, source)
         chain, rpc = connection.source_rpc.chain, connection.source_rpc
-        inquiry = Inquiry(connection, batch.deadline_at, lease.extend, lambda: heads.recent(chain, rpc).latest)
+        inquiry = Inquiry(connection, batch.deadline_at, lambda: None, lambda: heads.recent(chain, rpc).latest)
         # What a time or a tag selects is only known when its block is found. All else is asked side by side.
         if questions.unfound:
-            if refusal := _find_blocks(lease, inquiry, questions):
+            if refusal := _find_blocks(lane, batch, inquiry, questions):
                 return refusal
             (unadmitted,) = _unadmitted([batch.pk])
             questions = unadmitted[source]
@@ -306,9 +354,9 @@ def _unadmitted(batches: Sequence[str]) -> list[dict[int, _Questions]]:
     return [{source: one.sorted() for source, one in found[batch].items()} for batch in batches]
 
 
-def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, questions: _Questions) -> Rejection | None:
+def _find_blocks(lane: HeldLane, batch: Batch, inquiry: Inquiry, questions: _Questions) -> Rejection | None:
     """Give the queries that name a time or a tag their blocks, except times that may still get a later one."""
-    batch, source = lease.row, inquiry.source
+    source = inquiry.source
     seen = heads.recent(source, inquiry.connection.source_rpc)
     if any(time >= seen.latest.timestamp for time in questions.times):
         # A later block may have come since that was read.
@@ -323,10 +371,9 @@ def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, questions: _Questions) -
             continue
         if isinstance(number, Rejection):
             return number
-        # Before the batch is locked, as `database.row_locks` says.
         blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
         naming = Q(block_tag=named) if isinstance(named, str) else Q(timestamp=named)
-        with lease.writing():
+        with lane.writing():
             batch.unadmitted(source.id).filter(naming, block=None).update(block_id=blocks[source.id, number])
     return None
 

@@ -165,7 +165,7 @@ def _last_of(coming: Collection[int]) -> str:
 
 def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
     """Return the number of the latest block that is not after a time (unix seconds), which is before `head`."""
-    number = facts.block_at(inquiry.connection.source_rpc, time, head, extend_lease=inquiry.go_on)
+    number = facts.block_at(inquiry.connection.source_rpc, time, head)
     if number is not None:
         return number
     return Rejection(
@@ -343,7 +343,7 @@ def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
     def route_to(wanting: Iterable[Missing]) -> Route | TooFar | NotYet:
         numbers = sorted({number for one in wanting if one.needs_header for number in one.hashes}, reverse=True)
         targets = [headers[number] for number in numbers if number in headers]
-        return planning.route_to(inquiry.connection, targets, deadline=inquiry.deadline, extend_lease=inquiry.go_on)
+        return planning.route_to(inquiry.connection, targets, deadline=inquiry.deadline)
 
     try:
         if any(one.is_known and one.needs_header for one in looked_up):

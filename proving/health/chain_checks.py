@@ -40,23 +40,25 @@ _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
 
 
-def observe(*, everyone: bool = False) -> None:
-    """Observe each chain that is due, or all, because chains.toml may say something else now: a worker's duty."""
-    chains = get_chains().chains
-    if everyone:
-        ChainWatch.objects.bulk_create([ChainWatch(chain_id=chain.id) for chain in chains], ignore_conflicts=True)
-    rows = ChainWatch.objects.all()
+def wake() -> None:
+    """Make all chains due, because chains.toml may say something else now."""
+    ids = [chain.id for chain in get_chains().chains]
+    ChainWatch.objects.bulk_create([ChainWatch(chain_id=chain) for chain in ids], ignore_conflicts=True)
+    ChainWatch.objects.update(due_at=None)
+
+
+def observe() -> None:
+    """Observe each chain that is due: a worker's duty."""
     # A later time was written by a clock ahead.
-    due = rows if everyone else rows.exclude(due_at__range=(Now(), Now() + _PAUSE))
-    ids = set(due.values_list("pk", flat=True))
-    for chain in chains:
-        # Others leave it to this worker.
-        if chain.id in ids and due.filter(pk=chain.id).update(due_at=Now() + _PAUSE):
+    due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
+    for chain in get_chains().chains:
+        if chain.id in due:
             try:
                 _observe(chain)
             except Exception:
                 # The other chains are observed all the same.
                 logger.exception("observing chain %s failed", chain.id)
+                ChainWatch.objects.filter(pk=chain.id).update(due_at=Now() + _PAUSE)
 
 
 @dataclass(frozen=True)

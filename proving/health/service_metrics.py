@@ -95,7 +95,7 @@ _KINDS: tuple[tuple[str, Callable[[], "QuerySet[Any]"], tuple[str, ...]], ...] =
 
 def _queues() -> Iterator[_Family]:
     now, rows = timezone.now(), []
-    is_due = Q(due_at__lte=Now()) & (Q(leased_until=None) | Q(leased_until__lt=Now()))
+    is_due = Q(due_at__lte=Now())
     counts = {"so_many": Count("pk"), "due": Count("pk", filter=is_due), "oldest": Min("due_at", filter=is_due)}
     for kind, of_kind, columns in _KINDS:
         grouped = of_kind().filter(due_at__isnull=False).order_by().values(*columns).annotate(**counts)

@@ -12,7 +12,7 @@ from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve
 from chains.rpc import AccountProof, ChainError, InvalidReply, ProofRequest
 from config.configured_chains import get_chains
-from database import leases
+from database import due_rows
 from proving import sources
 from proving.connections import OpenConnection
 from proving.models import SignedTransaction, Transaction, TransactionState
@@ -145,7 +145,7 @@ def pause_after_failures(connection: OpenConnection) -> float:
     if not failures:
         return 0
     # Bounded also where the clock was ahead when it was sent.
-    pause = leases.backoff(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+    pause = due_rows.backoff(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     left = min(pause, sent[0][1] + pause - timezone.now())
     return max(0, left.total_seconds())
 

@@ -7,6 +7,7 @@ for what others send.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from django.db.models import QuerySet
 from django.db.models.functions import Now
@@ -15,10 +16,10 @@ from eth_utils.crypto import keccak
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import Log, RpcRefused
-from database import row_locks
 from database.chunks import chunks
 from proving.connections import OpenConnection
 from proving.heads import Heads
+from proving.lanes import HeldLane
 from proving.models import FactsRegistry
 from proving.sources import Start
 from queries import submission
@@ -111,7 +112,7 @@ def newest(connection: OpenConnection, latest: int) -> list[int]:
     return [int.from_bytes(log.topics[1]) for log in logs]
 
 
-def wake_waiting(connection: OpenConnection, heads: Heads) -> bool:
+def wake_waiting(lane: HeldLane, connection: OpenConnection, heads: Heads) -> bool:
     """Make the blocks due that recent events name and whose transactions others send; return whether any wait.
 
     What these have accumulated is noted. Events count until some time after their block is confirmed: then the steps
@@ -133,7 +134,7 @@ def wake_waiting(connection: OpenConnection, heads: Heads) -> bool:
         named = {topic for log in logs for topic in log.topics[1:]}
         found = [pk for pk, number, of_block in waiting if {number.to_bytes(32), bytes.fromhex(of_block[2:])} & named]
         for chunk in chunks(found, _PER_STATEMENT):
-            row_locks.update(Block.objects.filter(pk__in=chunk, due_at__gt=Now()), due_at=Now())
+            lane.write(partial(Block.objects.filter(pk__in=chunk, due_at__gt=Now()).update, due_at=Now()))
     return bool(waiting)
 
 

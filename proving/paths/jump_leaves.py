@@ -7,6 +7,7 @@ All leaves of a tree are fetched at once, and none is kept before all are verifi
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from django.db.models import QuerySet
@@ -20,7 +21,8 @@ from chains.beacon.jumps import RECORDS_DEPTH, Anchor, BeaconChain
 from chains.chains_file import Chain, UnknownChain
 from chains.node_errors import NodeUnavailable
 from config.configured_chains import get_beacon_client, get_chains, get_era_files
-from database import leases, row_locks
+from database import due_rows
+from proving.lanes import HeldLane
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.sources import NotYet
 
@@ -49,18 +51,18 @@ class Period:
     def size(self) -> int:
         return _ROOT << self.chain.period_depth
 
-    def fetch(self, go_on: Callable[[], None]) -> bytes:
-        """Return all leaves, verified. `go_on` is called before each exchange. Raises `NodeUnavailable`."""
+    def fetch(self) -> bytes:
+        """Return all leaves, verified. Raises `NodeUnavailable`."""
         files, client = get_era_files(self.source.id), get_beacon_client(self.source.id)
         ways: list[Callable[[], bytes]] = []
         if files:
-            ways.append(lambda: self._of_files(files, go_on))
+            ways.append(lambda: self._of_files(files))
         if client and (root := self.block_roots_root):
-            ways.append(lambda: client.block_roots(self.number, root, go_on=go_on))
+            ways.append(lambda: client.block_roots(self.number, root))
         return first_of(ways)
 
-    def _of_files(self, files: EraFiles, go_on: Callable[[], None]) -> bytes:
-        roots = files.roots(self.number, self.root, go_on=go_on)
+    def _of_files(self, files: EraFiles) -> bytes:
+        roots = files.roots(self.number, self.root)
         if self.block_roots_root:
             return roots.blocks
         return roots.blocks + ssz.tree_root(split(roots.states), self.chain.period_depth)
@@ -85,10 +87,10 @@ class Epoch:
 
     kind: ClassVar = JumpLeavesKind.EPOCH
 
-    def fetch(self, go_on: Callable[[], None]) -> bytes:
+    def fetch(self) -> bytes:
         files = get_era_files(self.source.id)
         assert files is not None, "jumping.why_not has asked"
-        records = files.records(self.number, self.root, go_on=go_on)
+        records = files.records(self.number, self.root)
         return b"".join(block_hash + ssz.integer_leaf(total) for block_hash, total in records)
 
     def has(self, content: bytes) -> bool:
@@ -127,29 +129,24 @@ def find(tree: Period | Epoch) -> bytes | NotYet:
     if row.is_complete and tree.has(content := bytes(row.content)):
         note_use(rows, row.used_at)
         return content
-    row_locks.update_free(rows.filter(due_at=None), due_at=Now())
+    rows.filter(due_at=None).update(due_at=Now())
     if row.problem:
         raise NodeUnavailable(row.problem)
     return NotYet(f"Fetching what blocks of {tree.kind.value} {tree.number} are proven by.")
 
 
-def fetch(pk: object) -> None:
-    """Fetch leaves, and store them: a worker's duty. Does nothing while another worker does."""
-    lease = leases.claim(JumpLeaves.objects.all(), pk)
-    if lease is None:
-        return
-    content, problem = b"", ""
-    try:
-        content = _tree_of(lease.row).fetch(lease.extend)
-    except leases.LeaseLost:
-        return
-    except (NodeUnavailable, UnknownChain) as error:
-        problem = str(error)
-    except Exception:
-        lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
-        raise
-    # After a failure, blocks that still need them ask again.
-    lease.release(None, content=content, is_complete=not problem, problem=problem)
+def fetch(lane: HeldLane, key: object) -> None:
+    """Fetch leaves, and store them: a worker's duty."""
+    postponement = lane.write(partial(due_rows.postpone, JumpLeaves.objects.all(), [key]))
+    for row in postponement.rows:
+        content, problem = b"", ""
+        try:
+            content = _tree_of(row).fetch()
+        except (NodeUnavailable, UnknownChain) as error:
+            problem = str(error)
+        # After a failure, blocks that still need them ask again.
+        told = partial(postponement.end, [row], None, content=content, is_complete=not problem, problem=problem)
+        lane.write(told)
 
 
 def _tree_of(row: JumpLeaves) -> Period | Epoch:
@@ -180,4 +177,4 @@ def stored_anchor(row: BeaconAnchor) -> Anchor:
 def note_use(rows: QuerySet[Any], used_at: datetime) -> None:
     """Write down that rows were used, if that was not done lately: what nobody uses is pruned."""
     if used_at < timezone.now() - _USED_WITHIN:
-        row_locks.update_free(rows, used_at=Now())
+        rows.update(used_at=Now())

@@ -168,14 +168,12 @@ def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None
 # --- What proves it ---------------------------------------------------------------------------------------------------
 
 
-def branch_to(
-    source: Chain, origin: Header | None, target: Header, *, extend_lease: Callable[[], None]
-) -> BlockBranch | NotYet:
+def branch_to(source: Chain, origin: Header | None, target: Header) -> BlockBranch | NotYet:
     """Return the branch from the beacon root in the header of `origin`, its field 19, to the hash of `target`.
 
     `origin` is needed for an `OLD_BLOCK` alone. The branch is verified: it leads to both. `NotYet` where the state of
-    that beacon root does not yet summarise the target's period, or what is needed is being fetched. `extend_lease` is
-    called between steps that take long. Raises `NodeUnavailable`, a sentence.
+    that beacon root does not yet summarise the target's period, or what is needed is being fetched.
+    Raises `NodeUnavailable`, a sentence.
     """
     if why := why_not(source, target):
         raise NodeUnavailable(why)
@@ -183,19 +181,17 @@ def branch_to(
     assert chain is not None, "why_not has asked"
     try:
         if (kind := operation(source, target)) == OLD_BLOCK:
-            return _old(source, chain, origin, target, extend_lease)
+            return _old(source, chain, origin, target)
         before = _before_merge if kind == BLOCK_BEFORE_MERGE else _before_capella
         return before(source, chain, target)
     except CannotProve as cannot:
         raise NodeUnavailable(f"Block {target.number} of {source.label} can't be proven: {cannot}") from None
 
 
-def _old(
-    source: Chain, chain: BeaconChain, origin: Header | None, target: Header, extend_lease: Callable[[], None]
-) -> BlockBranch | NotYet:
+def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Header) -> BlockBranch | NotYet:
     if origin is None or not origin.beacon_root:
         raise CannotProve("The header to jump from names no beacon block.")
-    anchor = _anchor(source, chain, origin.beacon_root, extend_lease)
+    anchor = _anchor(source, chain, origin.beacon_root)
     period = chain.period(chain.slot_at(target.timestamp))
     index = period - chain.periods_before_capella
     if index >= len(anchor.summaries):
@@ -265,7 +261,7 @@ def _beacon_block(source_id: int, root: bytes, slot: int, period_root: bytes) ->
 # --- Anchors ----------------------------------------------------------------------------------------------------------
 
 
-def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callable[[], None]) -> Anchor:
+def _anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
     """Return the beacon block with this root, and what its state summarises. Raises as `branch_to`, `CannotProve`."""
     rows = BeaconAnchor.objects.filter(chain_id=source.id, root=hex_data(root))
     row = rows.first()
@@ -278,9 +274,7 @@ def _anchor(source: Chain, chain: BeaconChain, root: bytes, extend_lease: Callab
     client = get_beacon_client(source.id)
     if client is None:
         raise NodeUnavailable(f"{source.label} has no beacon_urls, which tell what blocks are proven by.")
-    extend_lease()
     header = client.header(root)
-    extend_lease()
     if not chain.capella <= header.slot < chain.end:
         raise CannotProve(f"The state of slot {header.slot}, which the header to jump from names, has no known layout.")
     anchor = client.summaries(header)

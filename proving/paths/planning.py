@@ -9,7 +9,7 @@ interrupted continues where it was, and what others have sent shortens it.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -28,7 +28,7 @@ from proving.sources import NotYet, Start
 
 # Gas of the header that a path begins with, rounded up (make bench-gas).
 _HEADER_GAS = 60_000
-# How many blocks are read between two calls of `extend_lease`.
+# Blocks that are asked about at a time.
 _PER_READ = 200
 
 
@@ -97,15 +97,13 @@ def survey(
     connection: OpenConnection,
     header: Header,
     *,
-    extend_lease: Callable[[], None],
     hints: Collection[int] = (),
 ) -> Start | Hops | NotYet | TooFar:
     """Find the cheapest path to a block's hash within the limits, but for jumps: what it takes, without proofs.
 
     `NotYet` where none can begin at this moment. `hints` are blocks that the registry is asked about beside those that
-    rows name. `extend_lease` is called between steps that take long. Raises `NodeUnavailable`, `RpcRefused`.
+    rows name. Raises `NodeUnavailable`, `RpcRefused`.
     """
-    extend_lease()
     config, target, rpc = connection.config, header.number, connection.source_rpc
     vouched = sources.of(config).vouched(config, keeps_hashes=True)
     if vouched is None:
@@ -116,7 +114,7 @@ def survey(
     trusted = checkpoints.nearest(connection, target, hints)
     if trusted is not None:
         try:
-            through = _through_history(connection, trusted, target, extend_lease)
+            through = _through_history(connection, trusted, target)
             paths += [through] if through is not None else []
         except RpcRefused as error:
             # No node serves so old a state any more; the source may vouch for a younger block.
@@ -124,7 +122,7 @@ def survey(
     not_yet: NotYet | None = None
     # The source itself may vouch for so young a block.
     if not paths or len(_stops(paths[0])) > 1 or target > heads.recent(rpc.chain, rpc).latest.number - vouched:
-        from_source = _from_source(connection, target, extend_lease)
+        from_source = _from_source(connection, target)
         if isinstance(from_source, NotYet):
             not_yet = from_source
         elif from_source is not None:
@@ -154,15 +152,12 @@ def _gas_of_hops(path: Hops) -> int:
     return len(path.stops) * HOP_GAS + (_HEADER_GAS if path.start else 0)
 
 
-def _from_source(
-    connection: OpenConnection, target: int, extend_lease: Callable[[], None]
-) -> Start | Hops | NotYet | None:
-    extend_lease()
+def _from_source(connection: OpenConnection, target: int) -> Start | Hops | NotYet | None:
     start = sources.of(connection.config).reach(connection, target)
     if isinstance(start, NotYet) or start.number == target:
         return start
     try:
-        through = _through_history(connection, start.number, target, extend_lease)
+        through = _through_history(connection, start.number, target)
     except StatesRefused:
         if connection.source_rpc.header(start.number) is not None:
             raise
@@ -173,9 +168,7 @@ def _from_source(
     return None if through is None else replace(through, start=start)
 
 
-def _through_history(
-    connection: OpenConnection, origin: int, target: int, extend_lease: Callable[[], None]
-) -> Hops | None:
+def _through_history(connection: OpenConnection, origin: int, target: int) -> Hops | None:
     """Return the hops from a block to another; None where the history doesn't go back so far."""
     stops = over(origin, [target], connection.config.window)
     # One more than may be hopped to tells enough: the rest is too far, wherever the history begins.
@@ -183,7 +176,6 @@ def _through_history(
     for chunk in chunks(asked, _PER_READ):
         if not all(_hashes(connection, chunk)):
             return None
-        extend_lease()
     return Hops(origin, stops)
 
 
@@ -231,17 +223,15 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
 # --- Many blocks, for an estimate -------------------------------------------------------------------------------------
 
 
-def route_to(
-    connection: OpenConnection, targets: Sequence[Header], *, deadline: datetime, extend_lease: Callable[[], None]
-) -> Route | TooFar | NotYet:
+def route_to(connection: OpenConnection, targets: Sequence[Header], *, deadline: datetime) -> Route | TooFar | NotYet:
     """Find the paths to the hashes of all these blocks, which fall.
 
-    `NotYet` where one can't begin before the deadline. A path stops at the blocks that it passes. `extend_lease` is
-    called between steps that take long. Raises `NodeUnavailable`, `RpcRefused`.
+    `NotYet` where one can't begin before the deadline. A path stops at the blocks that it passes.
+    Raises `NodeUnavailable`, `RpcRefused`.
     """
-    route, left = _jumps(connection, _unknown(connection, targets, extend_lease))
+    route, left = _jumps(connection, _unknown(connection, targets))
     while left:
-        path = survey(connection, left[-1], extend_lease=extend_lease)
+        path = survey(connection, left[-1])
         if isinstance(path, TooFar):
             return path
         if isinstance(path, NotYet):
@@ -262,14 +252,13 @@ def route_to(
     return route
 
 
-def _unknown(connection: OpenConnection, targets: Sequence[Header], extend_lease: Callable[[], None]) -> list[Header]:
+def _unknown(connection: OpenConnection, targets: Sequence[Header]) -> list[Header]:
     """Return the blocks whose hashes the registry can't take now."""
     unknown: list[Header] = []
     for chunk in chunks(targets, _PER_READ):
         asked = [(header.number, header.hash) for header in chunk]
         vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked)
         unknown += [header for header, is_vouched_for in zip(chunk, vouched, strict=True) if not is_vouched_for]
-        extend_lease()
     return unknown
 
 

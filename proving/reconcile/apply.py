@@ -14,7 +14,7 @@ from proving.facts import Missing
 from proving.paths import building, checkpoints
 from proving.paths.checkpoints import Jump
 from proving.reconcile import calldata, rows, sent
-from proving.reconcile.context import Context
+from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import (
     Action,
     Change,
@@ -35,7 +35,7 @@ from queries.models import Query
 _TRANSACTIONS_PER_LOOK = 16
 
 
-def carry_out(context: Context, actions: Sequence[Action]) -> Requeue | Fail | None:
+def carry_out(context: WorkContext, actions: Sequence[Action]) -> Requeue | Fail | None:
     """Do them in their order. Returns why the rest was not done, if something could not be sent."""
     for of_rows, several in itertools.groupby(actions, lambda action: isinstance(action, Change)):
         if of_rows:
@@ -53,7 +53,7 @@ def carry_out(context: Context, actions: Sequence[Action]) -> Requeue | Fail | N
 _NotSent = Requeue | Fail | NotPaid
 
 
-def _send(context: Context, action: Sending) -> Requeue | Fail | None:
+def _send(context: WorkContext, action: Sending) -> Requeue | Fail | None:
     """Send it, for as many of the queries as can pay now: the others hold up nobody."""
     match action:
         case Prove():
@@ -72,7 +72,7 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
     return why_not
 
 
-def _prove(context: Context, action: Prove) -> _NotSent | None:
+def _prove(context: WorkContext, action: Prove) -> _NotSent | None:
     def prove(able: set[int]) -> _NotSent | None:
         affordable = replace(action, missing=_only(action.missing, able))
         # Of those that carry the header only one: the others wait for it.
@@ -83,13 +83,13 @@ def _prove(context: Context, action: Prove) -> _NotSent | None:
     return _for_who_can_pay(context, _asking(action.missing), prove)
 
 
-def _submit_one(context: Context, intent: Intent) -> _NotSent | None:
+def _submit_one(context: WorkContext, intent: Intent) -> _NotSent | None:
     return _for_who_can_pay(
         context, set(intent.queries), lambda able: _submit(context, [replace(intent, queries=able)])
     )
 
 
-def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
+def _extend_path(context: WorkContext, action: ExtendPath) -> _NotSent | None:
     why_not = _for_who_can_pay(context, _asking(action.needing), lambda able: _send_leg(context, action, able))
     if isinstance(why_not, NotPaid):
         # The other blocks of who can't pay would go before those of others, one after the other.
@@ -97,7 +97,7 @@ def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
     return why_not
 
 
-def _send_leg(context: Context, action: ExtendPath, able: set[int]) -> _NotSent | None:
+def _send_leg(context: WorkContext, action: ExtendPath, able: set[int]) -> _NotSent | None:
     beside = sent.waiting_beside(context.block, able)
     leg = building.next_leg(context.connection, action.path, beside=beside)
     intent = next(calldata.of_leg(context, action, leg, _only(action.needing, able), beside))
@@ -111,7 +111,7 @@ def _send_leg(context: Context, action: ExtendPath, able: set[int]) -> _NotSent 
 
 
 def _for_who_can_pay(
-    context: Context, queries: set[int], send: Callable[[set[int]], _NotSent | None]
+    context: WorkContext, queries: set[int], send: Callable[[set[int]], _NotSent | None]
 ) -> _NotSent | None:
     """Send for all of the queries, then without those of batches that can't pay, as long as that leaves fewer."""
     while True:
@@ -124,7 +124,7 @@ def _for_who_can_pay(
         queries = able
 
 
-def _able(context: Context, queries: set[int], batches: Collection[str]) -> set[int]:
+def _able(context: WorkContext, queries: set[int], batches: Collection[str]) -> set[int]:
     """Return the queries that are of other batches."""
     # In whatever state they are: what can't pay must not be asked for again and again.
     return queries.difference(Query.objects.filter(block=context.block, batch__in=batches).values_list("pk", flat=True))
@@ -140,7 +140,7 @@ def _only(missing: Missing, able: set[int]) -> Missing:
 
 
 def _submit(
-    context: Context,
+    context: WorkContext,
     intents: Sequence[Intent],
     *,
     and_store: Callable[[int], None] | None = None,
@@ -152,17 +152,14 @@ def _submit(
     stopped = stops.why_stopped(chain.id, source=context.connection.config.source_id)
     if refused := stopped or signers.why_none(chain):
         return _postponed(context, refused)
-    # As often as there are batches that can't pay, and simulations take long.
-    context.lease.extend()
-    order = Order(intents, and_store, context.block, multicall)
     try:
-        outcome = sending.submit_all(chain, order)
+        outcome = sending.submit_all(chain, Order(context.lane, intents, and_store, context.block, multicall))
     except Reverted as reverted:
         return _why_reverted(context, reverted)
     return _why_not(context, outcome)
 
 
-def _why_not(context: Context, outcome: Sent | Unsent) -> _NotSent | None:
+def _why_not(context: WorkContext, outcome: Sent | Unsent) -> _NotSent | None:
     match outcome:
         case Sent(transactions):
             context.known.sent = transactions[-1]
@@ -177,15 +174,15 @@ def _why_not(context: Context, outcome: Sent | Unsent) -> _NotSent | None:
             return outcome
 
 
-def _no_room(context: Context) -> Requeue:
+def _no_room(context: WorkContext) -> Requeue:
     return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
 
 
-def _postponed(context: Context, sentence: str) -> Requeue:
+def _postponed(context: WorkContext, sentence: str) -> Requeue:
     return Requeue(sentence, max(10, context.destination_chain.block_seconds))
 
 
-def _why_reverted(context: Context, reverted: Reverted) -> Requeue | Fail:
+def _why_reverted(context: WorkContext, reverted: Reverted) -> Requeue | Fail:
     reason = revert_reason(reverted.data)
     if reason.name in {"UnknownBlock", "HeaderMismatch"}:
         # The chain moved between the observation and the simulation; the next reconcile says what that means.

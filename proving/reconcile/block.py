@@ -1,6 +1,6 @@
 """Moves the queries of one source block through their steps, by comparing what should hold with what does.
 
-`reconcile` observes the rows and both chains, decides, and acts, in three parts: whether the destination was
+`reconcile_all` observes the rows and both chains, decides, and acts, in three parts: whether the destination was
 reorganised; what the source chain proves; what the registry holds and lacks. It keeps no state of its own: run twice,
 killed anywhere or run by another worker, it leads to the same place if the chains are the same. A reorganised chain is
 nothing special: what held no longer does.
@@ -8,82 +8,71 @@ nothing special: what held no longer does.
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
-from django.db import connection
-from django.db.models import DateTimeField, Value
-from django.db.models.expressions import Combinable
-from django.db.models.functions import Least, Now
+from django.db.models.functions import Now
 
 from chains import together
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
-from database import leases, row_locks
-from database.leases import Lease
-from proving import connections, heads, job_runs
+from database import due_rows
+from database.due_rows import Postponement
+from proving import connections, heads, job_runs, lanes
+from proving.lanes import HeldLane, LaneLost
 from proving.reconcile import apply, decide, observe, proofs
-from proving.reconcile.context import Context, Known
+from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
 from proving.reconcile.observe import Observation
 from proving.registry.deployments import Unusable
-from queries import progress, turns
+from queries import progress
 from queries.models import Block, StepKind, open_queries
-from queries.turns import Asking
 
 logger = logging.getLogger(__name__)
 
 _UNUSABLE_SECONDS = 10
-# Of thousands the first ones are sent while the next ones are fetched.
-_QUERIES_PER_FETCH = 1000
+# Of thousands the first ones are sent while the next ones are fetched, and others are worked on.
+_QUERIES_PER_FETCH = 300
 # As `job_runs` counts them.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
-def reconcile(block_id: object) -> None:
-    """Bring the queries of a block as far as the chains allow. Does nothing while another worker does."""
-    lease = leases.claim(Block.objects.all(), block_id)
-    if lease is None:
-        return
-    block, known = lease.row, Known()
+def reconcile_all(lane: HeldLane, keys: Sequence[object]) -> int:
+    """Bring the queries of these blocks as far as the chains allow. Return how many failed by an error of ours."""
+    postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
+    return lanes.side_by_side([partial(_reconcile_one, lane, postponement, block) for block in postponement.rows])
+
+
+def _reconcile_one(lane: HeldLane, postponement: Postponement[Block], block: Block) -> None:
     source, destination = block.source_chain_id, block.destination_chain_id
     with job_runs.job_run("block", block=block.number, source=source, chain=destination) as job_run:
         try:
-            end = _reconcile(lease, known)
-        except leases.LeaseLost:
-            return
+            end = _reconcile(lane, block)
+        except LaneLost:
+            raise
         except (NodeUnavailable, RpcRefused) as error:
             for_path = isinstance(error, observe.BranchUnavailable)
             end = Fail(str(error), for_operators=error.for_operators, for_path=for_path)
         except Exception:
-            _fail(lease, known, Fail("An error of this service, which has been logged."))
+            _end(lane, postponement, block, Fail("An error of this service, which has been logged."))
             raise
         job_run.outcome = _OUTCOMES[type(end)]
-        match end:
-            case Requeue():
-                sentence, seconds = end.sentence, end.seconds
-                _release(lease, sentence, seconds, attempts=0, waits_for_path=end.for_path, asking=known.asking)
-            case Fail():
-                _fail(lease, known, end)
-            case Settled():
-                _release(lease, "", None, attempts=0, asking=known.asking)
+        _end(lane, postponement, block, end)
 
 
-def _reconcile(lease: Lease[Block], known: Known) -> End:
-    block = lease.row
+def _reconcile(lane: HeldLane, block: Block) -> End:
     try:
         connection = connections.open_connection(block.destination_chain_id, block.source_chain_id)
     except Unusable as why:
         return Requeue(str(why), _UNUSABLE_SECONDS)
     destination = get_chains().chain(block.destination_chain_id)
     seen = heads.recent(destination, connection.destination_rpc)
-    context = Context(lease, connection, destination, seen, known=known)
+    context = WorkContext(block, connection, destination, seen, lane=lane)
     if end := _take_back(context):
         return end
-    if observe.asking(context).users:
+    if observe.asking(context).senders:
         fetched = _fetch(context)
         if isinstance(fetched, Requeue):
             return fetched
@@ -98,7 +87,7 @@ def _reconcile(lease: Lease[Block], known: Known) -> End:
     return decide.rest(observe.rest(context))
 
 
-def _take_back(context: Context) -> End | None:
+def _take_back(context: WorkContext) -> End | None:
     """Reopen what the destination has lost, if it was reorganised."""
     seen = observe.checked(context)
     if seen is None:
@@ -113,7 +102,7 @@ class _Partly:
     """There is more to be fetched; what is fetched can be proven meanwhile."""
 
 
-def _fetch(context: Context) -> End | _Partly | None:
+def _fetch(context: WorkContext) -> End | _Partly | None:
     """Complete INITIAL_STATE of what can be fetched from the source chain. Fails, at its end, for the rest."""
     before = context.block.hash
     parts = _parts(context) if before else None
@@ -136,8 +125,6 @@ def _fetch(context: Context) -> End | _Partly | None:
     complete = 0
     while first:
         _act(context, decide.fetched(first, is_trusted=observe.is_trusted(context)))
-        # Also where nothing of it could be had, and nothing was written.
-        context.lease.extend()
         faults |= first.faults
         complete += len(first.complete)
         if complete >= _QUERIES_PER_FETCH:
@@ -150,13 +137,13 @@ def _fetch(context: Context) -> End | _Partly | None:
     return lacking if unfetched is None else _act(context, decide.unfetched(unfetched))
 
 
-def _parts(context: Context) -> Iterator[proofs.Fetched]:
+def _parts(context: WorkContext) -> Iterator[proofs.Fetched]:
     """Yield what accounts lack, if any wait for their proofs."""
     if (StepKind.INITIAL_STATE, True) in observe.asking(context).steps:
         yield from proofs.fetch(context.block, context.source_rpc)
 
 
-def _prove(context: Context) -> End | None:
+def _prove(context: WorkContext) -> End | None:
     """Complete what the registry holds, and send what it lacks."""
     seen = observe.registry(context)
     decision = decide.prove(seen)
@@ -167,7 +154,7 @@ def _prove(context: Context) -> End | None:
     return None
 
 
-def _decide_further(context: Context, seen: Observation, decision: Decision) -> Decision | None:
+def _decide_further(context: WorkContext, seen: Observation, decision: Decision) -> Decision | None:
     match decision.then:
         case FindPath() as asked:
             return decide.path(seen, asked, observe.path(context, asked.target))
@@ -177,100 +164,59 @@ def _decide_further(context: Context, seen: Observation, decision: Decision) -> 
             return None
 
 
-def _act(context: Context, decision: Decision) -> End | None:
+def _act(context: WorkContext, decision: Decision) -> End | None:
     """Carry it out. Returns how this reconcile ends, if it does."""
     if why_not := apply.carry_out(context, decision.actions):
         return why_not
     return decision.then if isinstance(decision.then, End) else None
 
 
-def _fail(lease: Lease[Block], known: Known, why: Fail) -> None:
-    attempts = lease.row.attempts
-    seconds = leases.backoff(attempts).total_seconds()
-    logger.warning("%s waits: %s Next try in %.0f s.", lease.row, why.for_operators or why.sentence, seconds)
-    concerned = lease.row.open_queries().values_list("pk", flat=True) if why.queries is None else why.queries
-    progress.note_failure(list(concerned), why.sentence)
-    _release(lease, why.sentence, seconds, attempts=attempts + 1, waits_for_path=why.for_path, asking=known.asking)
+def _end(lane: HeldLane, postponement: Postponement[Block], block: Block, end: End) -> None:
+    match end:
+        case Requeue():
+            given_back = _GivenBack(block, end.sentence, end.seconds, 0, waits_for_path=end.for_path)
+        case Fail():
+            attempts = block.attempts
+            seconds = due_rows.backoff(attempts).total_seconds()
+            logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.sentence, seconds)
+            concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
+            progress.note_failure(list(concerned), end.sentence)
+            given_back = _GivenBack(block, end.sentence, seconds, attempts + 1, waits_for_path=end.for_path)
+        case Settled():
+            given_back = _GivenBack(block, "", None, 0, waits_for_path=False)
+    together.share_work("give back", given_back, partial(_give_back_all, lane, postponement))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _GivenBack:
-    """A block that is given back, due again after these seconds; with None not at all, unless a query came."""
+    """A block that is due again after these seconds; with None not at all, unless something is asked for."""
 
-    lease: Lease[Block]
+    block: Block
     sentence: str
     seconds: float | None
     attempts: int
     waits_for_path: bool
-    asking: Asking | None
-    """The users who asked for it when that was read last."""
 
 
-def _release(
-    lease: Lease[Block],
-    sentence: str,
-    seconds: float | None,
-    *,
-    attempts: int,
-    waits_for_path: bool = False,
-    asking: Asking | None = None,
-) -> None:
-    given = _GivenBack(lease, sentence, seconds, attempts, waits_for_path, asking)
-    together.share_work("release", given, _release_all)
-
-
-def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
-    """Release the blocks whose leases are still held. The others are another worker's."""
-    # Whoever asks for a block anew makes it due: of others it is known who asks. But a self-funded batch leaves a block
-    # that is due as it is. Where what it writes shows only later, a block that is to be due no more is locked first.
-    may_settle = not connection.features.has_select_for_update
-    known = {one: one.asking for one in several if one.asking and (may_settle or one.seconds is not None)}
-    released = _release_alike(known, unless_woken=True)
-    if released == len(several):
-        return [None] * len(several)
-
-    def write() -> None:
-        with leases.writing_all([one.lease for one in several]) as held:
-            left = [one for one in several if one.lease in held]
-            asking = turns.asking([one.lease.row for one in left]) if left else []
-            _release_alike(dict(zip(left, asking, strict=True)))
-
-    row_locks.retried(write)
+def _give_back_all(lane: HeldLane, postponement: Postponement[Block], several: Sequence[_GivenBack]) -> Sequence[None]:
+    lane.write(partial(_write_all, postponement, several))
     return [None] * len(several)
 
 
-def _release_alike(several: Mapping[_GivenBack, Asking], *, unless_woken: bool = False) -> int:
-    """Release blocks as `leases.release_all` does. Most of many are given back alike: one statement does for them."""
-    alike: dict[frozenset[tuple[str, Any]], list[Lease[Block]]] = defaultdict(list)
-    for one, asking in several.items():
-        alike[frozenset(_changes(one, asking.in_turns).items())].append(one.lease)
-    released = 0
-    for changes, of_these in alike.items():
-        rows = None
-        if unless_woken:
-            rows = leases.not_woken(of_these)
-            # What is due no more must not be missed, whatever clocks have shown.
-            if dict(changes)["due"] is None:
-                rows = rows.exclude(pk__in=open_queries([lease.row for lease in of_these]).values("block"))
-        released += leases.release_all(of_these, rows=rows, **dict(changes))
-    return released
-
-
-def _changes(given: _GivenBack, users: Collection[int]) -> dict[str, Any]:
-    """Return what `leases.release_all` takes."""
-    block = given.lease.row
-    seconds = 0 if given.seconds is None and users else given.seconds
-    due_at: Combinable | None = None if seconds is None else Now() + timedelta(seconds=seconds)
-    if block.due_at is not None and block.due_at != given.lease.was_due_at:
-        # A query came, or the state of a transaction changed.
-        at = Value(block.due_at, output_field=DateTimeField())
-        due_at = at if due_at is None else Least(due_at, at)
-    return {
-        "due": due_at,
-        "attempts": given.attempts,
-        "waiting_for": given.sentence,
-        "looked_at": Now(),
-        "waits_for_path": given.waits_for_path,
-        "turn_of": turns.whose(block, users),
-        **({} if due_at is None else {"queue_at": due_at}),
-    }
+def _write_all(postponement: Postponement[Block], several: Sequence[_GivenBack]) -> None:
+    """Write them inside the caller's database transaction. Of many most are alike: one statement does for them."""
+    settled = [one.block for one in several if one.seconds is None]
+    asked_for = set(open_queries(settled).values_list("block", flat=True)) if settled else set()
+    alike: dict[_GivenBack, list[Block]] = defaultdict(list)
+    for one in several:
+        seconds = 0 if one.block.pk in asked_for else one.seconds
+        alike[replace(one, block=several[0].block, seconds=seconds)].append(one.block)
+    for change, blocks in alike.items():
+        postponement.end(
+            blocks,
+            None if change.seconds is None else timedelta(seconds=change.seconds),
+            attempts=change.attempts,
+            waiting_for=change.sentence,
+            looked_at=Now(),
+            waits_for_path=change.waits_for_path,
+        )

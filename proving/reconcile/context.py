@@ -1,18 +1,29 @@
 """What observing one block, and acting on it, needs at hand."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from chains.chains_file import Chain
 from chains.rpc import RpcClient
-from database.leases import Lease
 from proving.connections import OpenConnection
 from proving.facts import RegistryView
 from proving.heads import Heads, poll_seconds
+from proving.lanes import HeldLane
 from proving.models import Transaction
 from proving.registry.deployments import Deployment
 from queries.models import Block, Query
-from queries.turns import Asking
+
+
+@dataclass(frozen=True)
+class OpenRequests:
+    """What is open about a block."""
+
+    senders: Collection[str]
+    """Those of the batches."""
+    steps: Collection[tuple[str, bool]]
+    """At which the queries are, each with whether it asks for an account, and not for the header."""
+    names_times: bool
+    """True if some name it by a time."""
 
 
 @dataclass
@@ -36,7 +47,7 @@ class AskedAhead:
 class Known:
     """Rows that a reconcile has read, and need not read again while it has written nothing that changes them."""
 
-    asking: Asking | None = None
+    asking: OpenRequests | None = None
     idle: Sequence[Query] | None = None
     accumulated_by: str | None = None
     is_extending: bool | None = None
@@ -50,21 +61,17 @@ class Known:
             self.asking = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Context:
-    """A leased block, its connection, and how far the destination was when this began."""
+    """A block, its connection, and how far the destination was when this began."""
 
-    lease: Lease[Block]
+    block: Block
+    """The row as it was last read."""
     connection: OpenConnection
     destination_chain: Chain
     heads: Heads  # of the destination
     ahead: AskedAhead = field(default_factory=AskedAhead)
     known: Known = field(default_factory=Known)
-
-    @property
-    def block(self) -> Block:
-        """Return the row as it was last read under the lease."""
-        return self.lease.row
 
     @property
     def source_rpc(self) -> RpcClient:
@@ -82,3 +89,10 @@ class Context:
     def poll_seconds(self) -> float:
         """Return how often to observe the destination."""
         return poll_seconds(self.destination_chain)
+
+
+@dataclass(kw_only=True)
+class WorkContext(Context):
+    """A block that a worker works on, in the lane of its connection."""
+
+    lane: HeldLane

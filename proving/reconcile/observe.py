@@ -1,6 +1,6 @@
 """What there is to know about a block before deciding: rows and chains as they are now.
 
-It changes nothing about the block, and only extends its lease. What is costly to know is only looked up where it
+It changes nothing about the block. What is costly to know is only looked up where it
 matters. Each stage of that has a type of its own: an `Observation` has no `Lacking` where the registry lacks nothing,
 and that has no `Trust` where nothing needs the header.
 """
@@ -30,14 +30,13 @@ from proving.paths import building, checkpoints, planning
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Path, TooFar
 from proving.reconcile import sent
-from proving.reconcile.context import Context
+from proving.reconcile.context import Context, OpenRequests
 from proving.reconcile.proofs import ProofRefused
 from proving.registry import deployments
 from proving.registry.deployments import Deployment
 from proving.sources import NotYet, Preparation, Start
-from queries import clock, turns
+from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, open_queries
-from queries.turns import Asking
 
 # Queries that one reconcile observes: bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
@@ -115,7 +114,6 @@ def gone(context: Context) -> Gone:
     of_header: list[int] = []
     of_accounts: list[int] = []
     for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), _QUERIES_PER_LOOK):
-        context.lease.extend()
         view = _read(context, [fact for query in chunk for fact in facts.of(query)])
         found = _comparison(context, chunk, view)
         if found.contradiction:
@@ -385,10 +383,11 @@ def registry(context: Context) -> Observation:
     return _observation(context, compared, lacking, awaiting_header)
 
 
-def of_batch(context: Context, batch: str) -> tuple[Observation, bool]:
+def of_batch(context: Context, batch: str, go_on: Callable[[], None]) -> tuple[Observation, bool]:
     """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
 
-    It is as if all was to be sent for it, and nothing was under way. Raises `NodeUnavailable`, `RpcRefused`.
+    It is as if all was to be sent for it, and nothing was under way. `go_on` is called between exchanges. Raises
+    `NodeUnavailable`, `RpcRefused`.
     """
     asking = context.block.open_queries().filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = asking.annotate(pays_itself=_PAYS_ITSELF).order_by("pk")
@@ -396,7 +395,7 @@ def of_batch(context: Context, batch: str) -> tuple[Observation, bool]:
     while True:
         compared = _compared(context, list(asking[first : first + _QUERIES_PER_LOOK]))
         first += _QUERIES_PER_LOOK
-        context.lease.extend()
+        go_on()
         if compared.missing or compared.contradiction or first >= all_of_them:
             break
     lacking = _lacking_of_batch(context, compared) if compared.missing else None
@@ -631,7 +630,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = facts.block_at(context.source_rpc, timestamp, head, extend_lease=context.lease.extend)
+    number = facts.block_at(context.source_rpc, timestamp, head)
     return BlockOfTime(has_later=True, number=number)
 
 
@@ -675,7 +674,7 @@ def path(
             # The attempts before may have failed for something else.
             if context.block.attempts < _PATIENT_ATTEMPTS or not context.block.waits_for_path:
                 raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
-    found = planning.survey(context.connection, target, extend_lease=context.lease.extend, hints=hints)
+    found = planning.survey(context.connection, target, hints=hints)
     begun = found if isinstance(found, NotYet | TooFar) else building.begin(context.connection, found)
     if isinstance(begun, Preparation | NotYet | TooFar):
         return begun
@@ -688,7 +687,7 @@ def _jump(context: Context, target: Header, jump: Jump, *, is_self_funded: bool)
 
     connection = context.connection
     # Before anything is asked for that costs something.
-    branch = jumping.branch_to(context.source_rpc.chain, jump.origin, target, extend_lease=context.lease.extend)
+    branch = jumping.branch_to(context.source_rpc.chain, jump.origin, target)
     if isinstance(branch, NotYet):
         return branch
     if jump.start:
@@ -720,17 +719,29 @@ class Rest:
     block_seconds: float
 
 
-def asking(context: Context) -> Asking:
-    """Return who has open queries about the block."""
+def asking(context: Context) -> OpenRequests:
+    """Return what is open about the block."""
     known = context.known
     if known.asking is None:
-        known.asking = _of_block(context, turns.asking)
+        known.asking = _of_block(context, _open_requests)
     return known.asking
+
+
+def _open_requests(blocks: Sequence[Block]) -> list[OpenRequests]:
+    columns = ("block", "batch__sender", "step", "of_account", "names_time")
+    rows = open_queries(blocks).order_by().annotate(of_account=~Q(address=""), names_time=Q(timestamp__isnull=False))
+    found: dict[int, list[tuple[str, tuple[str, bool], bool]]] = {block.pk: [] for block in blocks}
+    for block, sender, step, of_account, names_time in rows.values_list(*columns).distinct():
+        found[block].append((sender, (step, of_account), names_time))
+    return [
+        OpenRequests({sender for sender, *_ in each}, {step for _, step, _ in each}, any(named for *_, named in each))
+        for each in (found[block.pk] for block in blocks)
+    ]
 
 
 def rest(context: Context) -> Rest:
     asked = asking(context)
-    senders = asked.users.keys()
+    senders = asked.senders
     tx = _under_way(context) if senders else None
     return Rest(
         is_open=bool(senders),

@@ -4,21 +4,24 @@ Of many blocks most changes are alike, and a database transaction takes long to 
 """
 
 import itertools
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from functools import partial
 
+from django.db import OperationalError
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains import together
 from chains.encoding import hex_data
 from chains.together import Raised
-from database import leases, row_locks
+from database import row_locks
 from database.chunks import by_size, chunks
+from proving.lanes import LaneLost
 from proving.models import AccountProof, SlotProof
-from proving.reconcile.context import Context
+from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import (
     Change,
     MoveToBlock,
@@ -35,6 +38,8 @@ from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
 
+logger = logging.getLogger(__name__)
+
 # Queries whose rows are written in one database transaction: other writers get their turn in between.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
@@ -44,12 +49,12 @@ _SLOTS_PER_STATEMENT = 200
 class _Changes:
     """The changes of one block, in this order."""
 
-    context: Context
+    context: WorkContext
     changes: Sequence[Change]
 
 
-def write(context: Context, changes: Sequence[Change]) -> None:
-    """Write them in their order, with those of the blocks beside. Raises `LeaseLost`."""
+def write(context: WorkContext, changes: Sequence[Change]) -> None:
+    """Write them in their order, with those of the blocks beside. Raises `LaneLost`."""
     for part in _parts(context, changes):
         # Before: it may be written though it seems to fail.
         context.known.forget(who_asks=not all(_goes_on(change) for change in part))
@@ -63,7 +68,7 @@ def _goes_on(change: Change) -> bool:
     return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteGathering | NoteRefused)
 
 
-def _parts(context: Context, changes: Sequence[Change]) -> Iterator[list[Change]]:
+def _parts(context: WorkContext, changes: Sequence[Change]) -> Iterator[list[Change]]:
     """Divide what changes anything into parts of a limited number of queries."""
     pieces = (piece for change in changes for piece in _pieces(context, change))
     return by_size(pieces, _size, _QUERIES_PER_WRITE)
@@ -79,7 +84,7 @@ def _size(change: Change) -> int:
             return 0
 
 
-def _pieces(context: Context, change: Change) -> Iterator[Change]:
+def _pieces(context: WorkContext, change: Change) -> Iterator[Change]:
     match change:
         case Complete() | Reopen():
             for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
@@ -95,14 +100,33 @@ def _pieces(context: Context, change: Change) -> Iterator[Change]:
 def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
     outcomes: list[Raised | None] = []
     for parcel in by_size(several, lambda one: sum(map(_size, one.changes)), _QUERIES_PER_WRITE):
-        outcomes += leases.write_together(parcel, attrgetter("context.lease"), _write)
+        outcomes += _write_together(parcel)
     return outcomes
 
 
-def _write(several: Sequence[_Changes]) -> Sequence[None]:
+def _write_together(several: Sequence[_Changes]) -> Sequence[Raised | None]:
+    """Write all in one database transaction. If that fails, write each by itself: one fault costs one block."""
+    try:
+        several[0].context.lane.write(partial(_write, several))
+    except (LaneLost, OperationalError):
+        raise
+    except Exception as error:  # noqa: BLE001 (whose it is gets it)
+        if len(several) == 1:
+            return [Raised(error)]
+        logger.warning("writing %d blocks by themselves: together they failed with %s", len(several), error)
+        return [_write_together([one])[0] for one in several]
+    return [None] * len(several)
+
+
+def _write(several: Sequence[_Changes]) -> None:
     """Write the changes inside the caller's database transaction."""
+    # As they are stored: a transaction that was rolled back has changed the objects of before.
+    rows = Block.objects.filter(pk__in=[one.context.block.pk for one in several]).order_by("pk")
+    stored = {block.pk: block for block in rows.select_for_update(no_key=True)}
     _lock_batches(several)
-    completing: list[tuple[Context, Complete]] = []
+    for one in several:
+        one.context.block = stored[one.context.block.pk]
+    completing: list[tuple[WorkContext, Complete]] = []
     noted: dict[int, Block] = {}
     for turn in itertools.zip_longest(*(one.changes for one in several)):
         storing: list[tuple[Block, StoreProofs]] = []
@@ -125,7 +149,6 @@ def _write(several: Sequence[_Changes]) -> Sequence[None]:
         _store_proofs(storing)
     noted |= _complete(completing)
     _save_noted(noted.values())
-    return [None] * len(several)
 
 
 def _lock_batches(several: Sequence[_Changes]) -> None:
@@ -149,7 +172,7 @@ def _lock_batches(several: Sequence[_Changes]) -> None:
     row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
 
 
-def _change(context: Context, change: Change) -> None:
+def _change(context: WorkContext, change: Change) -> None:
     match change:
         case Reopen():
             progress.reopen(change.queries, change.step, reason=change.reason)
@@ -167,7 +190,7 @@ def _change(context: Context, change: Change) -> None:
             context.block.save(update_fields=["gathers_until"])
 
 
-def _complete(asked: Sequence[tuple[Context, Complete]]) -> dict[int, Block]:
+def _complete(asked: Sequence[tuple[WorkContext, Complete]]) -> dict[int, Block]:
     """Complete steps. Return the blocks for which it is noted, by their ids, in which block that was seen."""
     blocks = progress.complete_all([change for _, change in asked])
     # With what is completed, or never.
@@ -178,7 +201,7 @@ def _complete(asked: Sequence[tuple[Context, Complete]]) -> dict[int, Block]:
     return {pk: context.block for pk, context in noted.items()}
 
 
-def _note_checked(context: Context) -> None:
+def _note_checked(context: WorkContext) -> None:
     """Note up to which block of the destination what is completed was checked. It is saved later."""
     confirmed = context.heads.confirmed
     context.block.checked_number, context.block.checked_hash = confirmed.number, hex_data(confirmed.hash)

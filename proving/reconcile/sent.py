@@ -5,6 +5,7 @@ What was sent is read for all blocks at once, in their order.
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
@@ -110,7 +111,8 @@ def waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Colle
 def give_way(block: Block, batches: Collection[str]) -> None:
     """Let no block of these batches go first for a path on the block's connection, until it asks for one again."""
     waiting = _waiting(block).filter(batch__in=batches).order_by().values("block")
-    row_locks.update(Block.objects.filter(pk__in=waiting, waits_for_path=True), waits_for_path=False)
+    rows = Block.objects.filter(pk__in=waiting, waits_for_path=True)
+    row_locks.retried(partial(rows.update, waits_for_path=False))
 
 
 def is_first(block: Block) -> bool:

@@ -19,7 +19,6 @@ from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
 from database.chunks import chunks
-from database.leases import Lease
 from proving import connections
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
@@ -124,6 +123,11 @@ class _Found:
     fault: Exception | None = None
     block: int | None = None
 
+    def go_on(self) -> None:
+        """Check that time is left. Raises `TooSlow`."""
+        if time.monotonic() > self.ends:
+            raise TooSlow("The nodes are too slow to tell all that is missing.")
+
     def look_at(self, head: int) -> None:
         self.block = head if self.block is None else min(self.block, head)
 
@@ -168,24 +172,7 @@ class _Source:
 
     def context(self, block: Block) -> Context:
         chain = get_chains().chain(self.connection.config.destination_id)
-        return Context(
-            _Reading(block, "", was_due_at=None, claimed_at=None, extended_at=0, ends=self.found.ends),
-            self.connection,
-            chain,
-            self.heads,
-        )
-
-
-@dataclass(eq=False)
-class _Reading(Lease[Block]):
-    """The lease of a reader, which claims no row. It can't be extended, and so it ends."""
-
-    ends: float
-
-    def extend(self) -> None:
-        """Check that time is left. Raises `TooSlow`."""
-        if time.monotonic() > self.ends:
-            raise TooSlow("The nodes are too slow to tell all that is missing.")
+        return Context(block, self.connection, chain, self.heads)
 
 
 def _find(found: _Found, batch: Batch, source_id: int) -> None:
@@ -203,9 +190,9 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
             contexts = [source.context(block) for block in Block.objects.filter(pk__in=chunk).order_by("number")]
-            seen = together.run([partial(observe.of_batch, context, batch.pk) for context in contexts])
+            seen = together.run([partial(observe.of_batch, context, batch.pk, found.go_on) for context in contexts])
             for context, outcome in zip(contexts, seen, strict=True):
-                context.lease.extend()
+                found.go_on()
                 _add(source, context, outcome)
     except Unusable as why:
         found.wait(str(why))

@@ -21,10 +21,10 @@ from chains.chains_file import Chain, Connection
 from chains.rpc import Reverted, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
-from database import row_locks
-from proving import connections, sources
+from proving import connections, lanes, sources
 from proving.connections import OpenConnection
 from proving.health import balance_costs
+from proving.lanes import LaneKind, LaneName
 from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
 from proving.registry import deployments
 from proving.registry.deployments import Call, call, creation_code, revert_reason
@@ -111,10 +111,9 @@ def _retire(row: FactsRegistry) -> None:
     row.replaced_because = row.refused or deployments.why_no_jump(row)
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
-    # What a worker finds out about one of them at this moment is about the old registry: it loses its lease.
-    row_locks.update(
-        blocks, lease_token="", leased_until=None, is_checkpoint=False, checked_number=None, checked_hash=""
-    )
+    # What a worker finds out at this moment is about the old registry.
+    lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
+    blocks.update(is_checkpoint=False, checked_number=None, checked_hash="")
     admitted = Query.objects.filter(block__in=blocks, is_admitted=True, batch__status__in=OPEN_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
     progress.lock_batches(admitted.values_list("pk", flat=True))
@@ -172,7 +171,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
     others = {"FactsRegistry", *(() if creates_history else ("BeaconHistory",))}
     intents = [Intent("", code) for name, code in _creation_codes(connection) if name not in others]
     try:
-        _submit(chain, Order(intents, store, by_first=True), seconds)
+        _submit(chain, intents, seconds, store)
     except Reverted as reverted:
         raise DeploymentError(f"The contracts can't be created: {revert_reason(reverted.data)}.") from None
     return created[0]
@@ -201,7 +200,7 @@ def _create_registry(chain: Chain, row: FactsRegistry, seconds: float) -> None:
             raise DeploymentError("Another process deploys this registry at the same time; run it again.")
 
     try:
-        _submit(chain, Order([Intent("", code)], store, by_first=True), seconds)
+        _submit(chain, [Intent("", code)], seconds, store)
     except Reverted as reverted:
         reason = revert_reason(reverted.data)
         if reason.name:
@@ -242,16 +241,24 @@ def _asked_first(row: FactsRegistry) -> list[str]:
     return [row.block_hash_source, *([row.beacon_history] if row.beacon_history else [])]
 
 
-def _submit(chain: Chain, order: Order, seconds: float) -> Transaction:
+def _submit(
+    chain: Chain,
+    intents: Sequence[Intent],
+    seconds: float,
+    and_store: Callable[[int], None] | None = None,
+) -> Transaction:
     """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        match sending.submit_all(chain, order):
-            case Sent(transactions):
-                return transactions[-1]
-            case Refused(sentence) | NotPaid(sentence):
-                raise DeploymentError(sentence)
-            case NoRoom() | UnderWay():
-                pass  # Until what is pending is confirmed.
+        with lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
+            if lane is None:
+                continue
+            match sending.submit_all(chain, Order(lane, intents, and_store, by_first=True)):
+                case Sent(transactions):
+                    return transactions[-1]
+                case Refused(sentence) | NotPaid(sentence):
+                    raise DeploymentError(sentence)
+                case NoRoom() | UnderWay():
+                    pass  # Until what is pending is confirmed.
     raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
 
 
@@ -286,9 +293,8 @@ def change_attesters(
     to, data = _signed_change(connection, ordered, threshold, signatures)
     chain = get_chains().chain(destination)
     # As what they sign: what another signer sends meanwhile may be mined before it, or after.
-    order = Order([Intent(to, data, extends=connection.registry.row_id)], by_first=True)
     try:
-        sent = _submit(chain, order, seconds)
+        sent = _submit(chain, [Intent(to, data, extends=connection.registry.row_id)], seconds)
     except Reverted as reverted:
         raise DeploymentError(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
     for _ in transaction_monitor.monitor_for(chain, seconds):

@@ -10,10 +10,10 @@ from django.utils import timezone
 from chains import rollups
 from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, Reverted, RpcClient
-from database.leases import Lease
 from proving import stops
 from proving.budget import cost_allocation, limits, reservations
 from proving.budget.limits import Limit, Rest
+from proving.lanes import HeldLane
 from proving.models import (
     CANCELLATION_GAS,
     FactsRegistry,
@@ -42,22 +42,22 @@ _GAS_MARGIN = 1.5
 _MAX_TIMES_MARKET = 3
 
 
-def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *, may_raise: bool) -> None:
+def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_raise: bool) -> None:
     """Get a transaction mined that isn't: broadcast it again, replace it with higher fees, or cancel it.
 
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
-    newest = tx.newest
+    newest, signer = tx.newest, tx.signer
     if stops.why_not_signed(tx, is_new=False):
         return
-    if not _holds_key(chain, lease.row):
+    if not _holds_key(chain, signer):
         pass  # The configuration names its key no more: the stored bytes are all there is.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
-        newest = _replace(chain, rpc, lease, tx, newest, cancel=True)
+        newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
     elif may_raise and _is_past(newest.created_at, _patience(chain)):
-        newest = _replace(chain, rpc, lease, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, lease.row, tx))
-        if not newest.is_cancellation and _is_stuck(chain, rpc, lease.row, tx, newest):
-            newest = _replace(chain, rpc, lease, tx, newest, cancel=True)
+        newest = _replace(chain, rpc, lane, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, signer, tx))
+        if not newest.is_cancellation and _is_stuck(chain, rpc, signer, tx, newest):
+            newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
     resend_after = timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
     if newest.broadcast_at is None or _is_past(newest.broadcast_at, resend_after):
         broadcast(rpc, newest)
@@ -145,11 +145,11 @@ def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
 
 
 def _replace(
-    chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, newest: SignedTransaction, *, cancel: bool
+    chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, newest: SignedTransaction, *, cancel: bool
 ) -> SignedTransaction:
     """Sign a new version under the same nonce, with fees that nodes take for a replacement, if limits leave room."""
     market = market_fees(rpc).offer
-    cancel_with = _cancellation_gas(rpc, lease.row, newest) if cancel else None
+    cancel_with = _cancellation_gas(rpc, tx.signer, newest) if cancel else None
     market_limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
     if cancel_with is None:
         _ask_data_fee_again(rpc, tx)
@@ -157,7 +157,7 @@ def _replace(
     required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
     priority = max(market.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
     # Inside, because others send meanwhile, within the same limits.
-    with signers.locked(chain), lease.writing():
+    with signers.locked(chain), lane.writing():
         if cancel_with is None:
             limit = min(market_limit, _most_for_replacement(chain, tx, rest))
         else:
@@ -180,14 +180,13 @@ def _replace(
     return version
 
 
-def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int, now: datetime) -> None:
+def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce: int, now: datetime) -> None:
     """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
-    signer = lease.row
     if stops.why_signer_is_stopped(chain.id, signer.address) or not _holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
     gas = _cancellation_gas(rpc, signer)
-    with signers.locked(chain), lease.writing():
+    with signers.locked(chain), lane.writing():
         limit = _most_for_cancellation(chain, gas, reservations.on_chain(chain.id))
         if limit < market.max_priority_fee_per_gas or signer.transactions.filter(nonce=nonce).exists():
             return

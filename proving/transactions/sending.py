@@ -25,13 +25,14 @@ from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
-from database import leases, row_locks
+from database import row_locks
 from database.chunks import chunks
 from proving import heads, stops
 from proving.budget import cost_allocation, limits
 from proving.budget.limits import Rest
 from proving.gas_model.proof_gas import SHARED_BYTES, SHARED_GAS
 from proving.gas_model.remaining_work import RemainingWork
+from proving.lanes import LaneLost
 from proving.models import (
     LIVE_STATES,
     SignedTransaction,
@@ -90,7 +91,7 @@ def _submit_each(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsen
     """Submit all orders together; if that fails, each by itself: the fault of one must not be the others'."""
     try:
         return _submit_all(chain, orders)
-    except (ChainError, OperationalError):
+    except (ChainError, OperationalError, LaneLost):
         raise
     except Exception as error:
         if len(orders) == 1:
@@ -143,6 +144,9 @@ def _submit_where_there_is_room(
 
     def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
         with signers.locked(chain, addresses) as locked:
+            # Who stood still meanwhile can't tell what was sent since, and perhaps confirmed.
+            for lane in {order.lane for order in orders.values()}:
+                lane.fence()
             now = {row.address: row for row in locked.values()}
             accounts = [_Account(now.pop(address), told[address]) for address in addresses]
             sending = _Sending(chain, accounts, market)
@@ -289,7 +293,7 @@ class _Sending:
         # If we are killed before the broadcast, the next worker does it.
         due_at = Now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
         signers = Signer.objects.filter(pk__in={one.version.transaction.signer_id for one in self.signed})
-        # Who has leased it sees by this that it was made due.
+        # Who watches it sees by this that it was made due.
         signers.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
         return outcomes
 
@@ -410,8 +414,7 @@ class _Sending:
     def _under_way(self, several: Mapping[int, _Ready]) -> set[int]:
         """Return the places of orders that a stored transaction already does in part.
 
-        One at a time extends a registry, because each builds on the last. Who stood still and lost a lease meanwhile
-        can't tell what was sent since, and perhaps confirmed: all of it counts.
+        One at a time extends a registry, because each builds on the last.
         """
         intents = [(place, each.intent) for place, one in several.items() for each in one.simulated]
         # What a key has left behind that is none of these any more may never be mined.
@@ -427,8 +430,7 @@ class _Sending:
         proven: set[int] = set()
         for chunk in chunks(sorted(set().union(*(queries for _, _, queries in proves))), _PER_STATEMENT):
             proven.update(live.filter(query__in=chunk).values_list("query", flat=True))
-        lost = leases.lost([one.order.block for one in several.values() if one.order.block])
-        return {place for place, one in several.items() if one.order.block in lost} | {
+        return {
             place for place, intent, queries in proves if intent.extends in extended or not proven.isdisjoint(queries)
         }
 
@@ -548,7 +550,7 @@ def _shared(several: Sequence[_Ready]) -> _Ready:
         for batch, work in one.rest.items():
             # Each counts what the others prove as still to do.
             rest[batch] = min(rest.get(batch, work), work, key=attrgetter("gas"))
-    return _Ready(Order([intent]), [_Simulated(intent, costs)], rest)
+    return _Ready(Order(several[0].order.lane, [intent]), [_Simulated(intent, costs)], rest)
 
 
 def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:

@@ -21,13 +21,13 @@ from chains.header import Header
 from chains.rpc import TRANSACTION_GAS, InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
 from config import logs
 from config.configured_chains import get_chains, get_rpc
-from database import leases, row_locks
-from database.leases import Lease, LeaseLost
+from database import due_rows, row_locks
+from database.due_rows import Postponement
 from proving import heads as chain_heads
-from proving import job_runs, stops
+from proving import job_runs, lanes, stops
 from proving.budget import cost_allocation
 from proving.heads import Heads, poll_seconds
-from proving.job_runs import JobRun
+from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -62,63 +62,55 @@ _COLUMNS = (
 )
 
 
-def monitor(signer_id: int) -> None:
-    """Bring a signer's stored transactions into agreement with the chain. Does nothing while another worker does."""
-    lease = leases.claim(Signer.objects.all(), signer_id)
-    if lease is None:
-        return
-    with job_runs.job_run("signer", signer=lease.row.address, chain=lease.row.chain_id) as job_run:
-        _monitor_leased(lease, job_run)
+def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
+    """Bring the stored transactions of these signers into agreement with their chain.
 
-
-def _monitor_leased(lease: Lease[Signer], job_run: JobRun) -> None:
-    signer = lease.row
-    try:
-        chain = get_chains().chain(signer.chain_id)
-        states, changes = _monitor(chain, get_rpc(chain.id), lease)
-        _release(chain, lease, states, changes)
-        job_run.outcome = "done"
-    except LeaseLost:
-        return
-    except UnknownChain as error:
-        # Its rows wait until the chain is configured again; submitting makes the signer due.
-        logger.warning("%s Its transactions are left as they are.", error)
-        lease.release(None)
-        job_run.outcome = "waits"
-    except (NodeUnavailable, RpcRefused) as error:
-        job_run.outcome = "fails"
-        if not signer.attempts:  # Once, until it goes on.
-            logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
-        lease.release(leases.backoff(signer.attempts), attempts=signer.attempts + 1)
-    except Exception:
-        lease.release(leases.backoff(signer.attempts), attempts=signer.attempts + 1)
-        raise
-
-
-def _release(
-    chain: Chain, lease: Lease[Signer], states: Collection[str] = (), changes: "Sequence[_Change]" = ()
-) -> None:
-    """Release the signer with the last changes, due again while there is something to watch.
-
-    `states` are those of what was watched. Others may store more until this moment, and make the signer due by that.
+    Return how many signers failed by an error of ours.
     """
+    postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), keys))
+    return lanes.side_by_side([partial(_monitor_one, lane, postponement, signer) for signer in postponement.rows])
 
-    def pause(states: Collection[str]) -> timedelta:
-        lively = not set(LIVE_STATES).isdisjoint(states)
-        seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
-        return timedelta(seconds=seconds)
 
-    def released(**also: int) -> bool:
-        rows = leases.not_woken([lease])
-        return bool(states) and bool(leases.release_all([lease], pause(states), rows=rows, **also))
+def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
+    def again(pause: timedelta | None, *, failed: bool = False) -> None:
+        attempts = signer.attempts + 1 if failed else 0
+        lane.write(lambda: postponement.end([signer], pause, attempts=attempts))
 
-    def release(**also: int) -> None:
-        if not released(**also):
-            now = set(_watched(lease.row).order_by().values_list("state", flat=True).distinct())
-            lease.release(pause(now) if now else None, **also)
+    with job_runs.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
+        try:
+            chain = get_chains().chain(signer.chain_id)
+            states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
+            _write(lane, signer, changes, and_then=lambda: _end(chain, postponement, signer, states))
+            job_run.outcome = "done"
+        except LaneLost:
+            raise
+        except UnknownChain as error:
+            # Its rows wait until the chain is configured again; submitting makes the signer due.
+            logger.warning("%s Its transactions are left as they are.", error)
+            again(None)
+            job_run.outcome = "waits"
+        except (NodeUnavailable, RpcRefused) as error:
+            job_run.outcome = "fails"
+            if not signer.attempts:  # Once, until it goes on.
+                logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
+            again(due_rows.backoff(signer.attempts), failed=True)
+        except Exception:
+            again(due_rows.backoff(signer.attempts), failed=True)
+            raise
 
-    if changes or not released():
-        _write(lease, changes, and_then=release)
+
+def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, states: Collection[str]) -> None:
+    """Make the signer due again while there is something to watch, in the caller's transaction.
+
+    `states` are those of what was watched.
+    """
+    if not states:
+        # Who stores more has locked it.
+        row_locks.lock(Signer.objects.filter(pk=signer.pk))
+        states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
+    lively = not set(LIVE_STATES).isdisjoint(states)
+    seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
+    postponement.end([signer], timedelta(seconds=seconds) if states else None)
 
 
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
@@ -128,8 +120,10 @@ def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
     """
     deadline = time.monotonic() + seconds
     while True:
-        for signer in leases.without_resting(Signer.objects.filter(chain_id=chain.id)):
-            monitor(signer.pk)
+        with lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
+            if lane is not None:
+                rows = due_rows.without_resting(Signer.objects.filter(chain_id=chain.id))
+                monitor_all(lane, list(rows.values_list("pk", flat=True)))
         yield
         if time.monotonic() >= deadline:
             return
@@ -145,13 +139,15 @@ def _watched(signer: Signer) -> QuerySet[Transaction]:
     return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
 
 
-def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> "tuple[Collection[str], Sequence[_Change]]":
+def _monitor(
+    chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer
+) -> "tuple[Collection[str], Sequence[_Change]]":
     """Return the states of what is watched, and what is left to be written."""
-    rows = _watched(lease.row).order_by("nonce")
+    rows = _watched(signer).order_by("nonce")
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         return (), ()
-    address = lease.row.address
+    address = signer.address
     heads, used, found = together.together(
         lambda: chain_heads.read(chain, rpc), lambda: rpc.nonce(address, "latest"), lambda: _Receipts(rpc, watched)
     )
@@ -172,15 +168,15 @@ def _monitor(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> "tuple[Colle
                 changes.append(change)
                 doubtful += tx.state == TransactionState.DISPLACED
             elif tx.state == TransactionState.PENDING and tx.nonce >= used:
-                _write(lease, changes)
+                _write(lane, signer, changes)
                 changes = []
-                push(chain, rpc, lease, tx, may_raise=lowest_open)
+                push(chain, rpc, lane, tx, may_raise=lowest_open)
                 lowest_open = False
     if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
-        _write(lease, changes)
+        _write(lane, signer, changes)
         changes = []
-    _stop_where_doubtful(lease.row, doubtful)
-    _show_problem(lease.row, _mend_nonces(chain, rpc, lease, watched, used))
+    _stop_where_doubtful(signer, doubtful)
+    _show_problem(signer, _mend_nonces(chain, rpc, lane, signer, watched, used=used))
     # What was final before is watched no more.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
 
@@ -214,12 +210,13 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
     return not any(rpc.receipts([HexBytes(version.hash) for version in tx.versions.all()]))
 
 
-def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Sequence[Transaction], used: int) -> str:
+def _mend_nonces(
+    chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, watched: Sequence[Transaction], *, used: int
+) -> str:
     """Repair a gap below what is pending, which would never be mined. Return a sentence about it; empty: there is none.
 
     A node has told a nonce that is too high, or the chain has lost blocks that were final.
     """
-    signer = lease.row
     pending = [tx for tx in watched if tx.state == TransactionState.PENDING]
     lowest = min((tx.nonce for tx in pending), default=used)
     gap = range(used, lowest)
@@ -228,7 +225,7 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
         below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
         newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
         gap = range(used if newest is None else newest + 1, lowest)
-        if _look_after_final(rpc, lease, below):
+        if _look_after_final(rpc, lane, signer, below):
             return (
                 f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
             )
@@ -240,12 +237,12 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
     now = clock.latest()
     if len(gap) > _MOST_FILLED:
         why = "It was left behind nonces that nobody has used, and is sent anew."
-        _write(lease, [_displaced(tx, why, now) for tx in pending])
+        _write(lane, signer, [_displaced(tx, why, now) for tx in pending])
     else:
         there = signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions")
-        _write(lease, [_vanished(tx) for tx in there])
+        _write(lane, signer, [_vanished(tx) for tx in there])
         for nonce in gap:
-            fill(chain, rpc, lease, nonce, now)
+            fill(chain, rpc, lane, signer, nonce=nonce, now=now)
     _stop_where_often_mended(signer, now)
     return (
         f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
@@ -283,7 +280,7 @@ def _show_problem(signer: Signer, problem: str) -> None:
         Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
 
 
-def _look_after_final(rpc: RpcClient, lease: Lease[Signer], below: QuerySet[Transaction]) -> bool:
+def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: QuerySet[Transaction]) -> bool:
     """Reopen final transactions that the chain has lost. Return whether there are any."""
     final = list(
         below.filter(state=TransactionState.FINAL)
@@ -296,7 +293,7 @@ def _look_after_final(rpc: RpcClient, lease: Lease[Signer], below: QuerySet[Tran
     found = _Receipts(rpc, final)
     found.read_headers([])
     lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
-    _write(lease, [_vanished(tx) for tx in lost])
+    _write(lane, signer, [_vanished(tx) for tx in lost])
     return bool(lost)
 
 
@@ -396,28 +393,24 @@ class _Change:
     final: _Final = _NOTHING_FINAL
 
 
-def _write(lease: Lease[Signer], changes: Sequence[_Change], *, and_then: "Callable[..., None] | None" = None) -> None:
-    """Write the changes in one database transaction. Where something fails, each is written by itself.
-
-    `and_then` writes columns of the signer, with others.
-    """
-    if not changes and and_then is None:
-        return
-
+def _write(
+    lane: HeldLane, signer: Signer, changes: Sequence[_Change], *, and_then: Callable[[], None] = lambda: None
+) -> None:
+    """Write the changes, and what else is to be, in one database transaction. If that fails, write each by itself."""
     try:
-        lease.write(partial(_write_now, lease, changes, and_then))
-    except (OperationalError, LeaseLost):
+        lane.write(partial(_write_now, signer, changes, and_then))
+    except (OperationalError, LaneLost):
         raise
     except Exception as error:
         if len(changes) <= 1:
             raise
         logger.warning("writing %d transactions by themselves: together they failed with %s", len(changes), error)
         for change in changes:
-            _write(lease, [change])
-        _write(lease, [], and_then=and_then)
+            _write(lane, signer, [change])
+        _write(lane, signer, [], and_then=and_then)
 
 
-def _write_now(lease: Lease[Signer], changes: Sequence[_Change], and_then: "Callable[..., None] | None") -> None:
+def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None]) -> None:
     _wake_blocks([change.tx for change in changes if change.is_shown])
     for change in changes:
         change.write()
@@ -427,11 +420,8 @@ def _write_now(lease: Lease[Signer], changes: Sequence[_Change], and_then: "Call
     weights = cost_allocation.weights_of(*concerned) if concerned else {}
     cost_allocation.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
     cost_allocation.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
-    counted = _counted(lease.row, [change.final for change in changes if any(change.final)])
-    if and_then:
-        and_then(**counted)
-    elif counted:
-        Signer.objects.filter(pk=lease.row.pk).update(**counted)
+    _count(signer, [change.final for change in changes if any(change.final)])
+    and_then()
 
 
 def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _Change | None:
@@ -465,16 +455,16 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     return _Change(tx, shown, is_dearer=costs != before, is_shown=is_shown, final=final)
 
 
-def _counted(signer: Signer, finals: Sequence[_Final]) -> dict[str, int]:
-    """Return columns of the signer's row, which is locked, with what final transactions add to what it has spent."""
+def _count(signer: Signer, finals: Sequence[_Final]) -> None:
+    """Add what final transactions have spent to the signer's sums."""
     if not finals:
-        return {}
-    return {
-        "final_count": signer.final_count + sum(final.transactions for final in finals),
-        "final_failures": signer.final_failures + sum(final.failures for final in finals),
-        "final_gas": signer.final_gas + sum(final.gas for final in finals),
-        "final_wei": signer.final_wei + sum(final.wei for final in finals),
-    }
+        return
+    row = Signer.objects.get(pk=signer.pk)
+    row.final_count += sum(final.transactions for final in finals)
+    row.final_failures += sum(final.failures for final in finals)
+    row.final_gas += sum(final.gas for final in finals)
+    row.final_wei += sum(final.wei for final in finals)
+    row.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
 
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
@@ -520,5 +510,5 @@ def _wake_blocks(transactions: Sequence[Transaction]) -> None:
     """Wake the blocks, and then lock the batches that are written next: the order is that of `database.row_locks`."""
     if transactions:
         asked = Query.objects.filter(transactions__in=transactions)
-        row_locks.update(Block.objects.filter(pk__in=asked.values("block")), due_at=Now())
+        Block.objects.filter(pk__in=asked.values("block")).update(due_at=Now())
         progress.lock_batches(asked.values_list("pk", flat=True))

@@ -4,26 +4,38 @@ Who is killed between sending and noting leaves the event pending: it is sent ag
 receiver gets each at least once, and in order: the next one of a batch is sent when this one is delivered or given up.
 """
 
+import logging
 import secrets
-from collections.abc import Mapping
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 
 from django.conf import settings
-from django.db import connection
-from django.db.models.functions import Now
+from django.db.models import Window
+from django.db.models.functions import Now, RowNumber
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook as Signer
 
 from accounts import webhook_secrets
 from chains.bounded_http import Failed
-from database import leases
-from database.leases import Lease
+from database import due_rows, row_locks
+from database.due_rows import Postponement
 from proving import job_runs
+from proving.lanes import HeldLane, LaneLost
 from proving.webhooks import guarded_post
 from queries import clock, webhooks
 from queries.models import DeliveryStatus, Webhook, WebhookDelivery
 
+logger = logging.getLogger(__name__)
+
+# Deliveries at a time; of them those of one receiver, and of one user.
+_SENDERS, _MOST_OF_A_RECEIVER, _MOST_OF_A_USER = 32, 4, 8
+# How often it is looked whether more is due while receivers are waited for, in seconds.
+_LOOK_SECONDS = 0.2
 # Between two attempts, in seconds; and by how much a pause is longer or shorter by chance, so that what failed together
 # isn't tried again together.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 3000
@@ -37,53 +49,131 @@ _CANT_OPEN = (
 )
 
 
-def deliver(key: object) -> None:
-    """Try to deliver the first pending event of the webhook, the row `key`."""
-    lease = leases.claim(Webhook.objects.all(), key)
-    if lease is None:
-        return
-    with job_runs.job_run("webhook", batch=lease.row.pk) as job_run:
-        try:
-            job_run.outcome = _deliver(lease)
-        except leases.LeaseLost:
-            job_run.outcome = "lost"
-        except Exception:
-            lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
-            raise
+@dataclass(frozen=True)
+class _Request:
+    """What is sent of a delivery, at a moment."""
 
+    webhook: Webhook
+    delivery: WebhookDelivery
+    url: str
+    headers: Mapping[str, str]
+    at: datetime
+    began: float
 
-def _deliver(lease: Lease[Webhook]) -> str:
-    delivery = webhooks.first_pending(lease.row)
-    if delivery is None or _is_early(delivery):
-        lease.write(lambda: lease.release(webhooks.due_next(lease.row)))
-        return "done"
-    at, began, status = timezone.now(), monotonic(), None
-    try:
-        url, headers = _signed(lease.row, delivery)
-        # Who only waits for a receiver needs no connection to the database, unless a caller's transaction is open.
-        if not connection.in_atomic_block:
-            connection.close()
-        # Another worker must not take it up meanwhile.
+    def post(self) -> int:
+        """Return the status that the receiver answers. Raises `Failed`."""
+        # It is due again after that: another worker may hold the lane by then.
         seconds = min(guarded_post.TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
-        status = guarded_post.post(url, headers, delivery.body.encode(), seconds=seconds)
-        outcome = _said(status)
+        return guarded_post.post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
+
+
+def deliver_all(lane: HeldLane, *, seconds: float) -> int:
+    """Deliver what is due, and for some seconds what becomes due meanwhile. Return how many failed by an error of ours.
+
+    Receivers are waited for side by side: a slow one holds up no other.
+    """
+    failed, ends = 0, monotonic() + seconds
+    sent: dict[Future[int], tuple[Postponement[Webhook], _Request]] = {}
+    with ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks") as senders:
+        is_first = True
+        while is_first or sent:
+            if is_first or monotonic() < ends:
+                keys = _next([request.webhook for _, request in sent.values()])
+                postponement = lane.write(partial(due_rows.postpone, Webhook.objects.all(), keys))
+                for webhook in postponement.rows:
+                    try:
+                        if request := _prepare(lane, postponement, webhook):
+                            sent[senders.submit(request.post)] = postponement, request
+                    except LaneLost:
+                        raise
+                    except Exception:
+                        failed += 1
+                        logger.exception("delivering to %s failed", webhook)
+                        _put_off(lane, postponement, webhook)
+            is_first = False
+            for future in wait(sent, _LOOK_SECONDS, FIRST_COMPLETED).done:
+                _note_outcome(lane, *sent.pop(future), future)
+    return failed
+
+
+def _next(in_hand: Collection[Webhook]) -> list[str]:
+    """Return the webhooks that something can be sent to now, one for each user in turn.
+
+    A user, and a receiver, have so few at a time, with those in hand, that a slow one holds up nobody else.
+    """
+    users, receivers = Counter(row.user_id for row in in_hand), Counter(row.receiver for row in in_hand)
+    rows = due_rows.due(Webhook.objects.exclude(pk__in=[row.pk for row in in_hand]))
+    rows = rows.exclude(user__in=[user for user, count in users.items() if count >= _MOST_OF_A_USER])
+    rows = rows.exclude(receiver__in=[one for one, count in receivers.items() if count >= _MOST_OF_A_RECEIVER])
+    place = Window(RowNumber(), partition_by=["user"], order_by="due_at")
+    of_receiver = Window(RowNumber(), partition_by=["user", "receiver"], order_by="due_at")
+    found = rows.annotate(place=place, of_receiver=of_receiver).filter(of_receiver__lte=_MOST_OF_A_RECEIVER)
+    chosen: list[str] = []
+    for key, user, receiver in found.order_by("place", "due_at").values_list("pk", "user", "receiver"):
+        if len(in_hand) + len(chosen) == _SENDERS:
+            break
+        if users[user] < _MOST_OF_A_USER and receivers[receiver] < _MOST_OF_A_RECEIVER:
+            users[user] += 1
+            receivers[receiver] += 1
+            chosen.append(key)
+    return chosen
+
+
+def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _Request | None:
+    """Return what to send of the first pending event; None where that is nothing now."""
+    delivery = webhooks.first_pending(webhook)
+    if delivery is None or _is_early(delivery):
+        lane.write(partial(_end, postponement, webhook))
+        return None
+    at, began = timezone.now(), monotonic()
+    try:
+        url, headers = _signed(webhook, delivery)
     except webhook_secrets.CantOpen:
-        outcome = _CANT_OPEN
+        _note_attempt(lane, postponement, _Request(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
+        return None
+    return _Request(webhook, delivery, url, headers, at, began)
+
+
+def _note_outcome(
+    lane: HeldLane, postponement: Postponement[Webhook], request: _Request, answered: "Future[int]"
+) -> None:
+    try:
+        status = answered.result()
     except Failed as failed:
-        outcome = f"The receiver {failed}."
+        _note_attempt(lane, postponement, request, None, f"The receiver {failed}.")
+    else:
+        _note_attempt(lane, postponement, request, status, _said(status))
+
+
+def _note_attempt(
+    lane: HeldLane, postponement: Postponement[Webhook], request: _Request, status: int | None, outcome: str
+) -> None:
     attempt = {
-        "at": at.isoformat(),
+        "at": request.at.isoformat(),
         "httpStatus": status,
         "outcome": outcome,
-        "seconds": round(monotonic() - began, 3),
+        "seconds": round(monotonic() - request.began, 3),
     }
     ends_as = None
     if status is not None and 200 <= status < 300:
         ends_as = DeliveryStatus.DELIVERED
     elif status == _GONE:
         ends_as = DeliveryStatus.FAILED
-    lease.write(lambda: _note(lease, delivery, attempt, ends_as))
-    return "done" if ends_as == DeliveryStatus.DELIVERED else "fails"
+    lane.write(partial(_note, postponement, request.webhook, request.delivery, attempt, ends_as))
+    outcome_of_run = "done" if ends_as == DeliveryStatus.DELIVERED else "fails"
+    job_runs.JOB_SECONDS.labels("webhook", outcome_of_run).observe(monotonic() - request.began)
+
+
+def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:
+    """Make the webhook due for its next delivery, in the caller's transaction."""
+    # Who writes another one has locked it.
+    row_locks.lock(Webhook.objects.filter(pk=webhook.pk))
+    postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
+
+
+def _put_off(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> None:
+    pause = due_rows.backoff(webhook.attempts)
+    lane.write(lambda: postponement.end([webhook], pause, attempts=webhook.attempts + 1))
 
 
 def _is_early(delivery: WebhookDelivery) -> bool:
@@ -121,14 +211,18 @@ def _said(status: int) -> str:
 
 
 def _note(
-    lease: Lease[Webhook], delivery: WebhookDelivery, attempt: Mapping[str, object], ends_as: DeliveryStatus | None
+    postponement: Postponement[Webhook],
+    webhook: Webhook,
+    delivery: WebhookDelivery,
+    attempt: Mapping[str, object],
+    ends_as: DeliveryStatus | None,
 ) -> None:
-    """Note an attempt, and release the webhook until its next delivery.
+    """Note an attempt, and make the webhook due for its next delivery.
 
     `ends_as` None: it is tried again after a pause, unless the time for that is over by then.
     """
     spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
-    pause: timedelta = spread * leases.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+    pause: timedelta = spread * due_rows.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     is_delivered = ends_as == DeliveryStatus.DELIVERED
     # What has happened to it meanwhile counts, such as that it is to be sent again.
     fresh = WebhookDelivery.objects.get(pk=delivery.pk)
@@ -140,4 +234,4 @@ def _note(
     else:
         fresh.status, fresh.ended_at, fresh.next_try_at = ends_as, timezone.now(), None
     fresh.save(update_fields=["attempts", "status", "failures", "next_try_at", "ended_at"])
-    lease.release(webhooks.due_next(lease.row), attempts=0 if is_delivered else delivery.failures + 1)
+    _end(postponement, webhook, attempts=0 if is_delivered else delivery.failures + 1)

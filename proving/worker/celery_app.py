@@ -63,7 +63,7 @@ class Work(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         if settings.METRICS_PORT:
             metrics_server.serve(settings.METRICS_PORT)
-        Work.worker = Worker(threads=parent.concurrency, poll_seconds=_POLL_SECONDS)
+        Work.worker = Worker(poll_seconds=_POLL_SECONDS)
         self._thread = threading.Thread(target=self._run, name="work")
         self._thread.start()
 

@@ -27,7 +27,7 @@ app.conf.update(
     task_create_missing_queues=False,
     # They are `Worker`'s: a tick only wakes it.
     worker_pool="threads",
-    worker_concurrency=4,
+    worker_concurrency=1,
     task_ignore_result=True,
     task_default_delivery_mode="transient",
     # Nobody who can write to the broker can do more than wake a worker.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -272,17 +273,13 @@ def test_a_server_that_sends_something_else(world, path, root, change, why):
 
 
 def test_a_slow_place_is_left_for_another(world, path, root, roots):
-    now = [0.0]
-
-    def go_on() -> None:
-        now[0] += 301
-
+    times = count(step=301)
     with served(Site(path.parent)) as url:
-        files = EraFiles(world.chain, [url], clock=lambda: now[0])
+        files = EraFiles(world.chain, [url], clock=lambda: next(times))
         with pytest.raises(NodeUnavailable, match=r"127\.0\.0\.1:\d+ is too slow"):
-            files.roots(PERIOD, root, go_on=go_on)
-        files = EraFiles(world.chain, [url, path.parent], clock=lambda: now[0])
-        assert files.roots(PERIOD, root, go_on=go_on) == roots
+            files.roots(PERIOD, root)
+        files = EraFiles(world.chain, [url, path.parent], clock=lambda: next(times))
+        assert files.roots(PERIOD, root) == roots
 
 
 def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world):

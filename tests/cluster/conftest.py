@@ -124,10 +124,7 @@ class Machines:
             return int(channel.queue_declare("ticks", durable=True, auto_delete=False).message_count)
 
     def in_hand(self) -> int:
-        return sum(
-            self.count(f"{table} WHERE leased_until > now()")
-            for table in ("queries_batch", "queries_block", "proving_signer")
-        )
+        return self.count("proving_lane WHERE until > now()")
 
     def kill_workers(self) -> None:
         for name in self.cluster.names():

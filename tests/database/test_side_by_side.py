@@ -1,4 +1,4 @@
-"""Locks of rows, and leases, of two transactions that run side by side."""
+"""Locks of rows, and lanes, of two transactions that run side by side."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +10,10 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from accounts.models import User
-from database import leases, row_locks
-from database.leases import Lease
-from queries.models import Block
+from database import row_locks
+from proving import lanes
+from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
+from proving.models import Lane
 from tests.databases import same_database
 from tests.service import ALICE, BOB, CHARLIE
 from tests.side_by_side import meet
@@ -38,8 +39,7 @@ def is_free(user: User) -> bool:
     return bool(found)
 
 
-@pytest.mark.parametrize("change", [row_locks.update, lambda rows, **_: transaction.atomic(row_locks.lock)(rows)])
-def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in(change):
+def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in():
     rows = rows_in_another_order()
 
     def the_others_are_free() -> None:
@@ -48,25 +48,10 @@ def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in(change):
 
     met = meet(
         lambda: row_locks.lock(User.objects.filter(pk=rows[0].pk)),
-        lambda: change(User.objects.all(), stored_bytes=2),
+        lambda: transaction.atomic(row_locks.lock)(User.objects.all()),
         the_others_are_free,
     )
     assert met.waited
-
-
-def test_rows_that_others_have_locked_are_left_out_and_not_waited_for():
-    rows = [User.objects.for_address(address) for address in (ALICE, BOB)]
-    met = meet(
-        lambda: row_locks.lock(User.objects.filter(pk=rows[0].pk)),
-        lambda: row_locks.update_free(User.objects.all(), stored_bytes=3),
-    )
-    assert (met.second, met.waited) == (1, False)
-    deleted = meet(
-        lambda: row_locks.lock(User.objects.filter(pk=rows[0].pk)),
-        lambda: row_locks.delete_free(User.objects.all()),
-    )
-    assert not deleted.waited
-    assert list(User.objects.values_list("pk", flat=True)) == [rows[0].pk]
 
 
 def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
@@ -104,38 +89,33 @@ def add(user: User) -> None:
     row.save(update_fields=["stored_bytes"])
 
 
-# --- Leases -----------------------------------------------------------------------------------------------------------
+# --- Lanes ------------------------------------------------------------------------------------------------------------
+
+HOUSE = LaneName(LaneKind.HOUSE)
 
 
-def a_block() -> Block:
-    return Block.objects.create(destination_chain_id=1, source_chain_id=2, number=3)
+def held() -> HeldLane | None:
+    lane = HeldLane(HOUSE)
+    return lane if lanes._take(lane) else None
 
 
-def claimed(pk: int) -> Lease[Block]:
-    lease = leases.claim(Block.objects.all(), pk)
-    assert lease is not None
-    return lease
-
-
-def test_a_row_is_leased_once_and_nobody_waits_for_it():
-    pk = a_block().pk
-    met = meet(lambda: leases.claim(Block.objects.all(), pk), lambda: leases.claim(Block.objects.all(), pk))
+def test_a_lane_is_held_once_and_nobody_waits_for_it():
+    assert held()
+    Lane.objects.update(until=None)
+    met = meet(held, held)
     assert met.first is not None
-    assert (met.second, met.waited) == (None, False)
+    assert met.second is None
 
 
-def test_what_is_written_under_a_lease_waits_for_who_takes_it_over():
-    lease = claimed(a_block().pk)
-    Block.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
-
-    def write() -> bool:
-        with lease.writing():
-            return True
+def test_what_is_written_in_a_lane_waits_for_who_takes_it_over():
+    lane = held()
+    assert lane is not None
+    Lane.objects.update(until=timezone.now() - timedelta(seconds=1))
 
     def lost() -> bool:
-        with pytest.raises(leases.LeaseLost):
-            write()
+        with pytest.raises(LaneLost), lane.writing():
+            pass
         return True
 
-    met = meet(lambda: claimed(lease.row.pk), lost)
+    met = meet(held, lost)
     assert (met.second, met.waited) == (True, True)

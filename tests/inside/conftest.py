@@ -1,5 +1,5 @@
 """Fixtures of proving that tests of its inside use."""
 
-from tests.proving.conftest import costly, killer, op_stack
+from tests.proving.conftest import costly, killing, op_stack
 
-__all__ = ["costly", "killer", "op_stack"]
+__all__ = ["costly", "killing", "op_stack"]

@@ -8,9 +8,9 @@ import pytest
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.admission import admit as admission
-from proving.admission.admit import admit
 from proving.budget.reservations import Reservation
 from queries.models import Batch, BatchStatus, Block
+from tests.inside.working import accept_all
 from tests.service import ALICE, BOB, a_key, asking, fresh, submit
 
 BALANCE = {"props": ["BALANCE"]}
@@ -35,7 +35,7 @@ def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
     batch = submitted(key, fee=10**18, **{f"block_{head + ahead}": [ALICE] for ahead in (-1, 1, 2)})
     estimates = [0]
     for count in (1, 2, 3):
-        admit(batch.pk)
+        accept_all()
         assert admitted(batch) == [True] * count + [False] * (3 - count)
         assert Block.objects.filter(due_at__isnull=False).count() == count
         estimates.append(fresh(batch).estimated_gas or 0)
@@ -52,7 +52,8 @@ def estimate_of(costly: DevChain, *heights: int) -> Reservation:
     with pytest.MonkeyPatch.context() as patch:
         reckoned: list[Reservation] = []
         patch.setattr(admission, "_fee_too_low", lambda _, needed, *__: reckoned.append(needed))
-        admit(submitted(a_key(BOB), fee=10**18, **blocks).pk)
+        submitted(a_key(BOB), fee=10**18, **blocks)
+        accept_all()
     Batch.objects.all().delete()
     return reckoned[0]
 
@@ -61,5 +62,5 @@ def test_the_budget_must_do_for_what_is_to_come(costly, key, settings):
     head = costly.head()
     settings.DAILY_GAS_BUDGET = estimate_of(costly, 0, 1).gas - 1
     batch = submitted(key, fee=10**18, **{f"block_{head}": [ALICE], f"block_{head + 1}": [ALICE]})
-    admit(batch.pk)
+    accept_all()
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "too_large_for_budget")

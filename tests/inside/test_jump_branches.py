@@ -21,12 +21,13 @@ from chains.header import Header
 from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
 from config.configured_chains import get_chains
-from database import leases
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
-from proving import pruning
-from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
-from proving.paths import jump_leaves, jumping
+from proving import lanes, pruning
+from proving.lanes import LaneKind, LaneName
+from proving.models import BeaconAnchor, JumpLeaves
+from proving.paths import jumping
 from proving.sources import NotYet
+from proving.worker import turns
 from tests import headers
 from tests.contracts import beacon_model
 from tests.proving import beacon_chains
@@ -79,13 +80,12 @@ def origin(root: bytes, number: int = 1000) -> Header:
 def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
     """Return what a block is told in the end, that asks again when a worker has fetched what it waits for."""
     source = get_chains().chain(CHAIN_ID)
-    ask = partial(jumping.branch_to, source, start, end, extend_lease=lambda: None)
+    ask = partial(jumping.branch_to, source, start, end)
     with suppress(NodeUnavailable):
         found = ask()
         if not (isinstance(found, NotYet) and found.sentence.startswith("Fetching")):
             return found
-    for row in JumpLeaves.objects.exclude(due_at=None):
-        jump_leaves.fetch(row.pk)
+    turns.turn_of_all(LaneName(LaneKind.HISTORY))
     return ask()
 
 
@@ -268,7 +268,7 @@ def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
             f"{lying} {wrong}; {lacking} {wrong}; {last} has no block of slots 16 to 47; {dead} can't be reached."
         )
         row = JumpLeaves.objects.get()
-        assert (row.is_complete, bytes(row.content), row.lease_token) == (False, b"", "")
+        assert (row.is_complete, bytes(row.content)) == (False, b"")
         configured(beacon_urls=[*urls, honest.url])
         assert holds(world, 50, ask(world, 50))
 
@@ -402,11 +402,9 @@ def test_epochs_before_the_merge_come_from_era_files_alone(merged, configured):
 
 def test_while_a_worker_fetches_another_waits(world, api):
     """And when that worker has died, the other does all of it."""
-    row = JumpLeaves.objects.create(chain_id=CHAIN_ID, kind=JumpLeavesKind.PERIOD, number=6)
-    assert leases.claim(JumpLeaves.objects.all(), row.pk)
-    assert ask(world, 50) == NotYet("Fetching what blocks of period 6 are proven by.")
+    with lanes.hold(LaneName(LaneKind.HISTORY)):
+        assert ask(world, 50) == NotYet("Fetching what blocks of period 6 are proven by.")
     assert not any(path.endswith("/root") for path in api.asked)
-    JumpLeaves.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
     assert holds(world, 50, ask(world, 50))
 
 

@@ -14,13 +14,14 @@ from campaigns.benchmarks.distant_node import DistantNode
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
+from proving.lanes import LaneKind
 from proving.models import FactsRegistry, Transaction
 from proving.registry import packing
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from queries.properties import AccountField
 from tests.factories import until
-from tests.inside.working import work_once, work_side_by_side
+from tests.inside.working import accept_all, work_once, work_side_by_side
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
@@ -30,10 +31,10 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.proving.kills import Killed, exchanges
+from tests.proving.kills import exchanges
 from tests.proving.money import ETHER, mine_at, price_of
 from tests.proving.transactions import age
-from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, fresh, request, submit, waiting
+from tests.service import ALICE, BOB, a_key, chains_toml, fresh, request, submit, waiting
 
 recent = heads.recent
 
@@ -74,7 +75,7 @@ def test_blocks_that_are_ready_together_share_one_transaction(service, blocks):
 def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service, blocks, monkeypatch):
     """Its proof was spoilt after it was verified, which only the registry's simulation tells."""
     batches = at_blocks(a_key(), blocks[:3])
-    work_side_by_side("batch")
+    accept_all()
     spoilt = Block.objects.get(number=blocks[1])
     packed = packing.intents
 
@@ -99,10 +100,10 @@ def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
     numbers = range(costly.head() - 4, costly.head())
     rich = at_blocks(key, numbers[:3], fee=ETHER)
     poor = at_blocks(key, numbers[3:], fee=ETHER)[0]
-    work_side_by_side("batch")
+    accept_all()
     # It could pay what the next block asks for, but not twice as much for blocks to come, as is offered.
     Batch.objects.filter(pk=poor.pk).update(fee=int(150_000 * 1.2 * price_of(costly)))
-    work_side_by_side("block")
+    work_side_by_side(LaneKind.CONNECTION)
     of_poor = Transaction.objects.filter(queries__batch=poor)
     of_rich = Transaction.objects.get(queries__batch=rich[0])
     assert of_rich.queries.count() == 3
@@ -120,9 +121,9 @@ def test_who_cannot_pay_a_higher_price_later_does_not_keep_the_others_at_the_low
     numbers = range(costly.head() - 4, costly.head())
     rich = at_blocks(key, numbers[:3], fee=ETHER)
     poor = at_blocks(a_key(BOB), numbers[3:], fee=ETHER)[0]
-    work_side_by_side("batch")
+    accept_all()
     Batch.objects.filter(pk=poor.pk).update(fee=302_000 * 4 * 10**9)
-    work_side_by_side("block")
+    work_side_by_side(LaneKind.CONNECTION)
     shared = Transaction.objects.get(queries__batch=poor)
     assert shared.queries.count() == 4
     for _ in range(6):
@@ -157,8 +158,8 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     """A shared transaction can revert for one of its blocks: then none is proven, and that one must not stop all."""
     batches = at_blocks(a_key(), blocks[:3])
     service.rpc("evm_setAutomine", False)
-    work_side_by_side("batch")
-    work_side_by_side("block")
+    accept_all()
+    work_side_by_side(LaneKind.CONNECTION)
     # Between its simulation and its block nothing is what it was.
     address = registry().address
     code = service.rpc("eth_getCode", address, "latest")
@@ -166,18 +167,18 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     service.mine()
     service.rpc("anvil_setCode", address, code)
     service.rpc("evm_setAutomine", True)
-    work_side_by_side("signer")
+    work_side_by_side(LaneKind.DESTINATION)
     assert Transaction.objects.get(queries__batch=batches[0]).succeeded is False
     nonce = signer_nonce(service)
-    work_side_by_side("block")
+    work_side_by_side(LaneKind.CONNECTION)
     assert signer_nonce(service) == nonce, "trying again more slowly"
-    work_side_by_side("block")
+    work_side_by_side(LaneKind.CONNECTION)
     assert signer_nonce(service) == nonce + 3
     assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
-def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killer, after):
+def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killing, after):
     user = a_key()
     done = 0
     for exchange in exchanges(after=after):
@@ -187,19 +188,13 @@ def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, kill
         numbers = range(service.head() - 4, service.head() - 1)
         nonce = signer_nonce(service)
         batches = at_blocks(user, numbers, ALICE, BOB)
-        killer.arm(exchange, after=after)
-        try:
+        with killing.at(exchange, after=after):
             until_done(batches)
-            killed = False
-        except Killed:
-            killed = True
-            expire_leases()
-        killer.disarm()
         until_done(batches)
         work_once()
         assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
         done += len(batches)
-        if not killed:
+        if not killing.killed:
             break
     assert exchange > 7
     assert len(events(service, HEADER_ACCUMULATED)) == done
@@ -249,13 +244,13 @@ def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
 
 
 def rounds_until_done(chain: DevChain, batches: Sequence[Batch]) -> None:
-    work_side_by_side("batch")
-    work_side_by_side("block")
+    accept_all()
+    work_side_by_side(LaneKind.CONNECTION)
     last = Transaction.objects.latest("nonce").nonce
     # It mines what it has, but not before it has said so.
     until(lambda: signer_nonce(chain) > last, "mined")
-    work_side_by_side("signer")
-    work_side_by_side("block")
+    work_side_by_side(LaneKind.DESTINATION)
+    work_side_by_side(LaneKind.CONNECTION)
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
 
 

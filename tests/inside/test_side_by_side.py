@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
-from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
@@ -24,19 +23,20 @@ from attesting.models import SignedBlock
 from chains.chains_file import Chain
 from chains.rpc import Receipt
 from config.configured_chains import get_chains, get_rpc
-from database import leases, row_locks
-from database.leases import Lease
+from database import due_rows, row_locks
 from devnet.devchain import PROJECT
-from proving import pruning, stops
+from proving import lanes, pruning, stops
 from proving.admission import admit
 from proving.budget import cost_allocation, limits
 from proving.budget.reservations import Reservation
 from proving.gas_model.remaining_work import RemainingWork
+from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import block as reconcile
+from proving.reconcile.decide import Settled
 from proving.transactions import sending, signers, transaction_monitor
 from proving.transactions.fees import OfferedFees
-from queries import progress, submission_rate, turns
+from queries import progress, submission_rate
 from queries.error_codes import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
 from tests.databases import same_database
@@ -71,10 +71,11 @@ def blocks_of(batch: Batch) -> list[Block]:
     return list(Block.objects.filter(queries__batch=batch))
 
 
-def claimed(model: Any, pk: object) -> Lease[Any]:
-    lease = leases.claim(model.objects.all(), pk)
-    assert lease is not None
-    return lease
+@pytest.fixture
+def lane() -> Iterator[HeldLane]:
+    with lanes.hold(LaneName(LaneKind.CONNECTION, 31337, 31337)) as held:
+        assert held
+        yield held
 
 
 # --- Submission -------------------------------------------------------------------------------------------------------
@@ -106,55 +107,38 @@ def test_two_batches_that_make_the_same_block_share_it():
     assert Block.objects.get().queries.count() == 2
 
 
-# --- Leases -----------------------------------------------------------------------------------------------------------
+# --- Due rows ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_block_that_becomes_due_while_it_is_given_back_stays_due():
+def test_a_block_that_becomes_due_while_it_is_given_back_stays_due(lane):
     accept(a_batch())
-    lease = claimed(Block, Block.objects.get().pk)
+    postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), [Block.objects.get().pk]))
+    (block,) = postponement.rows
     soon = timezone.now()
     met = meet(
         lambda: Block.objects.update(due_at=soon),
-        lambda: reconcile._release(lease, "", None, attempts=0),
+        lambda: reconcile._end(lane, postponement, block, Settled()),
     )
     assert met.waited
-    assert Block.objects.get().due_at is not None
+    assert Block.objects.get().due_at == soon
 
 
-def test_who_wakes_several_blocks_and_waits_for_one_wakes_one_that_is_leased_meanwhile():
-    first, second = (blocks_of(a_batch(block=number))[0] for number in (12, 13))
-    leased: list[Lease[Block]] = []
-    met = meet(
-        lambda: row_locks.lock(Block.objects.filter(pk=first.pk)),
-        lambda: row_locks.update(Block.objects.all(), due_at=Now()),
-        lambda: leased.append(claimed(Block, second.pk)),
-    )
-    assert met.waited
-    (asking,) = turns.asking([second])
-    reconcile._release(leased[0], "", 600, attempts=0, asking=asking)
-    second.refresh_from_db()
-    assert second.due_at is not None
-    assert second.due_at < timezone.now()
-
-
-def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_other_one_is_rejected():
+def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_other_one_is_rejected(lane):
     paid_for = a_batch()
     (block,) = blocks_of(paid_for)
     own = a_batch()
     Batch.objects.filter(pk=own.pk).update(sender=Sender.SELF)
     own.refresh_from_db()
-    lease = claimed(Block, block.pk)
+    postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), [block.pk]))
 
     def accept_own() -> None:
         row_locks.lock(Block.objects.all())
-        turns.line_up(own, own.unadmitted(31337))
+        admit._wake_blocks(own, own.unadmitted(31337))
         progress.admit(own, 31337, estimated_gas=0, estimated_wei=0)
 
     def cancel_and_release() -> None:
         progress.cancel(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
-        (asking,) = turns.asking([block])
-        assert not asking.users
-        reconcile._release(lease, "", None, attempts=0, asking=asking)
+        reconcile._end(lane, postponement, block, Settled())
 
     assert meet(accept_own, cancel_and_release).waited
     block.refresh_from_db()
@@ -192,13 +176,13 @@ def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it():
     assert (shown["BLOCKHASH_AVAILABLE"], shown["HEADER_ACCUMULATED"]) == ("0x01", "0x02")
 
 
-def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(costly, settings):
+def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(lane, costly, settings):
     settings.DAILY_GAS_BUDGET = 1_000_000
     batches = [a_batch(block=block, fee=10**18) for block in (1, 2)]
-    decided = [
-        admit._Decided(claimed(Batch, batch.pk), 31337, admit._Admission(Reservation(600_000, 1))) for batch in batches
-    ]
-    met = meet(lambda: admit._record_all(decided[:1]), lambda: admit._record_all(decided[1:]))
+    decided = [admit._Decided(batch, 31337, admit._Admission(Reservation(600_000, 1))) for batch in batches]
+    with lanes.hold(LaneName(LaneKind.LARGE_ADMISSION, 31337)) as other:
+        assert other
+        met = meet(partial(admit._record_all, lane, decided[:1]), partial(admit._record_all, other, decided[1:]))
     assert (met.first, met.second, met.waited) == ([True], [False], True)
     codes = Batch.objects.order_by("pk").values_list("status", "rejection_code")
     assert list(codes) == [("ACCEPTED", ""), ("REJECTED", "budget_exceeded")]
@@ -233,10 +217,10 @@ def test_once_a_chain_is_stopped_nobody_is_signing_there():
     assert met.waited
 
 
-def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back():
+def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
     first, _ = two_signers()
     chain = get_chains().chain(31337)
-    lease = claimed(Signer, first.pk)
+    postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), [first.pk]))
 
     def store() -> None:
         with signers.locked(chain) as locked:
@@ -245,7 +229,7 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back():
             signer.due_at = timezone.now()
             signer.save(update_fields=["due_at"])
 
-    met = meet(store, lambda: transaction_monitor._release(chain, lease))
+    met = meet(store, lambda: lane.write(lambda: transaction_monitor._end(chain, postponement, first, ())))
     assert met.waited
     first.refresh_from_db()
     assert first.due_at is not None
@@ -262,20 +246,21 @@ def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
     return tx
 
 
-def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions_confirmed():
+def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions_confirmed(lane):
     batch = a_batch()
     accept(batch)
     sent = [shared(batch, signer, gas=100_000) for signer in two_signers()]
     heads: Any = SimpleNamespace(final=0, confirmed=SimpleNamespace(number=9))
 
-    def confirm(tx: Transaction) -> None:
-        lease = claimed(Signer, tx.signer_id)
+    def confirm(held: HeldLane, tx: Transaction) -> None:
         receipt = Receipt(bytes.fromhex(tx.newest.hash[2:]), 5, b"\5" * 32, 1, 40_000, 1, None, tx.signer.address, 0)
         mined = transaction_monitor._mined(get_rpc(31337), tx, receipt, heads)
         assert mined
-        transaction_monitor._write(lease, [mined])
+        transaction_monitor._write(held, tx.signer, [mined])
 
-    met = meet(partial(confirm, sent[0]), partial(confirm, sent[1]))
+    with lanes.hold(LaneName(LaneKind.DESTINATION, 31337)) as other:
+        assert other
+        met = meet(partial(confirm, lane, sent[0]), partial(confirm, other, sent[1]))
     assert met.waited
     batch.refresh_from_db()
     assert (batch.gas_used, batch.spent) == (80_000, 80_000)
@@ -319,19 +304,15 @@ def old() -> Batch:
     return batch
 
 
-def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not():
+def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not(lane):
     batch = old()
     Batch.objects.update(proofs_pruned_at=timezone.now())
     met = meet(lambda: pruning._prune_proofs(timezone.now()), lambda: submit(a_key(BOB), request(BOB, block=12)))
     assert (met.first, met.waited) == (1, False)
     AccountProof.objects.update(nodes=["0xab"])
-    lease = claimed(Batch, met.second.pk)
-    accepting: Any = [SimpleNamespace(lease=lease, source=31337, decision=admit._Admission(Reservation(1, 1)))]
-
-    def accepted() -> None:
-        with transaction.atomic():
-            admit._lock_users_and_blocks(accepting)
-
+    accepted = partial(
+        admit._record_all, lane, [admit._Decided(met.second, 31337, admit._Admission(Reservation(1, 1)))]
+    )
     Batch.objects.exclude(pk=batch.pk).update(proofs_pruned_at=timezone.now())
     met_again = meet(lambda: pruning._prune_proofs(timezone.now()), accepted)
     assert (met_again.first, met_again.waited) == (1, True)
@@ -358,13 +339,13 @@ def test_steps_and_calldata_are_pruned_when_nobody_writes_what_they_belong_to():
 # --- Circles ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again():
+def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again(lane):
     accept(a_batch())
-    block = claimed(Block, Block.objects.get().pk)
     tries: list[None] = []
 
     def change() -> None:
         tries.append(None)
+        row_locks.lock(Block.objects.all())
         row_locks.lock(Batch.objects.all())
 
     def hold_batches() -> None:
@@ -375,7 +356,7 @@ def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again():
 
     met = meet(
         hold_batches,
-        lambda: block.write(change),
+        lambda: lane.write(change),
         lambda: row_locks.lock(Block.objects.all()),
     )
     assert (met.waited, len(tries)) == (True, 2)
@@ -431,8 +412,7 @@ def frozen(settings, tmp_path) -> Iterator["subprocess.Popen[str]"]:
 def test_a_process_that_is_frozen_in_a_transaction_holds_up_others_for_seconds_and_writes_nothing(frozen):
     began = time.monotonic()
     submit(a_key(name="another"), request(ALICE, block=1))
-    signer = Signer.objects.get()
-    with leases.writing_all([claimed(Signer, signer.pk)]) as held:
+    with signers.locked(get_chains().chain(31337)) as held:
         assert held
     assert time.monotonic() - began < 8
     frozen.send_signal(signal.SIGCONT)

@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from config.configured_chains import get_chains
 from devnet.devchain import DevChain
+from proving import lanes
+from proving.lanes import LaneKind, LaneName
 from proving.models import Signer, Transaction, TransactionState
 from proving.registry.deploying import deploy
 from proving.transactions import sending
@@ -37,12 +39,14 @@ def test_threads_that_send_at_once_use_each_nonce_once(chain, settings, tmp_path
     configure(settings, tmp_path, chain)
     configured = get_chains().chain(31337)
 
-    def send() -> None:
-        for _ in range(8):
-            assert isinstance(sending.submit_all(configured, Order([Intent(ALICE, b"")])), Sent)
+    def send(source: int) -> None:
+        with lanes.hold(LaneName(LaneKind.CONNECTION, 31337, source)) as lane:
+            assert lane
+            for _ in range(8):
+                assert isinstance(sending.submit_all(configured, Order(lane, [Intent(ALICE, b"")])), Sent)
         connections.close_all()
 
-    threads = [threading.Thread(target=send) for _ in range(3)]
+    threads = [threading.Thread(target=send, args=[source]) for source in (1, 2, 3)]
     for thread in threads:
         thread.start()
     for thread in threads:

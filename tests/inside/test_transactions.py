@@ -1,8 +1,12 @@
 """Sending: each nonce once, none left open, whatever the node and the market do."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from config.configured_chains import get_chains
+from proving import lanes
+from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import Transaction
 from proving.transactions import sending
 from proving.transactions.intents import Intent, Order, UnderWay
@@ -10,23 +14,37 @@ from tests.proving.chain_state import signer_nonce
 from tests.service import ALICE, a_key, request, submit, work
 
 
-def test_who_lost_the_blocks_lease_sends_nothing_twice(service):
+@pytest.fixture
+def lane(db) -> Iterator[HeldLane]:
+    with lanes.hold(LaneName(LaneKind.DESTINATION, 31337)) as held:
+        assert held
+        yield held
+
+
+def test_who_lost_the_lane_sends_nothing(service, lane):
+    lanes.take_away(lane.name)
+    with pytest.raises(LaneLost):
+        sending.submit_all(get_chains().chain(31337), Order(lane, [Intent(ALICE, b"")]))
+    assert not Transaction.objects.filter(to=ALICE).exists()
+
+
+def test_what_is_under_way_is_not_sent_twice(service, lane):
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
     work()
     work()
     same = Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))
-    assert sending.submit_all(get_chains().chain(31337), Order([same])) == UnderWay()
+    assert sending.submit_all(get_chains().chain(31337), Order(lane, [same])) == UnderWay()
     assert Transaction.objects.exclude(to="").count() == 1
 
 
-def test_all_of_several_transactions_are_stored_or_none(service):
+def test_all_of_several_transactions_are_stored_or_none(service, lane):
     before = Transaction.objects.count()
 
     def fail(nonce: int) -> None:
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        sending.submit_all(get_chains().chain(31337), Order([Intent(ALICE, b"")] * 2, fail))
+        sending.submit_all(get_chains().chain(31337), Order(lane, [Intent(ALICE, b"")] * 2, fail))
     assert Transaction.objects.count() == before
     assert signer_nonce(service) == before

@@ -1,4 +1,4 @@
-"""What workers do about leases, clocks and the database, by their functions."""
+"""What workers do about clocks and the database, by their functions."""
 
 from datetime import datetime, timedelta
 
@@ -6,19 +6,16 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from database import leases
 from proving.health import chain_checks
-from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer
+from proving.models import ChainWatch, SignedTransaction
 from proving.transactions.replacement import _is_past
 from queries import clock
-from queries.models import Batch, Block, ServiceClock
+from queries.models import ServiceClock
 from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
 from tests.inside.working import observe
-from tests.service import ALICE, a_key, request, submit, work
+from tests.service import work
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-DAY = timedelta(hours=25)
 
 
 def seen(chain_id: int = 31337) -> list[str]:
@@ -45,15 +42,6 @@ def test_an_error_at_one_chain_is_logged_and_the_others_are_looked_at(service, t
     assert "a defect" in caplog.text
     assert ChainWatch.objects.get(pk=31337).looked_at is None
     assert seen(SOURCE) == ["chain_unavailable"]
-
-
-@pytest.mark.parametrize("model", [Batch, Block, Signer, FactsRegistry])
-def test_all_that_is_worked_on_is_found_again(service, model):
-    submit(a_key(), request(ALICE, block=service.head()))
-    put_off = {"due_at": timezone.now() + DAY, "leased_until": timezone.now() + DAY}
-    assert model.objects.update(**put_off) == 1
-    (pk,) = leases.due(model.objects.all())
-    assert leases.claim(model.objects.all(), pk)
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
 from ipaddress import ip_address, ip_network
 
 import pytest
-from django.utils import timezone
 
 from accounts.models import User
 from chains.bounded_http import Failed
+from proving.lanes import LaneKind, LaneLost, LaneName
+from proving.models import Lane
 from proving.webhooks import guarded_post
-from proving.webhooks.delivery import deliver
+from proving.webhooks.delivery import _next
 from proving.webhooks.guarded_post import post
-from proving.worker.due import due_webhooks
+from proving.worker import turns
 from queries.models import Batch, Webhook
 from tests.explorer.batches import finish
 from tests.proving.receiver import Received, Receiver, receiver
@@ -44,16 +44,16 @@ def attempts(batch: Batch) -> list[str]:
     return [attempt["outcome"] for attempt in batch.webhook.deliveries.get().attempts]
 
 
-def test_whose_lease_is_lost_notes_nothing(monkeypatch):
+def test_whose_lane_is_lost_notes_nothing():
     def lose(_: Received) -> int:
-        Webhook.objects.update(lease_token="another's", leased_until=timezone.now() + timedelta(minutes=1))
+        Lane.objects.update(token="another's")
         return 500
 
     with receiver(lose) as hook:
         batch = done(hook.url)
-        deliver(batch.pk)
+        with pytest.raises(LaneLost):
+            turns.turn(LaneName(LaneKind.WEBHOOKS))
     assert attempts(batch) == []
-    assert Webhook.objects.get().lease_token == "another's"
 
 
 def test_users_and_receivers_have_so_many_at_a_time(hook):
@@ -61,11 +61,11 @@ def test_users_and_receivers_have_so_many_at_a_time(hook):
         done(hook.url, block=block)
         done(f"http://127.0.0.{block + 2}:9/", block=block)
     done("http://127.0.0.1:9/", user=BOB, block=30)
-    tasks = list(due_webhooks())
-    assert [sum(task.user == user.pk for task in tasks) for user in User.objects.order_by("pk")] == [8, 1]
-    assert Counter(task.receiver for task in tasks).most_common(1)[0][1] <= 4
+    chosen = list(Webhook.objects.filter(pk__in=_next([])))
+    assert [sum(one.user_id == user.pk for one in chosen) for user in User.objects.order_by("pk")] == [8, 1]
+    assert Counter(one.receiver for one in chosen).most_common(1)[0][1] <= 4
     # None twice.
-    assert {task.user for task in due_webhooks(tasks)} == set()
+    assert _next(chosen) == []
 
 
 @pytest.mark.parametrize(

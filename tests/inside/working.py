@@ -5,52 +5,56 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.utils import timezone
-
 from accounts.models import ApiKey
-from chains import together
-from chains.together import Raised
-from proving.admission.admit import admit
+from database import due_rows
+from proving import lanes
 from proving.health import chain_checks
-from proving.models import Signer
-from proving.worker.due import due
+from proving.lanes import LaneKind, LaneName
+from proving.reconcile.block import reconcile_all
+from proving.worker import turns
 from proving.worker.worker import Worker
 from queries.models import Batch, BatchStatus, Block
 from tests.proving.money import set_fee
 from tests.service import fresh, submit
 
 
-def work_side_by_side(kind: str) -> None:
-    """A worker does at once all that is or will be due of one kind."""
-    rows = {"batch": Batch.objects.all(), "block": Block.objects.all(), "signer": Signer.objects.all()}[kind]
-    rows.filter(due_at__gt=timezone.now()).update(due_at=timezone.now())
-    tasks = [task for task in due() if task.kind == kind]
-    for outcome in together.run(tasks, may_wait=lambda: True):
-        if isinstance(outcome, Raised):
-            raise outcome.error
+def work_side_by_side(*kinds: LaneKind) -> None:
+    """A worker does at once all that is or will be due in lanes of these kinds."""
+    for name in lanes.every():
+        if name.kind in kinds:
+            due_rows.wake_all(turns.rows(name))
+            assert turns.turn(name) == 0
 
 
 def work_once() -> None:
     """A worker does once all that is or will be due, side by side."""
-    for kind in ("signer", "batch", "block"):
+    for kind in (LaneKind.DESTINATION, LaneKind.ADMISSION, LaneKind.CONNECTION):
         work_side_by_side(kind)
+
+
+def reconcile_block(pk: int) -> None:
+    """A worker does what is to be done for one block."""
+    row = Block.objects.get(pk=pk)
+    with lanes.hold(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id)) as lane:
+        assert lane
+        assert reconcile_all(lane, [pk]) == 0
 
 
 def observe() -> None:
     """Time passes until each chain is due, and a worker observes it."""
-    chain_checks.observe(everyone=True)
+    chain_checks.wake()
+    chain_checks.observe()
 
 
 def accept_all() -> None:
-    """A worker accepts or rejects what is due, and proves nothing."""
-    for task in [task for task in due() if task.kind == "batch"]:
-        task()
+    """A worker accepts or rejects what is or will be due, and proves nothing."""
+    work_side_by_side(LaneKind.ADMISSION, LaneKind.LARGE_ADMISSION)
 
 
 def admitted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
     """Submit a batch that is accepted, and nothing else is done for it. Then it has this fee."""
     batch = submit(key, body)
-    admit(batch.pk)
+    accept_all()
     assert fresh(batch).status == BatchStatus.ACCEPTED, batch.rejection_reason
     if fee is not None:
         set_fee(batch, fee)

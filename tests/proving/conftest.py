@@ -11,7 +11,6 @@ import pytest
 from devnet.devchain import PROJECT, DevChain
 from tests.databases import same_database
 from tests.deployed import deploy_on
-from tests.inside.killer import Killer as InsideKiller
 from tests.proving.kills import Killer
 from tests.proving.money import ETHER, serve
 from tests.proving.paths import connect
@@ -27,11 +26,6 @@ def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
     deploy_on(chain)
     grow(chain, 50)
     return chain
-
-
-@pytest.fixture
-def killer(monkeypatch) -> InsideKiller:
-    return InsideKiller(monkeypatch)
 
 
 @pytest.fixture

@@ -638,7 +638,7 @@ def test_deciding_reads_and_writes_nothing():
         "objects",
         "save",
         "update",
-        "lease",
+        "lane",
         "connection",
         "settings",
         "timezone",

@@ -3,17 +3,15 @@
 import itertools
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, JumpLeaves, Transaction
+from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import between, error
 from tests.contracts.deployed import Deployed
@@ -301,8 +299,6 @@ def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there,
         batch = submit(key, of_there(number))
         with killing.at(exchange, after=after):
             work_until_done(batch, service.here)
-        # Time passes for the lease of what it was fetching, too.
-        JumpLeaves.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
         assert work_until_done(batch, service.here).status == BatchStatus.DONE
         work()
         assert signer_nonce(service.here) == signer_nonce(service.here, "pending") == nonce + 1, exchange

@@ -15,8 +15,8 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import AccountEvent, EventKind, SignInNonce, ThrottleCount
-from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
-from queries.models import Batch, BatchStatus, Block, Pruning, ServiceClock, Step, StepKind
+from proving.models import AccountProof, Lane, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
+from queries.models import Batch, BatchStatus, Block, ServiceClock, Step, StepKind
 from tests.explorer.batches import batch_at, finish, page, path, settle
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work, work_until_done
 
@@ -157,7 +157,6 @@ def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
             prune()
         if not killing.killed:
             break
-        Pruning.objects.update(leased_until=timezone.now())
         for batch in batches:
             batch.refresh_from_db()
             answer = bundle(batch)
@@ -173,8 +172,7 @@ def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
 
 def test_one_process_at_a_time_prunes(unreachable_chain):
     done(31)
-    soon = timezone.now() + timedelta(seconds=20)
-    Pruning.objects.create(pk=1, due_at=timezone.now(), lease_token="another's", leased_until=soon)
+    Lane.objects.create(name="house", token="another's", until=timezone.now() + timedelta(seconds=5))
     with pytest.raises(CommandError, match="A worker prunes at this moment"):
         prune()
     work()
@@ -203,8 +201,8 @@ def test_steps_of_old_batches_go_and_the_page_tells_how_far_it_came(settings):
     assert sentence in shown
     assert shown.count("COMPLETED") >= len(StepKind)
     assert "not begun" not in shown
-    assert 'id="timeline"' not in shown
-    assert 'id="timeline"' in page(young)
+    assert 'class="bar"' not in shown
+    assert 'class="bar"' in page(young)
     assert Client().get(f"{path(old)}.json").status_code == 200
 
 

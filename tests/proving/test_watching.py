@@ -99,7 +99,7 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
 
 def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, start_worker):
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    Batch.objects.update(due_at=timezone.now() + DAY, leased_until=timezone.now() + DAY)
+    Batch.objects.update(due_at=timezone.now() + DAY)
     start_worker()
     until(lambda: is_done(batch), "DONE")
 

@@ -139,9 +139,11 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
     # As an earlier version noted it, or after a reorganisation: the registry doesn't know its hash.
     FactsRegistry.objects.update(jump_origin=int(pair.node.rpc("eth_blockNumber"), 16) - 3)
 
-    # Who pays for oneself begins at what the chain vouches for now, and so waits for nothing.
+    # Who pays for oneself begins at what the chain vouches for now, and so waits for nothing but what is fetched.
     numbers = [pair.number_at(slot) for slot in (21, 22)]
     self_funded = submit(key, itself(asking(balances(numbers), source=CHAIN_ID, destination=CHAIN_ID)))
+    work()
+    assert left_of(self_funded)["waits"][0].startswith("Fetching what blocks of period")
     work()
     assert [tx["to"] for tx in left_of(self_funded)["transactions"]] == [registry, registry]
 

@@ -15,7 +15,6 @@ class Command(BaseCommand):
     help = "Moves batches forward until SIGTERM or SIGINT. Any number of workers may run."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--threads", type=int, default=4, help="how many rows to work on at once (default: 4)")
         parser.add_argument("--once", action="store_true", help="give everything one turn, due or not, and end")
         parser.add_argument(
             "--metrics-port",
@@ -24,7 +23,7 @@ class Command(BaseCommand):
             help="where to serve /metrics (default: METRICS_PORT, else nowhere)",
         )
 
-    def handle(self, *, threads: int, once: bool, metrics_port: int, **_: Any) -> None:
+    def handle(self, *, once: bool, metrics_port: int, **_: Any) -> None:
         if problem := obstacle():
             raise CommandError(problem)
         if once:
@@ -33,7 +32,7 @@ class Command(BaseCommand):
             return
         if metrics_port:
             metrics_server.serve(metrics_port)
-        worker = Worker(threads=threads)
+        worker = Worker()
 
         def stop(number: int, frame: FrameType | None) -> None:
             worker.stop()

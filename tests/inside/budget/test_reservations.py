@@ -8,9 +8,8 @@ from config.configured_chains import get_chains
 from proving.budget import cost_allocation, limits
 from proving.gas_model.remaining_work import HOP_GAS, RemainingWork, gas_of, unproven
 from proving.models import Transaction
-from proving.reconcile.block import reconcile
 from queries.models import Batch, Block, PathUnit
-from tests.inside.working import admitted
+from tests.inside.working import admitted, reconcile_block
 from tests.proving.money import ETHER, in_mempool, mine_at, price_of, scattered_slots, set_fee, without_limits
 from tests.service import ALICE, BOB, CHARLIE, asking, balances, fresh, request, waiting, work
 
@@ -53,12 +52,12 @@ def test_what_is_left_of_a_query_that_was_begun_is_reserved_for(costly, key, set
     blocks = {f"block:{head - place}": {"accounts": scattered_slots(1000)} for place in range(2)}
     batch = admitted(key, asking(blocks, fee=100 * ETHER))
     first, second = Block.objects.filter(number__in=(head, head - 1)).order_by("number")
-    reconcile(first.pk)
+    reconcile_block(first.pk)
     assert Transaction.objects.count() == 1
     # Enough for a half and a little more, at the price that comes.
     mine_at(costly, 12)
     set_fee(batch, (fresh(batch).estimated_gas or 0) * price_of(costly) * 65 // 100)
-    reconcile(second.pk)
+    reconcile_block(second.pk)
     assert Transaction.objects.count() == 1
 
 

@@ -8,11 +8,10 @@ from eth_utils.crypto import keccak
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.models import Share, Transaction
-from proving.reconcile.block import reconcile
 from proving.transactions.intents import NotPaid
 from queries.models import BatchStatus, Block
 from tests.contracts.l1_block import L1Block
-from tests.inside.working import admitted
+from tests.inside.working import admitted, reconcile_block
 from tests.proving import sources
 from tests.proving.money import ETHER, cancel
 from tests.service import ALICE, BOB, SIGNER, a_key, fresh, reconfigure, request, submit, work, work_until_done
@@ -40,7 +39,7 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
         return NotPaid("Too dear.", frozenset({batch.pk} if is_there else ()))
 
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
-    reconcile(Block.objects.get(queries__batch=batch).pk)
+    reconcile_block(Block.objects.get(queries__batch=batch).pk)
     assert asked == [1]
 
 

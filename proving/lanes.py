@@ -1,0 +1,214 @@
+"""Lanes: parts of the work, each done by one worker at a time, in whatever process or machine.
+
+A worker holds a lane by a fresh token and an expiry, which a thread renews. It writes only inside `HeldLane.writing`, a
+database transaction that fails if the lane has another token by now. So a worker that was paused for too long can't
+overwrite what its successor wrote, and sends nothing: what is sent is stored first. The transaction locks the lane's
+row, and on SQLite the whole database (`config.settings` says how), so no RPC call belongs inside.
+
+Nothing is remembered but rows: whoever holds the lane of a killed worker repeats what that one had begun.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
+
+from django.conf import settings
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Q, QuerySet
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Now
+
+from chains import together
+from chains.together import Raised
+from config.configured_chains import get_chains
+from database import row_locks
+from proving.models import Lane
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+# A lane is renewed for no longer: whatever hangs for so long is another's to do.
+_LONGEST_SECONDS = 300
+
+
+class LaneKind(StrEnum):
+    DESTINATION = "destination"
+    """What was sent on a chain. Commands that send hold it, too."""
+    ADMISSION = "admission"
+    LARGE_ADMISSION = "large-admission"
+    """Of batches that name so many blocks that others would wait for long."""
+    CONNECTION = "connection"
+    """The blocks of a source chain on a destination, and the registry there."""
+    HISTORY = "history"
+    """What jumps to old blocks are proven by. Fetching it takes minutes."""
+    WEBHOOKS = "webhooks"
+    WATCH = "watch"
+    """Observing chains and attesters."""
+    HOUSE = "house"
+    """What is past its deadline, and pruning."""
+
+
+class LaneName(NamedTuple):
+    kind: LaneKind
+    destination: int = 0
+    source: int = 0
+
+    def __str__(self) -> str:
+        chains = f"{self.source}>{self.destination}" if self.source else str(self.destination or "")
+        return f"{self.kind}:{chains}" if chains else self.kind
+
+
+class LaneLost(Exception):
+    """Another worker holds the lane by now; nothing was written."""
+
+
+@dataclass(eq=False)
+class HeldLane:
+    name: LaneName
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    since: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Open a database transaction, as the only one who writes in this lane. Raises `LaneLost`."""
+        with transaction.atomic():
+            self.fence()
+            yield
+
+    def fence(self) -> None:
+        """Lock the lane in the caller's transaction, and renew it. Raises `LaneLost`."""
+        if not _tokens([self]).update(until=_expiry()):
+            raise LaneLost
+
+    def write(self, change: Callable[[], Result]) -> Result:
+        """Do it inside of `writing`, and again where the database has ended that because of others."""
+
+        def whole() -> Result:
+            with self.writing():
+                return change()
+
+        return row_locks.retried(whole)
+
+
+def side_by_side(tasks: Sequence[Callable[[], None]]) -> int:
+    """Do tasks of a lane side by side (`chains.together`). Return how many failed by an error of ours, which is logged.
+
+    Raises `LaneLost` where the lane is another's by now.
+    """
+    began_in = len(connection.savepoint_ids), connection.in_atomic_block
+    # One that waits for a node must hold no transaction, which would be the others' too.
+    outcomes = together.run(
+        tasks, may_wait=lambda: (len(connection.savepoint_ids), connection.in_atomic_block) == began_in
+    )
+    errors = [outcome.error for outcome in outcomes if isinstance(outcome, Raised)]
+    for error in errors:
+        if isinstance(error, LaneLost):
+            raise error
+        logger.error("a part of a turn failed", exc_info=error)
+    return len(errors)
+
+
+def every() -> list[LaneName]:
+    """Return the lanes of the configured chains, in the order in which work passes through them."""
+    chains = get_chains()
+    destinations = [chain.id for chain in chains.destinations()]
+    return [
+        LaneName(LaneKind.WATCH),
+        LaneName(LaneKind.HOUSE),
+        *(LaneName(LaneKind.DESTINATION, chain) for chain in destinations),
+        *(LaneName(LaneKind.ADMISSION, chain) for chain in destinations),
+        *(LaneName(LaneKind.LARGE_ADMISSION, chain) for chain in destinations),
+        *(LaneName(LaneKind.CONNECTION, each.destination_id, each.source_id) for each in chains.connections),
+        LaneName(LaneKind.HISTORY),
+        LaneName(LaneKind.WEBHOOKS),
+    ]
+
+
+@contextmanager
+def hold(name: LaneName) -> Iterator[HeldLane | None]:
+    """Hold a lane until the end of the block. Gives None where another worker holds it."""
+    lane = HeldLane(name)
+    if not _take(lane):
+        yield None
+        return
+    _renewal.add(lane)
+    try:
+        yield lane
+    finally:
+        _renewal.remove(lane)
+        _tokens([lane]).update(token="", until=None)
+
+
+def take_away(name: LaneName) -> None:
+    """Let whoever holds the lane write nothing more, in the caller's database transaction."""
+    Lane.objects.filter(name=str(name)).update(token="", until=None)
+
+
+def _take(lane: HeldLane) -> bool:
+    # One that lasts too long was written while a clock was ahead.
+    too_long = Now() + timedelta(seconds=2 * settings.LEASE_SECONDS)
+    free = Q(until=None) | Q(until__lt=Now()) | Q(until__gt=too_long)
+    rows = Lane.objects.filter(name=str(lane.name))
+    if not rows.exists():
+        Lane.objects.bulk_create([Lane(name=str(lane.name))], ignore_conflicts=True)
+    return bool(rows.filter(free).update(token=lane.token, until=_expiry()))
+
+
+def _tokens(lanes: list[HeldLane]) -> QuerySet[Lane]:
+    return Lane.objects.filter(token__in=[lane.token for lane in lanes])
+
+
+def _expiry() -> Combinable:
+    return Now() + timedelta(seconds=settings.LEASE_SECONDS)
+
+
+class _Renewal:
+    """A thread that renews what this process holds, while it holds anything. Most lanes are given back before that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: set[HeldLane] = set()
+        self._thread: threading.Thread | None = None
+
+    def add(self, lane: HeldLane) -> None:
+        with self._lock:
+            self._held.add(lane)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="lanes", daemon=True)
+                self._thread.start()
+
+    def remove(self, lane: HeldLane) -> None:
+        with self._lock:
+            self._held.discard(lane)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(settings.LEASE_SECONDS / 4)
+            with self._lock:
+                if not self._held:
+                    self._thread = None
+                    return
+                ages = {lane: time.monotonic() - lane.since for lane in self._held}
+            held = [lane for lane, age in ages.items() if settings.LEASE_SECONDS / 4 < age < _LONGEST_SECONDS]
+            if held:
+                self._renew(held)
+
+    def _renew(self, held: list[HeldLane]) -> None:
+        try:
+            _tokens(held).update(until=_expiry())
+        except DatabaseError as error:
+            # Each write says for itself whether the lane is still held.
+            logger.warning("lanes could not be renewed: %s", error)
+        finally:
+            connection.close()
+
+
+_renewal = _Renewal()

@@ -1,0 +1,276 @@
+"""The turns of a worker: what is due in each lane, in which order, and the functions that do it.
+
+Users take turns, whatever each has waiting, so that nobody waits behind another's thousands: one row of each, then the
+second of each. While others wait, nobody has over half of a turn.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Count, Func, IntegerField, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
+from django.db.models.functions import Now
+from django.db.models.sql.compiler import SQLCompiler
+
+from database import due_rows, row_locks
+from database.chunks import chunks
+from proving import lanes, pruning
+from proving.admission import admit
+from proving.budget import reservations
+from proving.health import attester_checks, chain_checks
+from proving.lanes import HeldLane, LaneKind, LaneName
+from proving.models import JumpLeaves, Signer
+from proving.paths import upkeep
+from proving.reconcile import block
+from proving.transactions import transaction_monitor
+from proving.webhooks import delivery
+from queries import clock, progress
+from queries.error_codes import RejectionCode
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepStatus, Webhook
+
+logger = logging.getLogger(__name__)
+
+# Rows of a turn. Their questions go out together: more save little, and the first ones would wait for the last.
+_ROWS = 64
+# Accounts, slots and headers of a turn, which take a good part of a second to verify and pack.
+_PROOFS = 300
+# Users of a turn.
+_USERS = 64
+# Admitting a batch that names more blocks asks the chains for seconds.
+_MANY_BLOCKS = 100
+# For how long webhooks are delivered in one turn, in seconds.
+_WEBHOOK_SECONDS = 5
+_OVERDUE = 100
+# After its deadline a batch that no newer block contradicts is kept for so long.
+_FURTHER = timedelta(days=1)
+
+
+def turn(name: LaneName) -> int | None:
+    """Do what is due in a lane. Return how many rows failed by an error of ours; None where another worker holds it."""
+    with lanes.hold(name) as lane:
+        return None if lane is None else _TURNS[name.kind](lane, _pick(name))
+
+
+def turn_of_all(name: LaneName) -> int:
+    """Give each row of a lane one turn, due or not. Return how many failed. What another worker holds is left to it."""
+    due_rows.wake_all(rows(name))
+    keys = list(due_rows.due(rows(name)).order_by("due_at").values_list("pk", flat=True))
+    failed = 0
+    with lanes.hold(name) as lane:
+        # One by one: what fails takes no other with it.
+        for some in chunks(keys, 1) if keys else [[]]:
+            if lane is not None:
+                failed += _TURNS[name.kind](lane, some)
+    return failed
+
+
+def look_after_registry(name: LaneName) -> int:
+    """Look after the registry of a connection, due or not. Return 1 if that failed."""
+    due_rows.wake_all(_registries(name))
+    with lanes.hold(name) as lane:
+        return 0 if lane is None else _connection(lane, ())
+
+
+def with_work(names: Sequence[LaneName]) -> set[str]:
+    """Return the names of those of the lanes in which something is due, by one statement: each poll asks."""
+    asked = [(name, rows(name)) for name in names]
+    asked += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
+    due = [
+        due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane", flat=True)
+        for name, of_lane in asked
+    ]
+    return set(due[0].union(*due[1:])) if due else set()
+
+
+def rows(name: LaneName) -> QuerySet[Any]:
+    """Return the rows of a lane, due or not."""
+    match name.kind:
+        case LaneKind.DESTINATION:
+            return Signer.objects.filter(chain_id=name.destination)
+        case LaneKind.ADMISSION | LaneKind.LARGE_ADMISSION:
+            opened = Batch.objects.filter(destination_chain_id=name.destination, status__in=OPEN_STATUSES)
+            large = Q(block_count__gt=_MANY_BLOCKS)
+            return opened.filter(large if name.kind == LaneKind.LARGE_ADMISSION else ~large)
+        case LaneKind.CONNECTION:
+            return Block.objects.filter(destination_chain_id=name.destination, source_chain_id=name.source)
+        case LaneKind.HISTORY:
+            return JumpLeaves.objects.all()
+        case LaneKind.WEBHOOKS:
+            return Webhook.objects.all()
+        case LaneKind.WATCH | LaneKind.HOUSE:
+            # They come round by themselves.
+            return Batch.objects.none()
+
+
+def _registries(name: LaneName) -> QuerySet[Any]:
+    return upkeep.deployed().filter(destination_chain_id=name.destination, source_chain_id=name.source)
+
+
+# --- What is next -----------------------------------------------------------------------------------------------------
+
+
+def _pick(name: LaneName) -> list[Any]:
+    """Return the primary keys of what is to be done next in a lane."""
+    due = due_rows.due(rows(name))
+    match name.kind:
+        case LaneKind.CONNECTION:
+            asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
+            size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
+            return _in_turns(due.annotate(size=size), "turn_of", _PROOFS)
+        case LaneKind.ADMISSION:
+            return _of_the_same_sources(_in_turns(due, "user", _MANY_BLOCKS, size="block_count"))
+        case LaneKind.LARGE_ADMISSION:
+            return _in_turns(due, "user", _MANY_BLOCKS, size="block_count")[:1]
+        case LaneKind.HISTORY:
+            return list(due.order_by("due_at").values_list("pk", flat=True)[:1])
+        case LaneKind.WEBHOOKS:
+            return []  # The turn itself looks again and again.
+        case _:
+            return list(due.values_list("pk", flat=True))
+
+
+def _in_turns(due: QuerySet[Any], user: str, room: int, *, size: str = "size") -> list[Any]:
+    """Return keys, one of each user in turn, of rows that have together about this size. Who waits longest is first."""
+    waiting = due.order_by().values_list(user).annotate(first=Min("due_at")).order_by("first")
+    users = [one for one, _ in waiting[:_USERS]]
+    most_rows, most_room = (_ROWS, room) if len(users) == 1 else (_ROWS // 2, room // 2)
+    # Those that fail wait for the others.
+    queues = [_of_user(due.filter(**{user: one}).order_by("attempts", "due_at"), one, size, most_rows) for one in users]
+    used: Counter[object] = Counter()
+    chosen: list[Any] = []
+    for key, one, large in _round_robin(queues):
+        is_first = not used[one]
+        if len(chosen) == _ROWS or (chosen and sum(used.values()) + large > room):
+            break
+        if is_first or used[one] + large <= most_room:
+            used[one] += large
+            chosen.append(key)
+    return chosen
+
+
+def _of_user(rows: QuerySet[Any], user: object, size: str, most: int) -> Iterator[tuple[Any, object, int]]:
+    # Nothing of a user is read before it is the user's turn.
+    for key, large in rows.values_list("pk", size)[:most]:
+        yield key, user, large or 1
+
+
+def _round_robin(queues: Sequence[Iterator[tuple[Any, object, int]]]) -> Iterator[tuple[Any, object, int]]:
+    """Yield the first of each, then the second of each, and so on."""
+    left = list(queues)
+    while left:
+        in_turn, left = left, []
+        for queue in in_turn:
+            if (one := next(queue, None)) is not None:
+                left.append(queue)
+                yield one
+
+
+def _of_the_same_sources(batches: list[str]) -> list[str]:
+    """Return those that ask the same source chains as the first: a chain that hangs delays the batches that name it."""
+    waiting = Query.objects.filter(batch__in=batches, is_admitted=False).order_by()
+    sources: dict[str, set[int]] = defaultdict(set)
+    for batch, source in waiting.values_list("batch", "source_chain_id").distinct():
+        sources[batch].add(source)
+    return [batch for batch in batches if sources[batch] == sources[batches[0]]]
+
+
+class _Length(Func):
+    """The length of a JSON array."""
+
+    function = "json_array_length"
+    output_field = IntegerField()
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **more: Any) -> tuple[str, Any]:
+        return self.as_sql(compiler, connection, function="jsonb_array_length", **more)
+
+
+# --- What is done -----------------------------------------------------------------------------------------------------
+
+
+def _connection(lane: HeldLane, keys: Sequence[Any]) -> int:
+    failed = 0
+    for registry in due_rows.due(_registries(lane.name)).values_list("pk", flat=True):
+        failed += _failed(partial(upkeep.look_after, lane, registry))
+    return failed + (block.reconcile_all(lane, keys) if keys else 0)
+
+
+def _history(lane: HeldLane, keys: Sequence[Any]) -> int:
+    return sum(_failed(partial(upkeep.fetch_leaves, lane, key)) for key in keys)
+
+
+def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
+    return delivery.deliver_all(lane, seconds=_WEBHOOK_SECONDS)
+
+
+def _watch(_: HeldLane, __: Sequence[Any]) -> int:
+    chain_checks.observe()
+    # Behind the chains, whose newest block is waited for: one that hangs takes seconds.
+    attester_checks.watch()
+    return 0
+
+
+def _house(lane: HeldLane, _: Sequence[Any]) -> int:
+    upkeep.wake()
+    for name in lanes.every():
+        due_rows.wake_what_is_too_late(rows(name))
+    reject_overdue()
+    reservations.recount()
+    return _failed(partial(pruning.prune_when_due, lane))
+
+
+def _failed(do: Callable[[], object]) -> int:
+    """Do it, and return 1 if an error of ours is in its way, which is logged."""
+    try:
+        do()
+    except lanes.LaneLost:
+        raise
+    except Exception:
+        logger.exception("a part of a turn failed")
+        return 1
+    return 0
+
+
+_TURNS: dict[LaneKind, Callable[[HeldLane, Sequence[Any]], int]] = {
+    LaneKind.DESTINATION: transaction_monitor.monitor_all,
+    LaneKind.ADMISSION: admit.admit_all,
+    LaneKind.LARGE_ADMISSION: admit.admit_all,
+    LaneKind.CONNECTION: _connection,
+    LaneKind.HISTORY: _history,
+    LaneKind.WEBHOOKS: _webhooks,
+    LaneKind.WATCH: _watch,
+    LaneKind.HOUSE: _house,
+}
+
+
+def reject_overdue() -> None:
+    """Reject the batches whose deadline has passed by the database's clock: nothing waits for ever.
+
+    A rejection can't be taken back, and that clock may have jumped. So the newest block that was seen must agree; where
+    none does because a chain stands still, a further day must pass.
+    """
+    opened = Batch.objects.filter(status__in=OPEN_STATUSES)
+    # The clock was ahead when it said so.
+    early = Q(deadline_at__gte=Now()) | Q(overdue_since__gt=Now())
+    row_locks.retried(partial(opened.exclude(overdue_since=None).filter(early).update, overdue_since=None))
+    overdue = opened.filter(deadline_at__lt=Now())
+    row_locks.retried(partial(overdue.filter(overdue_since=None).update, overdue_since=Now()))
+    agreed = Q(overdue_since__lt=Now() - _FURTHER)
+    if newest := clock.newest_block():
+        agreed |= Q(deadline_at__lt=newest)
+    for batch in overdue.filter(agreed)[:_OVERDUE]:
+        said = [wait.sentence for wait in batch.waits()]
+        errors = Step.objects.filter(query__batch=batch, status=StepStatus.IN_PROGRESS).exclude(last_error="")
+        last_error = errors.values_list("last_error", flat=True).order_by("-pk").first()
+        reason = "The batch could not be proven before its deadline."
+        reason += f" It waited: {' '.join(said)}" if said else ""
+        reason += f" Its last error: {last_error}" if last_error and last_error not in said else ""
+        progress.reject(
+            [batch.pk],
+            code=RejectionCode.DEADLINE_EXCEEDED,
+            reason=reason,
+            retryable=True,
+        )
