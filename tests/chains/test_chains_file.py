@@ -1,10 +1,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from eth_account import Account
 
+from chains import chains_file
 from chains.chains_file import Chains, ChainsError, Connection, UnknownChain, load_chains
 from chains.signer_keys import Signer, SignerError
 from devnet.devchain import ACCOUNTS, PROJECT
@@ -685,3 +687,9 @@ def test_beacon_nodes_and_era_files(load, tmp_path):
     for wrong in ("ftp://a.org", "https://", "${HOST}"):
         faults = faults_of(load, content.replace("https://e.org/${KEY}", wrong), {"HOST": "a b", "KEY": "secret"})
         assert any("era_files[1]" in fault and "must be an http or https URL" in fault for fault in faults), faults
+
+
+def test_of_each_kind_it_is_known_which_chain_is_a_rollup():
+    """A rollup with a beacon chain of its own could pass blocks of the chain below for its own."""
+    kinds = set(get_args(chains_file.BlockHashSourceName))
+    assert kinds - set(chains_file._KINDS) == {"native", "attested"}
