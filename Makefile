@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-scale bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-scale bench-gas bench-estimates lint format run docs contracts lock clean
 
 ## Run it
 
@@ -145,6 +145,9 @@ bench-scale: .venv/ready node_modules/ready ## Measure batches a second by numbe
 
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving
 	@$(BIN)/python -m campaigns.benchmarks.gas
+
+bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
+	$(BIN)/python -m pytest campaigns/benchmarks/test_estimates.py -q -p no:cacheprovider
 
 ## Campaigns
 

@@ -24,6 +24,9 @@ _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
 _CHOSEN_DEEP = (16,) * 9 + (2,)
 
 
+HEAD = f"{'case':<58} {'expected':>11} {'spent':>11} {'':>7} {'at most':>11}"
+
+
 def proof_cases() -> Iterator[Case]:
     """All are of accounts, some with slots, in one transaction."""
     yield from (case for case in recorded_cases() if case.accounts)
