@@ -33,23 +33,25 @@ from queries.models import Block, StepKind, open_queries
 logger = logging.getLogger(__name__)
 
 _UNUSABLE_SECONDS = 10
-# Of thousands the first ones are sent while the next ones are fetched, and others are worked on.
-_QUERIES_PER_FETCH = 300
 # As `job_runs` counts them.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
-def reconcile_all(lane: HeldLane, keys: Sequence[object]) -> int:
-    """Bring the queries of these blocks as far as the chains allow. Return how many failed by an error of ours."""
+def reconcile_all(lane: HeldLane, keys: Sequence[object], *, most_proofs: int = 1000) -> int:
+    """Bring the queries of these blocks as far as the chains allow. Return how many failed by an error of ours.
+
+    Of thousands about one block, the first `most_proofs` are sent before the next ones are fetched.
+    """
     postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
-    return lanes.side_by_side([partial(_reconcile_one, lane, postponement, block) for block in postponement.rows])
+    tasks = [partial(_reconcile_one, lane, postponement, block, most_proofs) for block in postponement.rows]
+    return lanes.side_by_side(tasks)
 
 
-def _reconcile_one(lane: HeldLane, postponement: Postponement[Block], block: Block) -> None:
+def _reconcile_one(lane: HeldLane, postponement: Postponement[Block], block: Block, most_proofs: int) -> None:
     source, destination = block.source_chain_id, block.destination_chain_id
     with job_runs.job_run("block", block=block.number, source=source, chain=destination) as job_run:
         try:
-            end = _reconcile(lane, block)
+            end = _reconcile(lane, block, most_proofs)
         except LaneLost:
             raise
         except (NodeUnavailable, RpcRefused) as error:
@@ -62,7 +64,7 @@ def _reconcile_one(lane: HeldLane, postponement: Postponement[Block], block: Blo
         _end(lane, postponement, block, end)
 
 
-def _reconcile(lane: HeldLane, block: Block) -> End:
+def _reconcile(lane: HeldLane, block: Block, most_proofs: int) -> End:
     try:
         connection = connections.open_connection(block.destination_chain_id, block.source_chain_id)
     except Unusable as why:
@@ -73,7 +75,7 @@ def _reconcile(lane: HeldLane, block: Block) -> End:
     if end := _take_back(context):
         return end
     if observe.asking(context).senders:
-        fetched = _fetch(context)
+        fetched = _fetch(context, most_proofs)
         if isinstance(fetched, Requeue):
             return fetched
         # What can't be fetched holds up none of the rest.
@@ -102,7 +104,7 @@ class _Partly:
     """There is more to be fetched; what is fetched can be proven meanwhile."""
 
 
-def _fetch(context: WorkContext) -> End | _Partly | None:
+def _fetch(context: WorkContext, most_proofs: int) -> End | _Partly | None:
     """Complete INITIAL_STATE of what can be fetched from the source chain. Fails, at its end, for the rest."""
     before = context.block.hash
     parts = _parts(context) if before else None
@@ -127,7 +129,7 @@ def _fetch(context: WorkContext) -> End | _Partly | None:
         _act(context, decide.fetched(first, is_trusted=observe.is_trusted(context)))
         faults |= first.faults
         complete += len(first.complete)
-        if complete >= _QUERIES_PER_FETCH:
+        if complete >= most_proofs:
             return _Partly()
         first = next(parts, None)
         if first and (first.proofs or first.faults):

@@ -36,8 +36,9 @@ logger = logging.getLogger(__name__)
 
 # Rows of a turn. Their questions go out together: more save little, and the first ones would wait for the last.
 _ROWS = 64
-# Accounts, slots and headers of a turn, which take a good part of a second to verify and pack.
-_PROOFS = 300
+# Accounts, slots and headers of a turn, which take a good part of a second to verify and pack; and while nobody else
+# waits, because each turn about a large block asks for its facts anew.
+_PROOFS, _PROOFS_ALONE = 300, 1000
 # Users of a turn.
 _USERS = 64
 # Admitting a batch that names more blocks asks the chains for seconds.
@@ -120,7 +121,7 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.CONNECTION:
             asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
-            return _in_turns(due.annotate(size=size), "turn_of", _PROOFS)
+            return _in_turns(due.annotate(size=size), "turn_of", _PROOFS, alone=_PROOFS_ALONE)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_in_turns(due, "user", _MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:
@@ -133,10 +134,14 @@ def _pick(name: LaneName) -> list[Any]:
             return list(due.values_list("pk", flat=True))
 
 
-def _in_turns(due: QuerySet[Any], user: str, room: int, *, size: str = "size") -> list[Any]:
-    """Return keys, one of each user in turn, of rows that have together about this size. Who waits longest is first."""
+def _in_turns(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size: str = "size") -> list[Any]:
+    """Return keys, one of each user in turn, of rows that have together about this size. Who waits longest is first.
+
+    `alone` is the size where one user alone waits.
+    """
     waiting = due.order_by().values_list(user).annotate(first=Min("due_at")).order_by("first")
     users = [one for one, _ in waiting[:_USERS]]
+    room = max(room, alone) if len(users) == 1 else room
     most_rows, most_room = (_ROWS, room) if len(users) == 1 else (_ROWS // 2, room // 2)
     # Those that fail wait for the others.
     queues = [_of_user(due.filter(**{user: one}).order_by("attempts", "due_at"), one, size, most_rows) for one in users]
@@ -195,7 +200,10 @@ def _connection(lane: HeldLane, keys: Sequence[Any]) -> int:
     failed = 0
     for registry in due_rows.due(_registries(lane.name)).values_list("pk", flat=True):
         failed += _failed(partial(upkeep.look_after, lane, registry))
-    return failed + (block.reconcile_all(lane, keys) if keys else 0)
+    if not keys:
+        return failed
+    users = Block.objects.filter(pk__in=keys).order_by().values("turn_of").distinct().count()
+    return failed + block.reconcile_all(lane, keys, most_proofs=_PROOFS_ALONE if users == 1 else _PROOFS)
 
 
 def _history(lane: HeldLane, keys: Sequence[Any]) -> int:
