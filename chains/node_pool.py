@@ -31,7 +31,7 @@ CHAIN_CHECK_SECONDS = 30
 # For so long after a failure, the only node is not asked again.
 FAIL_FAST_SECONDS = 3
 # Time-outs after which tasks that share exchanges wait no longer, and a node that hung isn't asked again:
-# a task's lease expires while it waits.
+# all that is done in the same turn waits with it.
 _PATIENCE = 2
 # Stands for "needs no block's state".
 _NO_STATE = 0

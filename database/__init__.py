@@ -1,1 +1,1 @@
-"""SQL helpers, locks, leases and bulk writes: what knows the database, and no model of this service."""
+"""SQL helpers, locks, due rows and bulk writes: what knows the database, and no model of this service."""

@@ -14,14 +14,10 @@ from django.db.models import Case, DateTimeField, F, Q, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Least, Now
 
-from database.chunks import chunks
-
 # Nothing is postponed for longer.
 LONGEST = timedelta(minutes=10)
 # SQLite's clock has a resolution of a millisecond.
 TICK = timedelta(milliseconds=1)
-# Rows that one statement names.
-_PER_STATEMENT = 500
 
 
 class DueRow(models.Model):
@@ -70,8 +66,7 @@ class Postponement(Generic[Row]):
             "failing_since": Coalesce(F("failing_since"), Now()) if attempts else None,
             **also,
         }
-        for some in chunks([row.pk for row in rows], _PER_STATEMENT):
-            type(rows[0])._default_manager.filter(pk__in=some).update(**changes)
+        type(rows[0])._default_manager.filter(pk__in=[row.pk for row in rows]).update(**changes)
 
 
 def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponement[Row]:

@@ -17,22 +17,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from chains import together
-from chains.together import Raised
+from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
 from database import row_locks
 from proving.models import Lane
 
 logger = logging.getLogger(__name__)
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # A lane is renewed for no longer: whatever hangs for so long is another's to do.
@@ -41,19 +43,19 @@ _LONGEST_SECONDS = 300
 
 class LaneKind(StrEnum):
     DESTINATION = "destination"
-    """What was sent on a chain. Commands that send hold it, too."""
+    """Follows what was sent on a chain. Commands that send hold it, too."""
     ADMISSION = "admission"
     LARGE_ADMISSION = "large-admission"
-    """Of batches that name so many blocks that others would wait for long."""
+    """Admits batches that name so many blocks that others would wait for long."""
     CONNECTION = "connection"
-    """The blocks of a source chain on a destination, and the registry there."""
+    """Proves the blocks of a source chain on a destination, and looks after the registry there."""
     HISTORY = "history"
-    """What jumps to old blocks are proven by. Fetching it takes minutes."""
+    """Fetches what jumps to old blocks are proven by, which takes minutes."""
     WEBHOOKS = "webhooks"
     WATCH = "watch"
-    """Observing chains and attesters."""
+    """Observes chains and attesters."""
     HOUSE = "house"
-    """What is past its deadline, and pruning."""
+    """Rejects what is past its deadline, and prunes."""
 
 
 class LaneName(NamedTuple):
@@ -96,6 +98,25 @@ class HeldLane:
                 return change()
 
         return row_locks.retried(whole)
+
+
+def write_together(
+    lane: HeldLane, items: Sequence[Item], write: Callable[[Sequence[Item]], Sequence[Result]]
+) -> Sequence[Outcome[Result]]:
+    """Write items in one database transaction, and return what `write` returns of each, in order.
+
+    If that fails, each is written by itself: the fault of one must not be the others'. Raises `LaneLost`,
+    `OperationalError`.
+    """
+    try:
+        return lane.write(partial(write, items))
+    except (LaneLost, OperationalError):
+        raise
+    except Exception as error:  # noqa: BLE001 (whose it is gets it)
+        if len(items) == 1:
+            return [Raised(error)]
+        logger.warning("writing %d tasks by themselves: together they failed with %s", len(items), error)
+        return [write_together(lane, [item], write)[0] for item in items]
 
 
 def side_by_side(tasks: Sequence[Callable[[], None]]) -> int:
@@ -155,11 +176,15 @@ def take_away(name: LaneName) -> None:
 def _take(lane: HeldLane) -> bool:
     # One that lasts too long was written while a clock was ahead.
     too_long = Now() + timedelta(seconds=2 * settings.LEASE_SECONDS)
-    free = Q(until=None) | Q(until__lt=Now()) | Q(until__gt=too_long)
     rows = Lane.objects.filter(name=str(lane.name))
-    if not rows.exists():
-        Lane.objects.bulk_create([Lane(name=str(lane.name))], ignore_conflicts=True)
-    return bool(rows.filter(free).update(token=lane.token, until=_expiry()))
+    free = rows.filter(Q(until=None) | Q(until__lt=Now()) | Q(until__gt=too_long))
+    take = partial(free.update, token=lane.token, until=_expiry())
+    if take():
+        return True
+    if rows.exists():
+        return False
+    Lane.objects.bulk_create([Lane(name=str(lane.name))], ignore_conflicts=True)
+    return bool(take())
 
 
 def _tokens(lanes: list[HeldLane]) -> QuerySet[Lane]:

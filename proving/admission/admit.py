@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
-from django.db import OperationalError, connection
+from django.db import connection
 from django.db.models import Case, Count, F, Q, QuerySet, When
 from django.db.models.functions import Now
 
@@ -172,16 +172,7 @@ class _Decided:
 
 
 def _record_all(lane: HeldLane, several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
-    """Write the decisions in one database transaction. If that fails, write each by itself."""
-    try:
-        return lane.write(partial(_record_together, several))
-    except (LaneLost, OperationalError):
-        raise
-    except Exception as error:  # noqa: BLE001 (whose it is gets it)
-        if len(several) == 1:
-            return [Raised(error)]
-        logger.warning("writing %d batches by themselves: together they failed with %s", len(several), error)
-        return [_record_all(lane, [one])[0] for one in several]
+    return lanes.write_together(lane, several, _record_together)
 
 
 def _record_together(several: Sequence[_Decided]) -> Sequence[bool]:

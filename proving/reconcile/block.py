@@ -32,17 +32,22 @@ from queries.models import Block, StepKind, open_queries
 
 logger = logging.getLogger(__name__)
 
+# Accounts, slots and headers of a turn, which take a good part of a second to verify and pack; and while nobody else
+# waits, because each turn about a large block asks for its facts anew.
+PROOFS, PROOFS_ALONE = 300, 1000
 _UNUSABLE_SECONDS = 10
 # As `job_runs` counts them.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
-def reconcile_all(lane: HeldLane, keys: Sequence[object], *, most_proofs: int = 1000) -> int:
+def reconcile_all(lane: HeldLane, keys: Sequence[object]) -> int:
     """Bring the queries of these blocks as far as the chains allow. Return how many failed by an error of ours.
 
-    Of thousands about one block, the first `most_proofs` are sent before the next ones are fetched.
+    Of thousands about one block, the first ones are sent before the next ones are fetched.
     """
     postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
+    is_alone = len({block.turn_of_id for block in postponement.rows}) == 1
+    most_proofs = PROOFS_ALONE if is_alone else PROOFS
     tasks = [partial(_reconcile_one, lane, postponement, block, most_proofs) for block in postponement.rows]
     return lanes.side_by_side(tasks)
 

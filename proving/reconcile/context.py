@@ -16,10 +16,9 @@ from queries.models import Block, Query
 
 @dataclass(frozen=True)
 class OpenRequests:
-    """What is open about a block."""
+    """Tells what is open about a block."""
 
-    senders: Collection[str]
-    """Those of the batches."""
+    senders: Collection[str]  # of the batches
     steps: Collection[tuple[str, bool]]
     """At which the queries are, each with whether it asks for an account, and not for the header."""
     names_times: bool

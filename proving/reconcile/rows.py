@@ -4,13 +4,10 @@ Of many blocks most changes are alike, and a database transaction takes long to 
 """
 
 import itertools
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from django.db import OperationalError
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -19,7 +16,7 @@ from chains.encoding import hex_data
 from chains.together import Raised
 from database import row_locks
 from database.chunks import by_size, chunks
-from proving.lanes import LaneLost
+from proving import lanes
 from proving.models import AccountProof, SlotProof
 from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import (
@@ -37,8 +34,6 @@ from proving.reconcile.decide import (
 from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
-
-logger = logging.getLogger(__name__)
 
 # Queries whose rows are written in one database transaction: other writers get their turn in between.
 _QUERIES_PER_WRITE = 500
@@ -100,25 +95,11 @@ def _pieces(context: WorkContext, change: Change) -> Iterator[Change]:
 def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
     outcomes: list[Raised | None] = []
     for parcel in by_size(several, lambda one: sum(map(_size, one.changes)), _QUERIES_PER_WRITE):
-        outcomes += _write_together(parcel)
+        outcomes += lanes.write_together(parcel[0].context.lane, parcel, _write)
     return outcomes
 
 
-def _write_together(several: Sequence[_Changes]) -> Sequence[Raised | None]:
-    """Write all in one database transaction. If that fails, write each by itself: one fault costs one block."""
-    try:
-        several[0].context.lane.write(partial(_write, several))
-    except (LaneLost, OperationalError):
-        raise
-    except Exception as error:  # noqa: BLE001 (whose it is gets it)
-        if len(several) == 1:
-            return [Raised(error)]
-        logger.warning("writing %d blocks by themselves: together they failed with %s", len(several), error)
-        return [_write_together([one])[0] for one in several]
-    return [None] * len(several)
-
-
-def _write(several: Sequence[_Changes]) -> None:
+def _write(several: Sequence[_Changes]) -> Sequence[None]:
     """Write the changes inside the caller's database transaction."""
     # As they are stored: a transaction that was rolled back has changed the objects of before.
     rows = Block.objects.filter(pk__in=[one.context.block.pk for one in several]).order_by("pk")
@@ -149,6 +130,7 @@ def _write(several: Sequence[_Changes]) -> None:
         _store_proofs(storing)
     noted |= _complete(completing)
     _save_noted(noted.values())
+    return [None] * len(several)
 
 
 def _lock_batches(several: Sequence[_Changes]) -> None:

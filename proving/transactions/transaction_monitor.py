@@ -394,9 +394,11 @@ class _Change:
 
 
 def _write(
-    lane: HeldLane, signer: Signer, changes: Sequence[_Change], *, and_then: Callable[[], None] = lambda: None
+    lane: HeldLane, signer: Signer, changes: Sequence[_Change], *, and_then: Callable[[], None] | None = None
 ) -> None:
     """Write the changes, and what else is to be, in one database transaction. If that fails, write each by itself."""
+    if not changes and and_then is None:
+        return
     try:
         lane.write(partial(_write_now, signer, changes, and_then))
     except (OperationalError, LaneLost):
@@ -410,7 +412,7 @@ def _write(
         _write(lane, signer, [], and_then=and_then)
 
 
-def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None]) -> None:
+def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None] | None) -> None:
     _wake_blocks([change.tx for change in changes if change.is_shown])
     for change in changes:
         change.write()
@@ -421,7 +423,8 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
     cost_allocation.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
     cost_allocation.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
     _count(signer, [change.final for change in changes if any(change.final)])
-    and_then()
+    if and_then:
+        and_then()
 
 
 def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _Change | None:

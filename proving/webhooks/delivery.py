@@ -51,7 +51,7 @@ _CANT_OPEN = (
 
 @dataclass(frozen=True)
 class _Request:
-    """What is sent of a delivery, at a moment."""
+    """Holds what is sent of a delivery, at a moment."""
 
     webhook: Webhook
     delivery: WebhookDelivery

@@ -36,9 +36,6 @@ logger = logging.getLogger(__name__)
 
 # Rows of a turn. Their questions go out together: more save little, and the first ones would wait for the last.
 _ROWS = 64
-# Accounts, slots and headers of a turn, which take a good part of a second to verify and pack; and while nobody else
-# waits, because each turn about a large block asks for its facts anew.
-_PROOFS, _PROOFS_ALONE = 300, 1000
 # Users of a turn.
 _USERS = 64
 # Admitting a batch that names more blocks asks the chains for seconds.
@@ -62,8 +59,8 @@ def turn_of_all(name: LaneName) -> int:
     keys = list(due_rows.due(rows(name)).order_by("due_at").values_list("pk", flat=True))
     failed = 0
     with lanes.hold(name) as lane:
-        # One by one: what fails takes no other with it.
-        for some in chunks(keys, 1) if keys else [[]]:
+        # One by one: what fails takes no other with it. Webhooks are found by the turn itself.
+        for some in chunks(keys, 1) if keys and name.kind != LaneKind.WEBHOOKS else [[]]:
             if lane is not None:
                 failed += _TURNS[name.kind](lane, some)
     return failed
@@ -121,7 +118,7 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.CONNECTION:
             asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
-            return _in_turns(due.annotate(size=size), "turn_of", _PROOFS, alone=_PROOFS_ALONE)
+            return _in_turns(due.annotate(size=size), "turn_of", block.PROOFS, alone=block.PROOFS_ALONE)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_in_turns(due, "user", _MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:
@@ -200,10 +197,7 @@ def _connection(lane: HeldLane, keys: Sequence[Any]) -> int:
     failed = 0
     for registry in due_rows.due(_registries(lane.name)).values_list("pk", flat=True):
         failed += _failed(partial(upkeep.look_after, lane, registry))
-    if not keys:
-        return failed
-    users = Block.objects.filter(pk__in=keys).order_by().values("turn_of").distinct().count()
-    return failed + block.reconcile_all(lane, keys, most_proofs=_PROOFS_ALONE if users == 1 else _PROOFS)
+    return failed + (block.reconcile_all(lane, keys) if keys else 0)
 
 
 def _history(lane: HeldLane, keys: Sequence[Any]) -> int:

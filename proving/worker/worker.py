@@ -138,13 +138,9 @@ class Worker:
 
     def _turn(self, name: LaneName) -> None:
         try:
-            if turns.turn(name) is not None:
+            if _failures(turns.turn, name) == 0:
                 # What it has made due is taken up at once.
                 self.wake()
-        except LaneLost:
-            logger.warning("the lane %s was taken over by another worker; nothing more was written here", name)
-        except Exception:
-            logger.exception("a turn of the lane %s failed", name)
         finally:
             connections.close_all()
 
@@ -157,17 +153,18 @@ def work_once() -> int:
     connections = [name for name in every if name.kind == LaneKind.CONNECTION]
     # What is found out about a registry counts for what is sent to it. What is admitted makes its blocks due, and what
     # is proven its webhook.
-    return sum(_once(turns.look_after_registry, name) for name in connections) + sum(
-        _once(turns.turn_of_all, name) for name in every
+    return sum(_failures(turns.look_after_registry, name) or 0 for name in connections) + sum(
+        _failures(turns.turn_of_all, name) or 0 for name in every
     )
 
 
-def _once(do: Callable[[LaneName], int], name: LaneName) -> int:
+def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | None:
+    """Return how much of a turn failed by an error of ours; None where another worker has the lane."""
     try:
         return do(name)
     except LaneLost:
         logger.warning("the lane %s was taken over by another worker; nothing more was written here", name)
-        return 0
+        return None
     except Exception:
         logger.exception("a turn of the lane %s failed", name)
         return 1

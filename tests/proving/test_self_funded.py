@@ -108,7 +108,7 @@ def test_a_stranger_sends_what_the_api_tells_and_the_batch_is_done(service, key)
 def test_what_rests_on_another_has_a_gas_limit_that_suffices(service, key):
     block = service.head()
     slots = {"props": ["BALANCE", "CODE_HASH"], "slots": [hex(slot * 7919) for slot in range(40)]}
-    body = itself(request(*(f"0x{number:040x}" for number in range(1000, 1290)), block=block))
+    body = itself(request(*(f"0x{number:040x}" for number in range(1000, 1300)), block=block))
     body["data"]["31337"][f"block:{block}"]["accounts"][registry().address] = slots
     batch = submit(key, body)
     with nothing_spent(service):
