@@ -1,0 +1,62 @@
+"""Lanes are kept while they are held, and divided fairly among users."""
+
+import pytest
+from django.utils import timezone
+
+from accounts.models import User
+from proving import lanes
+from proving.lanes import LaneKind, LaneName
+from proving.models import Lane
+from proving.worker import turns
+from queries.models import Block
+from tests.factories import until
+from tests.service import ALICE, BOB
+
+HOUSE = LaneName(LaneKind.HOUSE)
+CONNECTION = LaneName(LaneKind.CONNECTION, 31337, 31337)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lane_is_renewed_while_it_is_held_and_free_again_after_it(settings):
+    settings.LEASE_SECONDS = 1
+    with lanes.hold(HOUSE) as lane:
+        assert lane
+        first = Lane.objects.get().until
+        until(lambda: Lane.objects.exclude(until=first).exists(), "the renewal")
+    with lanes.hold(HOUSE) as another:
+        assert another
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lane_that_hangs_for_long_is_anothers(settings, monkeypatch):
+    settings.LEASE_SECONDS = 1
+    monkeypatch.setattr(lanes, "_LONGEST_SECONDS", 0)
+
+    def is_free() -> bool:
+        with lanes.hold(HOUSE) as another:
+            return another is not None
+
+    with lanes.hold(HOUSE) as lane:
+        assert lane
+        until(is_free, "another holder")
+        with pytest.raises(lanes.LaneLost):
+            lane.write(lambda: None)
+
+
+def due_blocks(address: str, numbers: range, **columns: object) -> None:
+    ends = {"destination_chain_id": 31337, "source_chain_id": 31337}
+    whose = {"turn_of": User.objects.for_address(address), "due_at": timezone.now()}
+    Block.objects.bulk_create(Block(number=number, **ends, **whose, **columns) for number in numbers)
+
+
+@pytest.mark.django_db
+def test_users_take_turns_and_nobody_has_over_half_of_a_turn_while_others_wait():
+    due_blocks(ALICE, range(100))
+    assert len(turns._pick(CONNECTION)) == 64
+    due_blocks(BOB, range(200, 201))
+    due_blocks(BOB, range(201, 202), attempts=1)
+    chosen = turns._pick(CONNECTION)
+    numbers = dict(Block.objects.values_list("pk", "number"))
+    found = [numbers[pk] for pk in chosen]
+    assert {200, 201} <= set(found[:4])
+    assert sum(number < 100 for number in found) == 32
