@@ -1,6 +1,7 @@
 """Ports of this machine."""
 
 import errno
+import secrets
 import socket
 
 
@@ -9,10 +10,13 @@ class PortInUse(Exception):
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """Return a port of 127.0.0.1 that nothing uses.
+
+    It is below those that systems give to clients (from 32768 up): a client could take it before the server does.
+    """
+    while not _is_free(port := 10_000 + secrets.randbelow(20_000)):
+        pass
+    return port
 
 
 def chosen_port(name: str, port: int | None, usual: int) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from demo.installation import CHAINS_TOML, Installation
 from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.ports import free_port
 from tests.fresh_installation import fresh_installation
 
 # Nothing listens there: what is tested here asks no chain.
@@ -73,8 +74,7 @@ def serving(
             fresh = fresh_installation(folder)
             fresh.copy_database(installation.folder)
             (installation.folder / "static").symlink_to(fresh.static)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port: int = listener.getsockname()[1]
+        port = free_port()
         options = ("--config", "config/gunicorn.py", "--bind", f"{host}:{port}", "--threads", str(threads))
         gunicorn = (sys.executable, "-m", "gunicorn", *options, app)
         installation.start("web", *(word.format(port=port) for word in command or gunicorn))

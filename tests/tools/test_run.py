@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.ports import free_port
 from tests.fresh_installation import fresh_installation
 from tests.service import chains_toml
 
@@ -21,9 +22,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture
