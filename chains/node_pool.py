@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from chains import together
 from chains.chains_file import Chain
 from chains.exchange_metrics import NODE_EXCHANGES
 from chains.node_errors import (
@@ -23,15 +22,14 @@ from chains.node_errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.request_batches import Answer, Endpoint, Further, Merged, Question, Reader, Request
+from chains.request_batches import Answer, Endpoint, Further, Question, Request
 
 MAX_REST_SECONDS = 60
 # How long a node's chain id counts: its URL may lead to another chain one day.
 CHAIN_CHECK_SECONDS = 30
 # For so long after a failure, the only node is not asked again.
 FAIL_FAST_SECONDS = 3
-# Time-outs after which tasks that share exchanges wait no longer, and a node that hung isn't asked again:
-# all that is done in the same turn waits with it.
+# Time-outs after which a node that hung isn't asked again: all that is asked in the same list waits with it.
 _PATIENCE = 2
 # Stands for "needs no block's state".
 _NO_STATE = 0
@@ -102,68 +100,45 @@ class NodePool:
         self._lock = threading.Lock()
         self._nodes = [_Node(endpoint) for endpoint in endpoints]
 
-    def one(self, request: Request, read: Reader[Answer]) -> Answer:
-        (answer,) = self.many([request], lambda _, result: read(result))
-        if isinstance(answer, ChainError):
-            raise answer
-        return answer
-
-    def many(
-        self,
-        batched: Sequence[Request],
-        read: Callable[[int, Any], Answer | Further[Answer] | RpcRefused],
-        *,
-        blocks: Sequence[int] | None = None,
-    ) -> list[Answer | RpcRefused | NodeUnavailable]:
-        """Return the answers, each read from its result by `read`, whose `ValueError` sends us to the next node.
-
-        A request without a usable answer has the reason in its place: it is no fault of the others. `blocks` holds for
-        each request the number of the block whose state it needs.
-        """
-        if not batched:
+    def ask(self, questions: Sequence[Question[Answer]]) -> list[Answer | ChainError]:
+        """Return the answers in the order of the questions. One without a usable answer has the reason in its place."""
+        if not questions:
             return []
-        # What tasks that run side by side ask at the same time goes out as one.
-        return together.share_exchange(self, Question(batched, read, blocks), self._answer_all)
-
-    def _answer_all(self, questions: Sequence[Question]) -> list[list[Any]]:
-        merged = Merged(questions)
         try:
-            answers = self._ask_nodes(merged)
+            return self._ask_nodes(questions)
         except NodeUnavailable as error:
-            answers = [error] * len(merged.batched)
-        return merged.divided(answers)
+            return [error] * len(questions)
 
-    def _ask_nodes(self, question: Merged) -> list[Any | RpcRefused | NodeUnavailable]:
-        """Return the answer to each request, or why no node gave one."""
-        batched, blocks = question.batched, question.blocks
+    def _ask_nodes(self, questions: Sequence[Question[Any]]) -> list[Any | ChainError]:
+        """Return the answer to each question, or why no node gave one."""
         said = _Said()
         self._fail_fast()
         ends = self._clock() + _PATIENCE * self._timeout
-        for node, turn in self._turns(batched, blocks):
-            asked = {index: batched[index] for index in turn if index not in said.answers}
+        for node, turn in self._turns(questions):
+            asked = {index: questions[index] for index in turn if index not in said.answers}
             if asked and node not in said.problems:
-                self._ask_node(node, asked, question, ends, said)
+                self._ask_node(node, asked, ends, said)
         refused = {index: next(iter(by.values())) for index, by in said.refusals.items() if index not in said.answers}
         for index, refusal in refused.items():
             refusal.may_pass = bool(said.problems) or index in said.faults
         self._ask_last(
-            (node, batched[index][0], block)
+            (node, questions[index].request[0], block)
             for index, by in said.refusals.items()
-            if index in said.answers and (block := blocks[index])
+            if index in said.answers and (block := questions[index].block)
             for node in by
         )
         outcome = said.answers | refused
         return [
             outcome[index] if index in outcome else self._why([*said.problems.values(), *said.faults[index]])
-            for index in range(len(batched))
+            for index in range(len(questions))
         ]
 
-    def _ask_node(self, node: _Node, asked: Mapping[int, Request], question: Merged, ends: float, said: _Said) -> None:
+    def _ask_node(self, node: _Node, asked: Mapping[int, Question[Any]], ends: float, said: _Said) -> None:
         """Ask one node, and note what it said; if anything was wrong, it rests."""
         fault: NodeUnavailable | None = None
         try:
             self._check_chain(node)
-            for index, answer in self._answers(node, asked, question, ends, said.problems):
+            for index, answer in self._answers(node, asked, ends, said.problems):
                 said.note(node, index, answer)
                 if isinstance(answer, NodeUnavailable):
                     fault = answer
@@ -180,8 +155,7 @@ class NodePool:
     def _answers(
         self,
         node: _Node,
-        batched: Mapping[int, Request],
-        question: Merged,
+        questions: Mapping[int, Question[Any]],
         ends: float,
         problems: dict[_Node, NodeUnavailable],
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
@@ -192,18 +166,18 @@ class NodePool:
 
         A request that the node does not understand is sent again in a plainer form.
         """
-        plainer = {index: _plainer(request, question.blocks[index]) for index, request in batched.items()}
-        asked = {index: plainer[index] if node.plainly.get(one[0]) else one for index, one in batched.items()}
+        usual = {index: question.request for index, question in questions.items()}
+        plainer = {index: _plainer(question) for index, question in questions.items()}
+        asked = {index: plainer[index] if node.plainly.get(one[0]) else one for index, one in usual.items()}
         further = dict[int, Further[Any]]()
         while asked:
             following, again = dict[int, Further[Any]](), dict[int, Request]()
             for index, result in node.endpoint.ask(
-                asked, ends=ends, least=question.least, check_node=partial(self._check_chain, node, anew=True)
+                asked, ends=ends, check_node=partial(self._check_chain, node, anew=True)
             ):
                 before = further.get(index)
-                reader = before.read if before else partial(question.read, index)
-                method = batched[index][0]
-                answer = self._read(node, asked[index][0], reader, result)
+                method = usual[index][0]
+                answer = self._read(node, asked[index][0], (before or questions[index]).read, result)
                 if isinstance(answer, Further):
                     following[index] = answer
                 elif before and isinstance(answer, RpcRefused):
@@ -214,14 +188,14 @@ class NodePool:
                 elif plainer[index] != asked[index] and method not in node.plainly and _is_not_understood(answer):
                     again[index] = plainer[index]
                 else:
-                    if plainer[index] != batched[index] and _is_answer(answer):
+                    if plainer[index] != usual[index] and _is_answer(answer):
                         self._note_form(node, method, is_plainer=asked[index] == plainer[index])
                     yield index, answer
             asked, further = {index: one.request for index, one in following.items()} | again, following
 
     def _read(
-        self, node: _Node, method: str, read: Reader[Answer], result: Any
-    ) -> Answer | Further[Answer] | RpcRefused | NodeUnavailable:
+        self, node: _Node, method: str, read: Callable[[Any], Any], result: Any
+    ) -> Any | Further[Any] | RpcRefused | NodeUnavailable:
         if isinstance(result, RpcRefused | NodeUnavailable):
             return result
         try:
@@ -286,16 +260,19 @@ class NodePool:
         with self._lock:
             return sorted(self._nodes, key=lambda node: max(node.rests_until - now, 0))
 
-    def _turns(self, batched: Sequence[Request], blocks: Sequence[int | None]) -> list[tuple[_Node, list[int]]]:
-        """Return which node to ask for which requests, in this order, until they are answered."""
+    def _turns(self, questions: Sequence[Question[Any]]) -> list[tuple[_Node, list[int]]]:
+        """Return which node to ask which questions, in this order, until they are answered."""
         nodes = self._nodes_in_order()
-        known = [(method, block or _NO_STATE) for (method, _), block in zip(batched, blocks, strict=True)]
         with self._lock:
             late = {
-                node: [index for index, (method, block) in enumerate(known) if node.may_refuse(method, block)]
+                node: [
+                    index
+                    for index, question in enumerate(questions)
+                    if node.may_refuse(question.request[0], question.block or _NO_STATE)
+                ]
                 for node in nodes
             }
-        early = {node: [index for index in range(len(batched)) if index not in late[node]] for node in nodes}
+        early = {node: [index for index in range(len(questions)) if index not in late[node]] for node in nodes}
         return [*early.items(), *late.items()]
 
     def _ask_last(self, lacking: Iterable[tuple[_Node, str, int]]) -> None:
@@ -355,15 +332,15 @@ def _is_not_understood(answer: Any) -> bool:
     return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message
 
 
-def _plainer(request: Request, block: int | None) -> Request:
+def _plainer(question: Question[Any]) -> Request:
     """Return the request in a form that every node takes.
 
     A proof names its block by number instead of hash (EIP-1898), where the number is known. What is asked of the
     pending block is asked of the latest one. Other requests stay as they are.
     """
-    method, params = request
-    if method == "eth_getProof" and block is not None:
-        return method, [*params[:2], hex(block)]
+    method, params = question.request
+    if method == "eth_getProof" and question.block is not None:
+        return method, [*params[:2], hex(question.block)]
     if method in {"eth_call", "eth_estimateGas"} and params[1] == "pending":
         return method, [params[0], "latest"]
-    return request
+    return question.request

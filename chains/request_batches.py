@@ -1,4 +1,4 @@
-"""JSON-RPC batches: the HTTP exchanges with one node, how much each may ask for, and what several tasks ask at once.
+"""JSON-RPC batches: the HTTP exchanges with one node, and how much each may ask for.
 
 A batch that a node refuses as a whole, answers at too great length or not in time is asked again in halves, down to one
 request. RPC URLs often hold a provider's key, so nothing here shows more of them than the host.
@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
@@ -77,13 +76,13 @@ Reader = Callable[[Any], Answer | Further[Answer]]
 
 
 @dataclass(frozen=True)
-class Question:
-    """Requests that one task has at a time, and how to read their results."""
+class Question(Generic[Answer]):
+    """A request to a node, and how to read its result: by a function whose `ValueError` makes it no answer."""
 
-    batched: Sequence[Request]
-    read: Callable[[int, Any], Any]
-    blocks: Sequence[int] | None
-    """For each request the number of the block whose state it needs."""
+    request: Request
+    read: "Callable[[Any], Answer | Further[Answer] | RpcRefused]"
+    block: int | None = None
+    """The number of the block whose state it needs, where that may be one that not every node keeps."""
 
 
 class _BatchRefused(NodeUnavailable):
@@ -144,13 +143,13 @@ class Endpoint:
         return min(BATCH_SIZE, self._batch_size * 2 ** min(doublings, 8))
 
     def ask(
-        self, batched: Mapping[int, Request], *, ends: float, least: int, check_node: Callable[[], None]
+        self, batched: Mapping[int, Request], *, ends: float, check_node: Callable[[], None]
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
         """Yield the result of each request, or what is wrong with it.
 
-        After the time at which it `ends`, only requests below the index `least` are asked for, and none after one that
-        hung. `check_node` raises what is wrong with a node that answers nothing. Raises `NodeUnavailable` where the
-        node gives no answer at all, or none any more.
+        After the time at which it `ends`, nothing more is asked for once a request has hung. `check_node` raises what
+        is wrong with a node that answers nothing. Raises `NodeUnavailable` where the node gives no answer at all, or
+        none any more.
         """
         waiting = [list(batched)]
         while waiting:
@@ -176,10 +175,6 @@ class Endpoint:
                     check_node()
                 results = [error]
             yield from zip(chunk, results, strict=True)
-            if self._clock() >= ends:
-                late = [index for part in waiting for index in part if index >= least]
-                yield from ((index, NodeUnavailable(f"{self.host} answers too slowly")) for index in late)
-                waiting = [left for part in waiting if (left := [index for index in part if index < least])]
 
     def _halve(self, size: float) -> None:
         """Ask for half of this size at once. Where several threads have failed with it, it is halved once."""
@@ -279,55 +274,6 @@ class Endpoint:
         if error is not None or "result" not in reply:
             return InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
         return reply["result"]
-
-
-class Merged:
-    """Questions of several tasks as one. A request that several have is in it once."""
-
-    def __init__(self, questions: Sequence[Question]) -> None:
-        self.batched: list[Request] = []
-        self.blocks: list[int | None] = []
-        # By request: the questions that have it, and their readers of its result.
-        self._places: dict[str, int] = {}
-        self._readers: list[list[Reader[Any]]] = []
-        self._asked = [[self._add(question, index) for index in range(len(question.batched))] for question in questions]
-        self.least = 1 + max(place for place, _ in self._asked[0])
-        """The number of first requests that are asked, however long it takes: one question is answered."""
-
-    def _add(self, question: Question, index: int) -> tuple[int, int]:
-        request = question.batched[index]
-        place = self._places.setdefault(json.dumps(request), len(self.batched))
-        if place == len(self.batched):
-            self.batched.append(request)
-            self.blocks.append(question.blocks[index] if question.blocks else None)
-            self._readers.append([])
-        self._readers[place].append(partial(question.read, index))
-        return place, len(self._readers[place]) - 1
-
-    def read(self, place: int, result: Any) -> list[Any] | Further[list[Any]]:
-        return _read_for_each(self._readers[place], result)
-
-    def divided(self, answers: Sequence[Any | RpcRefused | NodeUnavailable]) -> list[list[Any]]:
-        """Return for each question what it would have been answered by itself."""
-        return [[_of_turn(answers[place], turn) for place, turn in asked] for asked in self._asked]
-
-
-def _of_turn(answer: Any, turn: int) -> Any:
-    return answer if isinstance(answer, RpcRefused | NodeUnavailable) else answer[turn]
-
-
-def _read_for_each(readers: Sequence[Reader[Any]], result: Any) -> list[Any] | Further[list[Any]]:
-    answers = [read(result) for read in readers]
-    further = next((answer for answer in answers if isinstance(answer, Further)), None)
-    if further is None:
-        return answers
-    # Those that need more have the same request, and so need the same.
-    reads = [one.read if isinstance(one, Further) else partial(_known, one) for one in answers]
-    return Further(further.request, partial(_read_for_each, reads), further.lacking)
-
-
-def _known(answer: Any, _: Any) -> Any:
-    return answer
 
 
 def _weight(request: Request) -> float:

@@ -100,6 +100,26 @@ class HeldLane:
         return row_locks.retried(whole)
 
 
+def work_on(rows: Sequence[Item], work: Callable[[Sequence[Item]], None], give_up: Callable[[Item], None]) -> int:
+    """Work on rows of a lane together; on one after the other where that fails by an error of ours, which is logged.
+
+    So a row that makes it fail costs the others a second try. `give_up` postpones that row. Return how many failed.
+    Raises `LaneLost`, `OperationalError`.
+    """
+    try:
+        work(rows)
+    except (LaneLost, OperationalError):
+        raise
+    except Exception:
+        if len(rows) > 1:
+            logger.warning("working on %d rows one by one: together they failed", len(rows), exc_info=True)
+            return sum(work_on([row], work, give_up) for row in rows)
+        logger.exception("a part of a turn failed")
+        give_up(rows[0])
+        return 1
+    return 0
+
+
 def write_together(
     lane: HeldLane, items: Sequence[Item], write: Callable[[Sequence[Item]], Sequence[Result]]
 ) -> Sequence[Outcome[Result]]:

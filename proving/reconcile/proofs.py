@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from chains import together
 from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
-from chains.rpc import NodeUnavailable, ProofRequest, RpcClient, RpcRefused
+from chains.rpc import ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from database.chunks import by_size, chunks
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query, StepKind, open_queries
@@ -139,12 +139,12 @@ def _proofs(block: Block, source: RpcClient, wanted: Sequence[_Wanted]) -> tuple
     proofs: dict[str, Proven] = {}
     failed: dict[str, Exception] = {}
     for one, answer in zip(wanted, answers, strict=True):
-        if isinstance(answer, NodeUnavailable):
-            failed[one.address] = answer
-            continue
         if isinstance(answer, RpcRefused):
             logger.info("no proof of %s at %s: %s", one.address, block, answer.for_operators)
             failed[one.address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
+            continue
+        if isinstance(answer, ChainError):
+            failed[one.address] = answer
             continue
         proven = _rows(block, answer)
         before = proofs.get(one.address)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chains import request_batches
+from chains import questions, request_batches
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient
 from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import PROJECT
@@ -131,7 +131,7 @@ def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkey
         return result(body, "0x7a69" if is_chain_id(body) else "x" * 1000)
 
     with lying_node(recording(asked, large)) as url:
-        assert client_of(url).batch([("echo", [n]) for n in range(20)]) == ["x" * 1000] * 20
+        assert client_of(url).answers([questions.plain("echo", n) for n in range(20)]) == ["x" * 1000] * 20
     assert [len(body) for body in asked if isinstance(body, list)] == [20, 10, 5, 5, 10, 5, 5]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chains.rpc import AccountProof, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
+from chains.rpc import AccountProof, ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, lying_node
@@ -80,12 +80,12 @@ def client(near, far, client_of) -> Iterator[RpcClient]:
         yield client_of(first, second)
 
 
-def prove(client: RpcClient, *numbers: int) -> list[AccountProof | RpcRefused | NodeUnavailable]:
+def prove(client: RpcClient, *numbers: int) -> list[AccountProof | ChainError]:
     headers = [header for header in client.headers(numbers) if header is not None]
     return client.proofs([ProofRequest(header.number, header.hash, header.state_root, ALICE) for header in headers])
 
 
-def served(proofs: list[AccountProof | RpcRefused | NodeUnavailable]) -> bool:
+def served(proofs: list[AccountProof | ChainError]) -> bool:
     return all(isinstance(proof, AccountProof) for proof in proofs)
 
 

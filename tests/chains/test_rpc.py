@@ -12,6 +12,7 @@ import pytest
 from eth_account import Account
 from eth_utils.crypto import keccak
 
+from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.node_errors import AlreadyKnown, FeeTooLow, read_refusal
@@ -23,6 +24,7 @@ from chains.rpc import (
     NodeUnavailable,
     NonceTooLow,
     ProofRequest,
+    Question,
     Receipt,
     ReplacementUnderpriced,
     Reverted,
@@ -74,8 +76,8 @@ def honest(body: Any) -> Any:
     return result(body, "0x7a69" if is_chain_id(body) else body["params"][0])
 
 
-def echoes(count: int) -> list[tuple[str, list[int]]]:
-    return [("echo", [number]) for number in range(count)]
+def echoes(count: int) -> list[Question[Any]]:
+    return [questions.plain("echo", number) for number in range(count)]
 
 
 # --- Against a real node ----------------------------------------------------------------------------------------------
@@ -728,7 +730,7 @@ def test_replies_are_matched_by_id_whatever_their_order(client_of):
         return replies
 
     with lying_node(answer) as url:
-        assert client_of(url).batch(echoes(120)) == list(range(120))
+        assert client_of(url).answers(echoes(120)) == list(range(120))
 
 
 def test_batches_are_bounded(client_of):
@@ -740,8 +742,8 @@ def test_batches_are_bounded(client_of):
         return honest(body)
 
     with lying_node(answer) as url:
-        assert client_of(url).batch(echoes(420)) == list(range(420))
-        assert client_of(url).batch([]) == []
+        assert client_of(url).answers(echoes(420)) == list(range(420))
+        assert client_of(url).ask([]) == []
     assert sizes == [200, 200, 20]
 
 
@@ -753,7 +755,7 @@ def test_a_node_with_a_lower_limit_gets_smaller_batches(client_of, limit):
         return honest(body)
 
     with lying_node(answer) as url:
-        assert client_of(url).batch(echoes(60)) == list(range(60))
+        assert client_of(url).answers(echoes(60)) == list(range(60))
 
 
 @pytest.mark.parametrize(
@@ -776,11 +778,12 @@ def test_a_batch_with_replies_amiss_is_refused_whole(client_of, spoil, fault):
         lying_node(lambda body: spoil(honest(body)) if isinstance(body, list) else honest(body)) as url,
         pytest.raises(InvalidReply, match=fault),
     ):
-        client_of(url).batch(echoes(5))
+        client_of(url).answers(echoes(5))
 
 
 def test_a_refusal_takes_the_place_of_its_result_alone(devchain, client_of):
-    first, refused, last = client_of(devchain.url).batch([("eth_chainId", []), ("nonsense", []), ("eth_chainId", [])])
+    asked = [questions.plain(method) for method in ("eth_chainId", "nonsense", "eth_chainId")]
+    first, refused, last = client_of(devchain.url).ask(asked)
     assert first == last == "0x7a69"
     assert isinstance(refused, RpcRefused)
     assert refused.code == -32601
@@ -799,7 +802,7 @@ def test_what_one_node_answered_is_not_asked_of_the_next(client_of):
         return honest(body)
 
     with lying_node(half) as first, lying_node(rest) as second:
-        assert client_of(first, second).batch(echoes(10)) == list(range(10))
+        assert client_of(first, second).answers(echoes(10)) == list(range(10))
     assert asked == [0, 2, 4, 6, 8]
 
 
@@ -807,7 +810,7 @@ def test_many_threads_may_share_a_client(client_of):
     with lying_node(honest) as url:
         client = client_of(url)
         with ThreadPoolExecutor(8) as pool:
-            batches = list(pool.map(lambda _: client.batch(echoes(60)), range(24)))
+            batches = list(pool.map(lambda _: client.answers(echoes(60)), range(24)))
     assert batches == [list(range(60))] * 24
 
 

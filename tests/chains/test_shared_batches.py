@@ -1,16 +1,14 @@
-"""Batches that tasks share: none pays for the size of the whole, nor for what is wrong with another's part."""
+"""Questions of one exchange: none pays for the size of the whole, nor for what is wrong with another."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import pytest
 
-from chains import request_batches, together
-from chains.rpc import AccountProof, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
-from chains.together import Outcome, Raised
+from chains import questions, request_batches
+from chains.rpc import AccountProof, ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import EMPTY_TRIE_ROOT
 from tests.chains.lying_node import Raw, error, is_chain_id, lying_node, result
 
@@ -73,14 +71,13 @@ def nodes(client_of) -> Iterator[Callable[..., RpcClient]]:
         yield start
 
 
-def ask(rpc: RpcClient, values: range | list[int]) -> list[Outcome[Any]]:
-    """Tasks that ask for one value each."""
-    return together.run([partial(rpc.call, "echo", value) for value in values])
+def ask(rpc: RpcClient, values: range | list[int]) -> list[Any]:
+    return rpc.ask([questions.plain("echo", value) for value in values])
 
 
-def failed(outcomes: list[Outcome[Any]]) -> dict[int, str]:
-    """Return the errors of the tasks that failed, by the task's place."""
-    return {n: str(one.error) for n, one in enumerate(outcomes) if isinstance(one, Raised)}
+def failed(answers: list[Any]) -> dict[int, str]:
+    """Return why questions were not answered, by the question's place."""
+    return {n: str(one) for n, one in enumerate(answers) if isinstance(one, ChainError)}
 
 
 # --- Slow nodes -------------------------------------------------------------------------------------------------------
@@ -105,28 +102,12 @@ def test_a_node_that_hangs_is_waited_for_twice(nodes):
     assert node.sizes == [64, 32, 1], "it tells no chain id either, and has just failed"
 
 
-def test_one_request_that_hangs_is_the_loss_of_who_asked_it(nodes):
+def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
     node = Echoing()
     node.hangs = lambda asked: any(one["params"][0] == 3 for one in asked)
     outcomes = ask(nodes(node), range(64))
     assert list(failed(outcomes)) == [3]
     assert "did not answer" in failed(outcomes)[3]
-
-
-def test_what_takes_too_long_is_left_but_for_the_first(nodes):
-    """The tasks' leases would expire meanwhile. One goes on in any case."""
-    node = Echoing()
-    node.refuses, node.seconds_each = lambda asked: len(asked) > 5, TIMEOUT
-    rpc = nodes(node)
-    tasks = [partial(rpc.batch, [("echo", [10 * task + part]) for part in range(3)]) for task in range(10)]
-    outcomes = together.run(tasks)
-    assert outcomes[0] == [0, 1, 2]
-    assert list(failed(outcomes)) == list(range(1, 10))
-    assert "too slowly" in failed(outcomes)[1]
-    # They are not refused unasked.
-    for _ in range(2):
-        outcomes = together.run(tasks)
-    assert failed(outcomes).keys().isdisjoint({0, 1})
 
 
 # --- Poisonous answers ------------------------------------------------------------------------------------------------
@@ -149,7 +130,7 @@ def poisonous(request, monkeypatch) -> Echoing:
     return node
 
 
-def test_one_bad_answer_is_the_loss_of_who_asked_for_it(nodes, poisonous):
+def test_one_bad_answer_is_the_loss_of_its_question(nodes, poisonous):
     rpc = nodes(poisonous)
     assert list(failed(ask(rpc, range(16)))) == [3]
     # Nor do the others meet a node that has just failed.
@@ -179,7 +160,7 @@ def test_several_in_a_row_that_fail_by_themselves_cost_no_other_its_answer(nodes
     assert tuple(failed(ask(nodes(poisonous), range(16)))) == bad
 
 
-def test_one_task_has_the_answers_beside_a_bad_one(nodes, poisonous):
+def test_proofs_are_there_beside_a_bad_one(nodes, poisonous):
     proof: dict[str, Any] = {"accountProof": [], "storageProof": []}
     bad = poisonous.spoils[3]
     poisonous.spoils = {f"0x{3:040x}": bad} | {f"0x{n:040x}": lambda one: result(one, proof) for n in (1, 2, 4)}
@@ -197,3 +178,12 @@ def test_what_another_node_might_have_answered_is_worth_asking_again(nodes):
     with pytest.raises(RpcRefused) as caught:
         rpc.call("echo", 3)
     assert caught.value.may_pass
+
+
+def test_methods_are_mixed_in_one_exchange_and_nonsense_is_the_loss_of_its_question(nodes):
+    node = Echoing()
+    node.spoils["0x1"] = lambda one: result(one, "nonsense")
+    balances, codes = nodes(node).ask([questions.balance("0x1"), questions.balance("0x2")], [questions.code("0x03")])
+    assert isinstance(balances[0], NodeUnavailable)
+    assert (balances[1], codes) == (2, [b"\x03"])
+    assert node.sizes == [3]

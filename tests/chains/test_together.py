@@ -67,16 +67,6 @@ def test_what_tasks_ask_at_the_same_time_is_one_exchange(node, chain):
     assert counted.exchanges[:2] == [["eth_getBlockByNumber"] * 4, ["eth_getBalance"] * 4]
 
 
-def test_what_several_ask_is_asked_once_and_read_by_each(node):
-    counted, rpc = node
-    first, second, raw = together.together(
-        rpc.head, rpc.head, lambda: rpc.call("eth_getBlockByNumber", "latest", False)
-    )
-    assert first == second
-    assert raw["number"] == "0x5"
-    assert counted.exchanges == [["eth_getBlockByNumber"]]
-
-
 def test_none_waits_for_an_error_of_another(node):
     _, rpc = node
 

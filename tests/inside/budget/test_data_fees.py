@@ -2,8 +2,8 @@
 
 import pytest
 
+from chains.questions import _read_receipt
 from chains.rollups import data_cost
-from chains.rpc import _read_receipt
 from config.configured_chains import get_rpc
 from tests.proving.money import serve
 from tests.proving.rollups import FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at

@@ -1,0 +1,382 @@
+"""Questions to the nodes of a chain: each is one JSON-RPC request, and how its result is read.
+
+Numbers are ints and data is bytes. All that can be checked without asking another node is: headers are hashed again,
+proofs are verified, and a malformed reply is none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+
+from chains.encoding import hex_data, read_data, read_list, read_object, read_quantity
+from chains.header import Header, InvalidHeader, verify
+from chains.node_errors import OtherAccounts, RpcRefused
+from chains.request_batches import Further, Question
+from chains.trie import Account, InvalidProof, OtherAccountForm, verify_account, verify_slot
+
+HASH_BYTES = 32
+WORD_BYTES = 32
+# Every transaction takes as much (yellow paper, G_transaction).
+TRANSACTION_GAS = 21_000
+# In wei for a unit of gas: nobody could pay it.
+NO_PRICE = 2**96
+# Half of those of EIP-2681, and of what a header holds: what a column holds.
+_NONCES = _BLOCKS = 2**63
+
+Tag = Literal["latest", "safe", "finalized", "earliest"]
+BlockIdentifier = int | bytes | Tag | Literal["pending"]
+"""A block by its number, by its hash (EIP-1898), or by name."""
+Topic = bytes | None
+"""A log's topic in one place: a certain one, one of several, or any."""
+
+
+# --- Answers ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProofRequest:
+    """An account, and slots of it, at one block."""
+
+    block_number: int
+    block_hash: bytes
+    state_root: bytes
+    address: str
+    slots: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class SlotProof:
+    slot: int
+    value: int
+    nodes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class AccountProof:
+    """Verified values with the trie nodes that prove them, root first, without embedded ones."""
+
+    address: str
+    account: Account
+    nodes: tuple[bytes, ...]
+    slots: tuple[SlotProof, ...]
+
+
+@dataclass(frozen=True)
+class Fees:
+    """In wei for a unit of gas. `base_fee` is that of the latest block; zero on a chain without base fees."""
+
+    base_fee: int
+    priority_fee: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    tx_hash: bytes
+    block_number: int
+    block_hash: bytes
+    status: int
+    """1 for success, 0 for a revert."""
+    gas_used: int
+    effective_gas_price: int
+    """In wei."""
+    contract_address: str | None
+    sender: str
+    data_fee: int | None = None
+    """In wei, besides the gas: what an OP Stack chain charges for the transaction's data on its L1. None: unknown."""
+    has_operator_fee: bool = False
+    """True if the chain's operator charges another fee (OP Stack, Isthmus)."""
+
+
+@dataclass(frozen=True)
+class Log:
+    block_number: int
+    topics: tuple[bytes, ...]
+    data: bytes
+
+
+# --- Questions --------------------------------------------------------------------------------------------------------
+
+
+def header(block: int | Tag) -> Question[Header | None]:
+    """Ask for a block's header, with a computed hash and not the node's. None if there is no such block yet."""
+    return Question(("eth_getBlockByNumber", [_block(block), False]), lambda result: _read_header(result, block))
+
+
+def header_by_hash(block_hash: bytes) -> Question[Header | None]:
+    request = ("eth_getBlockByHash", [hex_data(block_hash), False])
+    return Question(request, lambda result: _read_header(result, block_hash))
+
+
+def proof(wanted: ProofRequest) -> Question[AccountProof]:
+    """Ask for `eth_getProof` (EIP-1186) by block hash (EIP-1898), and by number where a node refuses that.
+
+    A proof that does not verify is no answer, so the next node is asked.
+    """
+    request = ("eth_getProof", [wanted.address, [_word(slot) for slot in wanted.slots], _block(wanted.block_hash)])
+    return Question(request, lambda result: _read_proof(result, wanted), wanted.block_number)
+
+
+def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Question[list[Log]]:
+    """Ask for the logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
+
+    `topics` are those that a log must begin with; None stands for any. Nodes refuse ranges that they find too long.
+    """
+    wanted = {
+        "address": address,
+        "topics": [_topic(topic) for topic in topics],
+        "fromBlock": hex(first),
+        "toBlock": hex(last),
+    }
+
+    def read(result: Any) -> list[Log]:
+        found = [_read_log(log, address) for log in read_list(result)]
+        if not all(first <= log.block_number <= last and _begins_with(log, topics) for log in found):
+            raise ValueError("other logs than were asked for")
+        return found
+
+    return Question(("eth_getLogs", [wanted]), read)
+
+
+def call(to: str, data: bytes, block: BlockIdentifier = "latest") -> Question[bytes]:
+    """Ask what a call returns. It is refused with `Reverted`."""
+    return Question(("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]), read_data)
+
+
+def code(address: str, block: BlockIdentifier = "latest") -> Question[bytes]:
+    return Question(("eth_getCode", [address, _block(block)]), read_data)
+
+
+def balance(address: str, block: BlockIdentifier = "latest") -> Question[int]:
+    """Ask for an account's balance in wei."""
+    return Question(("eth_getBalance", [address, _block(block)]), read_quantity)
+
+
+def storage(address: str, slot: int, block: BlockIdentifier = "latest") -> Question[int]:
+    """Ask for a slot's value."""
+    return Question(("eth_getStorageAt", [address, _word(slot), _block(block)]), _read_word)
+
+
+def nonce(address: str, block: BlockIdentifier = "latest") -> Question[int]:
+    return Question(("eth_getTransactionCount", [address, _block(block)]), _read_nonce)
+
+
+def base_fee(number: int) -> Question[int]:
+    """Ask for a block's base fee, in wei for a unit of gas."""
+    return Question(("eth_feeHistory", [hex(1), hex(number), []]), _read_base_fee)
+
+
+def priority_fee() -> Question[int]:
+    """Ask for the priority fee that the node suggests, in wei for a unit of gas."""
+    return Question(("eth_maxPriorityFeePerGas", []), _read_price)
+
+
+def median_priority_fee(blocks: int) -> Question[int | None]:
+    """Ask for the median priority fee of the newest blocks that aren't empty. None where all are."""
+    return Question(("eth_feeHistory", [hex(blocks), "latest", [50]]), _read_priority_fee)
+
+
+def gas_estimate(sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> Question[int]:
+    """Ask for the gas that a node estimates. It is refused with `Reverted`, `InsufficientFunds`.
+
+    `to=None` creates a contract.
+    """
+    transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
+    return Question(("eth_estimateGas", [transaction, _block(block)]), _read_gas)
+
+
+def broadcast(raw: bytes) -> Question[bytes]:
+    """Send a signed transaction. The answer is its hash."""
+    tx_hash = keccak(raw)
+
+    def read(result: Any) -> bytes:
+        if read_data(result, 32) != tx_hash:
+            raise ValueError("another transaction's hash")
+        return tx_hash
+
+    return Question(("eth_sendRawTransaction", [hex_data(raw)]), read)
+
+
+def receipt(tx_hash: bytes) -> Question[Receipt | None]:
+    """Ask for a transaction's receipt. None until it is in a block."""
+
+    def read(result: Any) -> Receipt | None:
+        if result is None:
+            return None
+        found = _read_receipt(result)
+        if found.tx_hash != tx_hash:
+            raise ValueError("another transaction's receipt")
+        return found
+
+    return Question(("eth_getTransactionReceipt", [hex_data(tx_hash)]), read)
+
+
+def plain(method: str, *params: Any) -> Question[Any]:
+    """Ask for the `result` of a request, as JSON has it."""
+    return Question((method, list(params)), lambda result: result)
+
+
+# --- What goes out ----------------------------------------------------------------------------------------------------
+
+
+def _word(number: int) -> str:
+    return hex_data(number.to_bytes(32, "big"))
+
+
+def _topic(topic: Topic) -> Any:
+    return None if topic is None else hex_data(topic)
+
+
+def _block(block: BlockIdentifier) -> Any:
+    if isinstance(block, int):
+        return hex(block)
+    return {"blockHash": hex_data(block)} if isinstance(block, bytes) else block
+
+
+# --- What comes back --------------------------------------------------------------------------------------------------
+
+
+def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Further[Header | None] | None:
+    if result is None:
+        return None
+    block = read_object(result)
+    number, block_hash = read_quantity(block.get("number")), read_data(block.get("hash"), 32)
+    if number >= _BLOCKS:
+        raise ValueError("a block that no chain can have reached")
+    if not isinstance(wanted, str) and wanted not in {number, block_hash}:
+        raise ValueError("another block than was asked for")
+    try:
+        return Header.from_rpc(block)
+    except InvalidHeader:
+        return _raw_header(number, block_hash)
+
+
+def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
+    """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it."""
+
+    def read(result: Any) -> Header:
+        try:
+            header = verify(read_data(result), block_hash)
+        except InvalidHeader as invalid:
+            raise ValueError(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
+        if header.number != number:
+            raise ValueError(f"the header of block {header.number} instead of block {number}")
+        # Their names in JSON tell that these fields are not Ethereum's, whatever their sizes.
+        return header.with_shared_fields()
+
+    lacking = (
+        f"sent block {number}, whose fields don't make a header of its hash, and refuses debug_getRawHeader, by which "
+        "headers of other layouts are read"
+    )
+    return Further(("debug_getRawHeader", [hex(number)]), read, lacking)
+
+
+def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
+    result = read_object(result)
+    storage = [read_object(proof) for proof in read_list(result.get("storageProof"))]
+    if [read_quantity(proof.get("key")) for proof in storage] != list(wanted.slots):
+        raise ValueError("storage proofs for other slots than were asked for")
+    nodes, slots = _read_nodes(result.get("accountProof")), []
+    try:
+        account = verify_account(wanted.state_root, wanted.address, nodes)
+        for slot, proof in zip(wanted.slots, storage, strict=True):
+            slot_nodes = _read_nodes(proof.get("proof"))
+            slots.append(SlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
+    except OtherAccountForm as other:
+        return OtherAccounts(str(other))
+    except InvalidProof as invalid:
+        raise ValueError(
+            f"a proof of {wanted.address} at block {wanted.block_number} that does not verify: "
+            f"{str(invalid).removesuffix('.')}"
+        ) from None
+    return AccountProof(wanted.address, account, nodes, tuple(slots))
+
+
+def _read_nodes(nodes: Any) -> tuple[bytes, ...]:
+    read = [read_data(node) for node in read_list(nodes)]
+    # A trie node shorter than a hash is part of its parent, except the root. Some RPC nodes repeat it.
+    return tuple(node for place, node in enumerate(read) if place == 0 or len(node) >= HASH_BYTES)
+
+
+def _read_word(result: Any) -> int:
+    data = read_data(result)
+    if len(data) > WORD_BYTES:
+        raise ValueError(f"{len(data)} bytes instead of a word")
+    return int.from_bytes(data, "big")
+
+
+def _read_log(result: Any, address: str) -> Log:
+    result = read_object(result)
+    if read_data(result.get("address"), 20) != bytes.fromhex(address[2:]):
+        raise ValueError("another contract's log")
+    return Log(
+        block_number=read_quantity(result.get("blockNumber")),
+        topics=tuple(read_data(topic, 32) for topic in read_list(result.get("topics"))),
+        data=read_data(result.get("data")),
+    )
+
+
+def _begins_with(log: Log, topics: Sequence[Topic]) -> bool:
+    return len(log.topics) >= len(topics) and all(
+        wanted is None or topic == wanted for wanted, topic in zip(topics, log.topics, strict=False)
+    )
+
+
+def _read_price(result: Any) -> int:
+    price = read_quantity(result)
+    if price >= NO_PRICE:
+        raise ValueError("a price that nobody can pay")
+    return price
+
+
+def _read_gas(result: Any) -> int:
+    gas = read_quantity(result)
+    if gas < TRANSACTION_GAS:
+        raise ValueError(f"{gas} gas, less than every transaction takes")
+    return gas
+
+
+def _read_nonce(result: Any) -> int:
+    nonce = read_quantity(result)
+    if nonce >= _NONCES:
+        raise ValueError("a nonce that no account can have reached")
+    return nonce
+
+
+def _read_base_fee(result: Any) -> int:
+    """Read the base fee of the oldest block that was asked about.
+
+    The last entry is about the block after the newest.
+    """
+    return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
+
+
+def _read_priority_fee(result: Any) -> int | None:
+    """Read the median priority fee of blocks that aren't empty; None where all are."""
+    history = read_object(result)
+    empty = {place for place, ratio in enumerate(read_list(history.get("gasUsedRatio", []))) if ratio == 0}
+    rewards = [read_list(row) for row in read_list(history.get("reward"))]
+    medians = sorted(_read_price(row[0]) for place, row in enumerate(rewards) if row and place not in empty)
+    return medians[len(medians) // 2] if medians else None
+
+
+def _read_receipt(result: Any) -> Receipt:
+    result = read_object(result)
+    contract = result.get("contractAddress")
+    return Receipt(
+        tx_hash=read_data(result.get("transactionHash"), 32),
+        block_number=read_quantity(result.get("blockNumber")),
+        block_hash=read_data(result.get("blockHash"), 32),
+        status=read_quantity(result.get("status")),
+        gas_used=read_quantity(result.get("gasUsed")),
+        effective_gas_price=read_quantity(result.get("effectiveGasPrice")),
+        contract_address=None if contract is None else to_checksum_address(read_data(contract, 20)),
+        sender=to_checksum_address(read_data(result.get("from"), 20)),
+        # Arbitrum's `gasUsedForL1` is a part of `gasUsed`.
+        data_fee=None if result.get("l1Fee") is None else read_quantity(result["l1Fee"]),
+        has_operator_fee=any(
+            read_quantity(result.get(name) or "0x0") for name in ("operatorFeeScalar", "operatorFeeConstant")
+        ),
+    )
