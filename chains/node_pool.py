@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from chains.chains_file import Chain
 from chains.exchange_metrics import NODE_EXCHANGES
@@ -22,7 +22,9 @@ from chains.node_errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.request_batches import Answer, Endpoint, Further, Question, Request
+from chains.request_batches import Endpoint, Further, Question, Request
+
+Answer = TypeVar("Answer")
 
 MAX_REST_SECONDS = 60
 # How long a node's chain id counts: its URL may lead to another chain one day.

@@ -187,7 +187,7 @@ def gas_estimate(sender: str, to: str | None, data: bytes, block: BlockIdentifie
     return Question(("eth_estimateGas", [transaction, _block(block)]), _read_gas)
 
 
-def broadcast(raw: bytes) -> Question[bytes]:
+def raw_transaction(raw: bytes) -> Question[bytes]:
     """Send a signed transaction. The answer is its hash."""
     tx_hash = keccak(raw)
 

@@ -56,31 +56,28 @@ _DOUBLING_SECONDS = 60
 Request = tuple[str, list[Any]]
 """A method and its parameters, as JSON has them."""
 
-Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 @dataclass(frozen=True)
-class Further(Generic[Answer]):
+class Further(Generic[Answer_co]):
     """A result that needs another request to the same node: the request, and how to read its result.
 
     If the node refuses it, it gave no usable answer.
     """
 
     request: Request
-    read: "Reader[Answer]"
+    read: "Callable[[Any], Answer_co | Further[Answer_co]]"
     lacking: str
     """The problem of a node that refuses it: words between the node's name and the refusal."""
 
 
-Reader = Callable[[Any], Answer | Further[Answer]]
-
-
 @dataclass(frozen=True)
-class Question(Generic[Answer]):
+class Question(Generic[Answer_co]):
     """A request to a node, and how to read its result: by a function whose `ValueError` makes it no answer."""
 
     request: Request
-    read: "Callable[[Any], Answer | Further[Answer] | RpcRefused]"
+    read: "Callable[[Any], Answer_co | Further[Answer_co] | RpcRefused]"
     block: int | None = None
     """The number of the block whose state it needs, where that may be one that not every node keeps."""
 

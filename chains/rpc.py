@@ -197,7 +197,8 @@ class RpcClient:
 
         What a node can't answer in time is asked for in smaller requests from then on.
         """
-        answers = self.ask([questions.proof(one) for one in wanted])
+        # A node that gives no answer to these alone is seen to give one to something else: it isn't down.
+        _, answers = self.ask([questions.plain("eth_chainId")], [questions.proof(one) for one in wanted])
         self._note_slots(wanted, answers)
         return answers
 
@@ -281,20 +282,15 @@ class RpcClient:
         """Return the gas that the node estimates. Raises `Reverted`, `InsufficientFunds`."""
         return self.answer(questions.gas_estimate(sender, to, data, block))
 
-    def send_raw(self, raw: bytes, *, to_all: bool = False) -> bytes:
-        """Broadcast a signed transaction and return its hash. It is a success if the node already knows it.
-
-        With `to_all` every node gets it, not just the first that accepts it: that one may pass it on to nobody.
-
-        Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `RpcRefused`.
-        """
-        question = questions.broadcast(raw)
-        if to_all:
-            self._nodes.tell_all(question.request)
-        return self.sent(raw, self.ask([question])[0])
+    def tell_all(self, question: Question[Any]) -> None:
+        """Send a request to every node, where there are several: the first that accepts it may pass it on to nobody."""
+        self._nodes.tell_all(question.request)
 
     def sent(self, raw: bytes, answer: bytes | ChainError) -> bytes:
-        """Return the hash of a transaction that was sent, by what the node said of it, or raise why it was refused."""
+        """Return the hash of a transaction that was sent, by what the node said of it: a success if it knew it already.
+
+        Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `ChainError`.
+        """
         tx_hash = keccak(raw)
         if isinstance(answer, AlreadyKnown):
             return tx_hash

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chains import history, together
+from chains import history
 from chains.chains_file import Connection
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
@@ -42,8 +42,7 @@ def open_connection(destination: int, source: int) -> OpenConnection:
     config = get_chains().connection(source, destination)
     if config is None:
         raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
-    registry = together.ask_once(("registry", destination, source), lambda: deployments.find(destination, source))
-    return OpenConnection(config, registry, get_rpc(source), get_rpc(destination))
+    return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
 
 
 def open_unless_stopped(destination: int, source: int) -> OpenConnection:

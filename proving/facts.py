@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
+from chains import questions
 from chains.encoding import hex_data
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
-from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
+from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Question, Reverted, RpcClient, result
 from database.chunks import chunks
 from proving.models import AccountProof, SlotProof
 from proving.registry.deployments import Call, Registry, selector
@@ -182,12 +183,6 @@ def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]
     return words
 
 
-def proven_each(asked: Sequence[tuple[Block, Iterable[Fact]]]) -> list[dict[Fact, bytes]]:
-    """Return what `proven` does, in the order of `asked`."""
-    found = proven(dict(asked))
-    return [found[block.pk] for block, _ in asked]
-
-
 def account_words(proof: AccountProof) -> dict[AccountField, bytes]:
     return {
         AccountField.NONCE: proof.nonce.to_bytes(32),
@@ -268,17 +263,46 @@ class RegistryView:
     facts: Mapping[Fact, bytes | None]  # None: not proven
 
 
+@dataclass(frozen=True)
+class ViewRequest:
+    """What to ask the registry about one source block."""
+
+    block_number: int
+    facts: Sequence[Fact]
+    at: BlockIdentifier
+    """The state of the destination."""
+
+    def questions(self, registry: Registry) -> list[Question[bytes]]:
+        calls = [registry.state_root(self.block_number)]
+        calls += [_call(registry, self.block_number, fact) for fact in self.facts]
+        return [questions.call(*call, self.at) for call in calls]
+
+    def view(self, registry: Registry, answers: Sequence[bytes | ChainError]) -> RegistryView | ChainError:
+        words: list[bytes] = []
+        for answer in answers:
+            if isinstance(answer, ChainError) and not isinstance(answer, Reverted):
+                return answer
+            if not isinstance(answer, bytes) or not answer:
+                return InvalidReply(f"There is no facts registry at {registry.address} as of block {self.at!r}.")
+            words.append(answer)
+        root, *rest = words
+        return RegistryView(
+            root, {fact: registry.decode_try(word) for fact, word in zip(self.facts, rest, strict=True)}
+        )
+
+
+def views(rpc: RpcClient, registry: Registry, wanted: Sequence[ViewRequest]) -> list[RegistryView | ChainError]:
+    """Ask the registry about several blocks in one exchange. A block without an answer has the reason in its place."""
+    asked = [one.questions(registry) for one in wanted]
+    answers = iter(rpc.ask([question for each in asked for question in each]))
+    return [one.view(registry, [next(answers) for _ in each]) for one, each in zip(wanted, asked, strict=True)]
+
+
 def read(
     rpc: RpcClient, registry: Registry, block_number: int, facts: Iterable[Fact], *, at: BlockIdentifier
 ) -> RegistryView:
-    """Ask the registry for the header and the facts. Raises `NodeUnavailable`, also when no registry answers."""
-    wanted = list(dict.fromkeys(facts))
-    calls = [registry.state_root(block_number), *(_call(registry, block_number, fact) for fact in wanted)]
-    answers = rpc.eth_calls(calls, at)
-    if any(isinstance(answer, Reverted) or not answer for answer in answers):
-        raise InvalidReply(f"There is no facts registry at {registry.address} as of block {at!r}.")
-    root, *rest = [answer for answer in answers if isinstance(answer, bytes)]
-    return RegistryView(root, {fact: registry.decode_try(answer) for fact, answer in zip(wanted, rest, strict=True)})
+    """Ask the registry about one block. Raises `NodeUnavailable`, also when no registry answers."""
+    return result(views(rpc, registry, [ViewRequest(block_number, list(dict.fromkeys(facts)), at)])[0])
 
 
 def _call(registry: Registry, block_number: int, fact: Fact) -> Call:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 
 from django.db import transaction
 
-from chains import together
 from database import row_locks
 from proving.models import FactsRegistry, Signer, Stop, StopCode, Transaction
 from queries.models import Query
@@ -51,11 +50,8 @@ def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
 
 
 def why_stopped(chain_id: int, *, source: int) -> str:
-    """Return why nothing is sent for a connection, a sentence; empty if neither it nor the chain is stopped.
-
-    Outside of database transactions.
-    """
-    return _first(_shared(chain_id), {0, source})
+    """Return why nothing is sent for a connection, a sentence; empty if neither it nor the chain is stopped."""
+    return _first(_standing(chain_id), {0, source})
 
 
 def why_signer_is_stopped(chain_id: int, address: str) -> str:
@@ -65,7 +61,7 @@ def why_signer_is_stopped(chain_id: int, address: str) -> str:
 
 def why_connection_is_stopped(source: int, destination: int) -> str:
     """Return why a connection itself is stopped, a sentence; empty if it isn't, though its destination may be."""
-    return _first(_shared(destination), {source})
+    return _first(_standing(destination), {source})
 
 
 def why_not_signed(tx: Transaction, *, is_new: bool) -> str:
@@ -85,11 +81,6 @@ def why_not_signed(tx: Transaction, *, is_new: bool) -> str:
 def _standing(chain_id: int) -> list[Stop]:
     """Return the stops of a chain. That of the whole chain comes first."""
     return list(Stop.objects.filter(chain_id=chain_id).order_by("source_chain_id", "signer"))
-
-
-def _shared(chain_id: int) -> list[Stop]:
-    """Return the stops of a chain as `_standing` does, with one statement for tasks that run side by side."""
-    return together.share_work(("stops", chain_id), None, lambda several: [_standing(chain_id)] * len(several))
 
 
 def _first(standing: Iterable[Stop], sources: Collection[int], signer: str = "") -> str:

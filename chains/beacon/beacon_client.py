@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from chains import bounded_http
 from chains.beacon import blocks, ssz
@@ -20,7 +20,9 @@ from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
 from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES
 from chains.node_errors import BadStatus, LimitsRequests, NodeUnavailable, RpcRefused
-from chains.request_batches import Answer, Request, has_too_many_values, without_answer
+from chains.request_batches import Request, has_too_many_values, without_answer
+
+Answer = TypeVar("Answer")
 
 # The endpoints that tell a state's historical summaries with their branch: Nimbus's, and Lodestar's.
 SUMMARIES_PATHS = (

@@ -1,181 +1,152 @@
-"""Carries out what was decided about a block. Nothing else in this package sends transactions, which cost money.
-Rows are written by `rows`.
+"""Sends what was decided about blocks. Nothing else in this package sends transactions, which cost money.
 
-Killed between two actions, the next reconcile decides anew from what there is then.
+Killed between two of them, the next turn decides anew from what there is then.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from chains.rpc import Reverted
+from chains.rpc import ChainError, Reverted
 from proving import stops
 from proving.facts import Missing
 from proving.paths import building, checkpoints
+from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
-from proving.reconcile import calldata, rows, sent
+from proving.reconcile import calldata, sent
 from proving.reconcile.context import WorkContext
-from proving.reconcile.decide import (
-    Action,
-    Change,
-    ExtendPath,
-    Fail,
-    PreparePath,
-    Prove,
-    ProveTime,
-    Requeue,
-    Sending,
-)
+from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
 from proving.registry.deployments import revert_reason
 from proving.transactions import sending, signers
-from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
-from queries.models import Query
+from proving.transactions.intents import NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
+from queries.models import Block, Query
 
-# Transactions sent in one go.
+# Transactions of one block that are sent in one go.
 _TRANSACTIONS_PER_LOOK = 16
 
 
-def carry_out(context: WorkContext, actions: Sequence[Action]) -> Requeue | Fail | None:
-    """Do them in their order. Returns why the rest was not done, if something could not be sent."""
-    for of_rows, several in itertools.groupby(actions, lambda action: isinstance(action, Change)):
-        if of_rows:
-            rows.write(context, [action for action in several if isinstance(action, Change)])
-            continue
-        for action in several:
-            if not isinstance(action, Change) and (why_not := _send(context, action)) is not None:
-                return why_not
-    return None
+@dataclass(frozen=True)
+class _Purpose:
+    """What is to be sent for a block, and for which of the queries (ids) that ask for it."""
+
+    block: Block
+    action: Sending
+    queries: frozenset[int]
 
 
-# --- Transactions -----------------------------------------------------------------------------------------------------
+def send_all(context: WorkContext, wanted: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:
+    """Send it, for as many of the queries as can pay now: the others hold up nobody.
 
-
-_NotSent = Requeue | Fail | NotPaid
-
-
-def _send(context: WorkContext, action: Sending) -> Requeue | Fail | None:
-    """Send it, for as many of the queries as can pay now: the others hold up nobody."""
-    match action:
-        case Prove():
-            why_not = _prove(context, action)
-        case ProveTime():
-            why_not = _submit_one(context, calldata.of_time(context, action))
-        case PreparePath():
-            why_not = _submit_one(context, calldata.of_preparation(context, action))
-        case ExtendPath():
-            why_not = _extend_path(context, action)
-    if isinstance(why_not, NotPaid):
-        if isinstance(action, Prove) and action.is_optional:
-            return None
-        otherwise = action.otherwise if isinstance(action, ProveTime) else None
-        return _postponed(context, why_not.sentence) if otherwise is None else _send(context, otherwise)
-    return why_not
-
-
-def _prove(context: WorkContext, action: Prove) -> _NotSent | None:
-    def prove(able: set[int]) -> _NotSent | None:
-        affordable = replace(action, missing=_only(action.missing, able))
-        # Of those that carry the header only one: the others wait for it.
-        most = 1 if affordable.with_header else _TRANSACTIONS_PER_LOOK
-        intents = list(itertools.islice(calldata.of_proofs(context, affordable), most))
-        return _submit(context, intents, multicall="" if action.is_alone else context.registry.multicall)
-
-    return _for_who_can_pay(context, _asking(action.missing), prove)
-
-
-def _submit_one(context: WorkContext, intent: Intent) -> _NotSent | None:
-    return _for_who_can_pay(
-        context, set(intent.queries), lambda able: _submit(context, [replace(intent, queries=able)])
-    )
-
-
-def _extend_path(context: WorkContext, action: ExtendPath) -> _NotSent | None:
-    why_not = _for_who_can_pay(context, _asking(action.needing), lambda able: _send_leg(context, action, able))
-    if isinstance(why_not, NotPaid):
-        # The other blocks of who can't pay would go before those of others, one after the other.
-        sent.give_way(context.block, why_not.batches)
-    return why_not
-
-
-def _send_leg(context: WorkContext, action: ExtendPath, able: set[int]) -> _NotSent | None:
-    beside = sent.waiting_beside(context.block, able)
-    leg = building.next_leg(context.connection, action.path, beside=beside)
-    intent = next(calldata.of_leg(context, action, leg, _only(action.needing, able), beside))
-
-    def store(_: int) -> None:
-        checkpoints.note(context.connection, leg.checkpoints)
-        if isinstance(action.path, Jump) and action.path.origin:
-            checkpoints.note_origin(context.registry.row_id, action.path.origin)
-
-    return _submit(context, [intent], and_store=store)
-
-
-def _for_who_can_pay(
-    context: WorkContext, queries: set[int], send: Callable[[set[int]], _NotSent | None]
-) -> _NotSent | None:
-    """Send for all of the queries, then without those of batches that can't pay, as long as that leaves fewer."""
-    while True:
-        why_not = send(queries)
-        if not isinstance(why_not, NotPaid):
-            return why_not
-        able = _able(context, queries, why_not.batches)
-        if not able or able == queries:
-            return why_not
-        queries = able
-
-
-def _able(context: WorkContext, queries: set[int], batches: Collection[str]) -> set[int]:
-    """Return the queries that are of other batches."""
-    # In whatever state they are: what can't pay must not be asked for again and again.
-    return queries.difference(Query.objects.filter(block=context.block, batch__in=batches).values_list("pk", flat=True))
-
-
-def _asking(missing: Missing) -> set[int]:
-    return {pk for asking in missing.values() for pk in asking}
-
-
-def _only(missing: Missing, able: set[int]) -> Missing:
-    """Return what of this these queries ask for."""
-    return {fact: asking for fact, every in missing.items() if (asking := [pk for pk in every if pk in able])}
-
-
-def _submit(
-    context: WorkContext,
-    intents: Sequence[Intent],
-    *,
-    and_store: Callable[[int], None] | None = None,
-    multicall: str = "",
-) -> _NotSent | None:
-    """Sign, store and broadcast as many as there is room for; with a `multicall`, together with those of others."""
+    Return, by the ids of blocks, why something could not be sent.
+    """
+    if not wanted:
+        return {}
     # Observed it is all the same: what was sent before may be mined, or taken back.
     chain = context.destination_chain
     stopped = stops.why_stopped(chain.id, source=context.connection.config.source_id)
     if refused := stopped or signers.why_none(chain):
-        return _postponed(context, refused)
-    try:
-        outcome = sending.submit_all(chain, Order(context.lane, intents, and_store, context.block, multicall))
-    except Reverted as reverted:
-        return _why_reverted(context, reverted)
-    return _why_not(context, outcome)
+        return dict.fromkeys(wanted, _postponed(context, refused))
+    why_not: dict[int, Requeue | Fail] = {}
+    purposes = [_Purpose(block, action, _asking(action)) for block, action in wanted.values()]
+    while purposes:
+        purposes = _send_each(context, purposes, why_not)
+    return why_not
 
 
-def _why_not(context: WorkContext, outcome: Sent | Unsent) -> _NotSent | None:
+def _send_each(
+    context: WorkContext, purposes: Sequence[_Purpose], why_not: dict[int, Requeue | Fail]
+) -> list[_Purpose]:
+    """Send for all of the queries of each. Return what is to be tried instead where batches can't pay."""
+    orders: list[tuple[_Purpose, Order]] = []
+    for purpose in purposes:
+        try:
+            orders.append((purpose, _order(context, purpose)))
+        except ChainError as error:
+            why_not[purpose.block.pk] = Fail(str(error), for_operators=error.for_operators)
+    outcomes = sending.submit_all(context.destination_chain, context.lane, [order for _, order in orders])
+    instead: list[_Purpose] = []
+    for (purpose, _), outcome in zip(orders, outcomes, strict=True):
+        if not isinstance(outcome, NotPaid):
+            if end := _why_not(context, outcome):
+                why_not[purpose.block.pk] = end
+        elif other := _instead(purpose, outcome):
+            instead.append(other)
+        elif not (isinstance(purpose.action, Prove) and purpose.action.is_optional):
+            why_not[purpose.block.pk] = _postponed(context, outcome.sentence)
+    return instead
+
+
+def _instead(purpose: _Purpose, not_paid: NotPaid) -> _Purpose | None:
+    """Leave out the queries of batches that can't pay, as long as that leaves fewer; or do what is next best."""
+    # In whatever state they are: what can't pay must not be asked for again and again.
+    poor = Query.objects.filter(block=purpose.block, batch__in=not_paid.batches).values_list("pk", flat=True)
+    able = purpose.queries.difference(poor)
+    if able and able != purpose.queries:
+        return replace(purpose, queries=able)
+    if isinstance(purpose.action, ProveTime) and purpose.action.otherwise is not None:
+        return _Purpose(purpose.block, purpose.action.otherwise, _asking(purpose.action.otherwise))
+    if isinstance(purpose.action, ExtendPath):
+        # The other blocks of who can't pay would go before those of others, one after the other.
+        sent.give_way(purpose.block, not_paid.batches)
+    return None
+
+
+def _asking(action: Sending) -> frozenset[int]:
+    match action:
+        case Prove(missing) | ExtendPath(needing=missing):
+            return frozenset(pk for asking in missing.values() for pk in asking)
+        case ProveTime() | PreparePath():
+            return frozenset(action.queries)
+
+
+def _only(missing: Missing, able: frozenset[int]) -> Missing:
+    """Return what of this these queries ask for."""
+    return {fact: asking for fact, every in missing.items() if (asking := [pk for pk in every if pk in able])}
+
+
+def _order(context: WorkContext, purpose: _Purpose) -> Order:
+    """Return the transactions to send. Raises `NodeUnavailable`, `RpcRefused`."""
+    block, action = purpose.block, purpose.action
+    match action:
+        case Prove():
+            affordable = replace(action, missing=_only(action.missing, purpose.queries))
+            # Of those that carry the header only one: the others wait for it.
+            most = 1 if affordable.with_header else _TRANSACTIONS_PER_LOOK
+            intents = list(itertools.islice(calldata.of_proofs(context, block, affordable), most))
+            return Order(intents, block=block, multicall="" if action.is_alone else context.registry.multicall)
+        case ProveTime():
+            return Order([replace(calldata.of_time(context, block, action), queries=purpose.queries)], block=block)
+        case PreparePath():
+            return Order([replace(calldata.of_preparation(context, action), queries=purpose.queries)], block=block)
+        case ExtendPath():
+            beside = sent.waiting_beside(block, purpose.queries)
+            leg = building.next_leg(context.connection, action.path, beside=beside)
+            needing = _only(action.needing, purpose.queries)
+            intent = next(calldata.of_leg(context, block, action, leg, needing, beside=beside))
+            return Order([intent], partial(_note_path, context, action, leg), block)
+
+
+def _note_path(context: WorkContext, action: ExtendPath, leg: Leg, _: int) -> None:
+    checkpoints.note(context.connection, leg.checkpoints)
+    if isinstance(action.path, Jump) and action.path.origin:
+        checkpoints.note_origin(context.registry.row_id, action.path.origin)
+
+
+def _why_not(context: WorkContext, outcome: Sent | Unsent | ChainError) -> Requeue | Fail | None:
     match outcome:
-        case Sent(transactions):
-            context.known.sent = transactions[-1]
+        case Sent():
             return None
         case NoRoom():
-            return _no_room(context)
+            return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
         case UnderWay():
             return Requeue("Waiting for a transaction that does the same.", min(0.2, context.poll_seconds))
-        case Refused(sentence):
+        case Refused(sentence) | NotPaid(sentence):
             return _postponed(context, sentence)
-        case NotPaid():
-            return outcome
-
-
-def _no_room(context: WorkContext) -> Requeue:
-    return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
+        case Reverted():
+            return _why_reverted(context, outcome)
+        case ChainError():
+            return Fail(str(outcome), for_operators=outcome.for_operators)
 
 
 def _postponed(context: WorkContext, sentence: str) -> Requeue:
@@ -185,7 +156,7 @@ def _postponed(context: WorkContext, sentence: str) -> Requeue:
 def _why_reverted(context: WorkContext, reverted: Reverted) -> Requeue | Fail:
     reason = revert_reason(reverted.data)
     if reason.name in {"UnknownBlock", "HeaderMismatch"}:
-        # The chain moved between the observation and the simulation; the next reconcile says what that means.
+        # The chain moved between the observation and the simulation; the next turn says what that means.
         sentence = f"Chain {context.destination_chain.id} does not accept the header at this moment."
         return Requeue(sentence, context.poll_seconds)
     return Fail(f"The registry does not accept the proof: {reason}.")

@@ -15,18 +15,19 @@ from proving.reconcile.decide import ExtendPath, PreparePath, Prove, ProveTime
 from proving.registry import packing
 from proving.registry.deployments import in_one_call
 from proving.transactions.intents import Intent
+from queries.models import Block
 
 # At the most, without calldata.
 _TIME_GAS = 120_000
 
 
-def of_proofs(context: Context, action: Prove) -> Iterator[Intent]:
+def of_proofs(context: Context, block: Block, action: Prove) -> Iterator[Intent]:
     """Return as many transactions as it takes. Where the first carries the header, the others rest on it."""
-    header = _header(context) if action.with_header else None
+    header = _header(block) if action.with_header else None
     jump = action.jump if action.with_header else ()
     calls = action.start.calls if action.start and action.with_header else ()
     proofs = packing.intents(
-        context.block,
+        block,
         context.registry.contract,
         action.missing,
         header=header,
@@ -39,10 +40,10 @@ def of_proofs(context: Context, action: Prove) -> Iterator[Intent]:
     yield from proofs
 
 
-def of_time(context: Context, action: ProveTime) -> Intent:
+def of_time(context: Context, block: Block, action: ProveTime) -> Intent:
     contract = context.registry.contract
-    data = contract.prove_timestamp(_header(context), action.following.encode(), action.timestamp)
-    return Intent(contract.address, data, action.queries, accumulates=[context.block], most_gas=_TIME_GAS)
+    data = contract.prove_timestamp(_header(block), action.following.encode(), action.timestamp)
+    return Intent(contract.address, data, action.queries, accumulates=[block], most_gas=_TIME_GAS)
 
 
 def of_preparation(context: Context, action: PreparePath) -> Intent:
@@ -51,7 +52,13 @@ def of_preparation(context: Context, action: PreparePath) -> Intent:
 
 
 def of_leg(
-    context: Context, action: ExtendPath, leg: Leg, needing: Missing, beside: Mapping[int, Collection[int]]
+    context: Context,
+    block: Block,
+    action: ExtendPath,
+    leg: Leg,
+    needing: Missing,
+    *,
+    beside: Mapping[int, Collection[int]],
 ) -> Iterator[Intent]:
     """Yield a part of a path.
 
@@ -61,9 +68,9 @@ def of_leg(
     registry = context.registry.contract
     calls = list(leg.calls)
     proofs: Iterator[Intent] = iter(())
-    if leg.arrives and action.target.number == context.block.number:
+    if leg.arrives and action.target.number == block.number:
         proofs = packing.intents(
-            context.block, registry, needing, header=action.target.encode(), jump=action.jump, beside=leg.size
+            block, registry, needing, header=action.target.encode(), jump=action.jump, beside=leg.size
         )
     elif action.jump:
         calls.append((registry.address, encode_block_hash(action.jump)))
@@ -81,6 +88,6 @@ def of_leg(
     yield from proofs
 
 
-def _header(context: Context) -> bytes:
-    assert context.block.header_rlp is not None, "INITIAL_STATE is completed"
-    return bytes(context.block.header_rlp)
+def _header(block: Block) -> bytes:
+    assert block.header_rlp is not None, "INITIAL_STATE is completed"
+    return bytes(block.header_rlp)

@@ -410,7 +410,7 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
     if needs_path and trust is None:
         return Requeue(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
     if needs_path and trust and trust.is_extending and not trust.may_jump:
-        return _wait_for_path(seen)
+        return wait_for_path(seen)
     if needs_path and trust and trust.pause_after_failures:
         reverted = "The last transaction for the registry's trust reverted; trying again more slowly."
         return Requeue(reverted, trust.pause_after_failures)
@@ -520,10 +520,10 @@ def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | No
             return Decision(Continue(), [*_found(seen, found), _prove_by(seen, asked, found)])
         case PathFound() | Preparation() if _is_extending(seen):
             # It didn't wait before, because it might have jumped.
-            return Decision(_wait_for_path(seen))
+            return Decision(wait_for_path(seen))
         case PathFound():
             extend = [ExtendPath(found.path, asked.target, asked.needing, found.jump)] if found.is_first else []
-            return Decision(_wait_for_path(seen), [*_found(seen, found), *extend])
+            return Decision(wait_for_path(seen), [*_found(seen, found), *extend])
         case Preparation():
             recording = "Waiting for the transaction that records the block's hash."
             return Decision(Requeue(recording, seen.poll_seconds), [PreparePath(found, asking)])
@@ -557,7 +557,8 @@ def _prove_by(seen: Observation, asked: FindPath, found: PathFound) -> Prove:
     return Prove(asked.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=found.jump, start=start)
 
 
-def _wait_for_path(seen: Observation) -> Requeue:
+def wait_for_path(seen: Observation) -> Requeue:
+    """Wait until the registry trusts further blocks: one transaction at a time leads there."""
     return Requeue(EXTENDING, seen.poll_seconds, for_path=True)
 
 

@@ -1,39 +1,37 @@
-"""What there is to know about a block before deciding: rows and chains as they are now.
+"""What there is to know about blocks before deciding: rows and chains as they are now.
 
-It changes nothing about the block. What is costly to know is only looked up where it
-matters. Each stage of that has a type of its own: an `Observation` has no `Lacking` where the registry lacks nothing,
-and that has no `Trust` where nothing needs the header.
+Functions about several blocks return what they observe by the ids of the blocks, or why a chain gives no answer about
+one. They change nothing about the blocks. What is costly to know is only looked up where it matters. Each stage of that
+has a type of its own: an `Observation` has no `Lacking` where the registry lacks nothing, and that has no `Trust` where
+nothing needs the header.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
-from typing import Literal, TypeVar
+from functools import cached_property
+from typing import TypeAlias, TypeVar
 
 from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, When, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
-from chains import together
+from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HeaderParts
-from chains.rpc import BlockIdentifier, NodeUnavailable
+from chains.rpc import BlockIdentifier, ChainError, NodeUnavailable, result
 from database.chunks import chunks
 from proving import facts, sources
-from proving.facts import Comparison, Fact, HeaderFact, Missing, RegistryView, TimeFact
+from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact, ViewRequest
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
 from proving.paths import building, checkpoints, planning
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Path, TooFar
 from proving.reconcile import sent
-from proving.reconcile.context import Context, OpenRequests
+from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
-from proving.registry import deployments
-from proving.registry.deployments import Deployment
 from proving.sources import NotYet, Preparation, Start
 from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, open_queries
@@ -43,24 +41,49 @@ _QUERIES_PER_LOOK = 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
 # is taken that costs much more.
 _PATIENT_ATTEMPTS = 8
-# Rows named in one statement.
-_PER_STATEMENT = 500
-_Item = TypeVar("_Item")
-_Read = TypeVar("_Read")
 _PAYS_ITSELF = Case(When(batch__sender=Sender.SELF, then=True), default=False, output_field=BooleanField())
 
+Answer = TypeVar("Answer")
+Seen = TypeVar("Seen")
+ByBlock: TypeAlias = dict[int, Seen]
+"""By the ids of blocks."""
+Observed: TypeAlias = dict[int, Seen | ChainError]
+"""The same, or why a chain gives no answer about a block."""
 
-def _of_block(context: Context, read: Callable[[Sequence[Block]], Sequence[_Read]]) -> _Read:
-    """Return what `read` gives for the block; it is asked once for all blocks that are observed side by side."""
-    return together.share_work(read, context.block, read)
+
+def _of_each(
+    blocks: Sequence[Block], answers: Sequence[Answer | ChainError], read: Callable[[Block, Answer], Seen]
+) -> Observed[Seen]:
+    """Return what is read of each block's answer, where there is one."""
+    return {
+        block.pk: answer if isinstance(answer, ChainError) else read(block, answer)
+        for block, answer in zip(blocks, answers, strict=True)
+    }
 
 
-def _with_others(
-    key: str, context: Context, item: _Item, read: Callable[[Deployment, Sequence[_Item]], Sequence[_Read]]
-) -> _Read:
-    """Return what `read` gives for an item, asked once for all of this registry."""
-    registry = context.registry
-    return together.share_work((key, registry.addresses), item, partial(read, registry))
+@dataclass(frozen=True)
+class OpenRequests:
+    """Tells what is open about a block."""
+
+    senders: Collection[str]  # of the batches
+    steps: Collection[tuple[str, bool]]
+    """At which the queries are, each with whether it asks for an account, and not for the header."""
+    names_times: bool
+    """True if some name it by a time."""
+
+
+def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
+    columns = ("block", "batch__sender", "step", "of_account", "names_time")
+    rows = open_queries(blocks).order_by().annotate(of_account=~Q(address=""), names_time=Q(timestamp__isnull=False))
+    found: dict[int, list[tuple[str, tuple[str, bool], bool]]] = {block.pk: [] for block in blocks}
+    for block, sender, step, of_account, names_time in rows.values_list(*columns).distinct() if blocks else ():
+        found[block].append((sender, (step, of_account), names_time))
+    return {
+        pk: OpenRequests(
+            {sender for sender, *_ in each}, {step for _, step, _ in each}, any(named for *_, named in each)
+        )
+        for pk, each in found.items()
+    }
 
 
 # --- When the destination was reorganised -----------------------------------------------------------------------------
@@ -78,19 +101,22 @@ class Checked:
     poll_seconds: float
 
 
-def checked(context: Context) -> Checked | None:
-    """Read the block again in which facts were last read. None where nothing was completed yet."""
-    block = context.block
-    if block.checked_number is None:
-        return None
-    return Checked(
-        context.destination_chain.id,
-        block.checked_number,
-        bytes.fromhex(block.checked_hash[2:]),
-        context.destination_rpc.header(block.checked_number),
-        context.heads.confirmed.number < block.checked_number,
-        context.poll_seconds,
-    )
+def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
+    """Read the blocks again in which facts were last read, for those blocks of which something was completed."""
+
+    def read(block: Block, header: Header | None) -> Checked:
+        return Checked(
+            context.destination_chain.id,
+            block.checked_number or 0,
+            bytes.fromhex(block.checked_hash[2:]),
+            header,
+            context.heads.confirmed.number < (block.checked_number or 0),
+            context.poll_seconds,
+        )
+
+    noted = [block for block in blocks if block.checked_number is not None]
+    headers = context.destination_rpc.ask([questions.header(block.checked_number or 0) for block in noted])
+    return _of_each(noted, headers, read)
 
 
 @dataclass(frozen=True)
@@ -104,18 +130,17 @@ class Gone:
     contradiction: str = ""
 
 
-def gone(context: Context) -> Gone:
-    seen = Query.objects.filter(block=context.block).exclude(
-        batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED]
-    )
-    if not _has_root(context, _read(context, [])):
+def gone(context: Context, block: Block) -> Gone:
+    """Read what the registry has of a block's facts that were completed. Raises `NodeUnavailable`, `RpcRefused`."""
+    seen = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
+    if not _has_root(block, _confirmed(context, block, [])):
         proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
         return Gone(root_is_confirmed=False, proven=list(proven.values_list("pk", flat=True)))
     of_header: list[int] = []
     of_accounts: list[int] = []
     for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), _QUERIES_PER_LOOK):
-        view = _read(context, [fact for query in chunk for fact in facts.of(query)])
-        found = _comparison(context, chunk, view)
+        wanted = _facts_of(chunk)
+        found = facts.compare(chunk, _confirmed(context, block, wanted), facts.proven({block: wanted})[block.pk])
         if found.contradiction:
             return Gone(root_is_confirmed=True, contradiction=found.contradiction)
         lacking = {pk for asking in found.missing.values() for pk in asking}
@@ -123,6 +148,11 @@ def gone(context: Context) -> Gone:
             if query.pk in lacking:
                 (of_accounts if query.address else of_header).append(query.pk)
     return Gone(root_is_confirmed=True, lacking_of_header=of_header, lacking_of_accounts=of_accounts)
+
+
+def _confirmed(context: Context, block: Block, wanted: Sequence[Fact]) -> RegistryView:
+    registry, at = context.registry.contract, context.heads.confirmed.number
+    return facts.read(context.destination_rpc, registry, block.number, wanted, at=at)
 
 
 # --- What the source chain proves -------------------------------------------------------------------------------------
@@ -139,13 +169,15 @@ class SourceBlock:
     poll_seconds: float  # of the source chain
 
 
-def source_block(context: Context) -> SourceBlock:
+def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     chain = context.source_rpc.chain
-    number = context.block.number
-    header = context.source_rpc.header(number)
-    # Where its bytes were pruned it is taken again.
-    stored_hash = context.block.hash if context.block.header_rlp is not None else ""
-    return SourceBlock(chain.id, number, header, stored_hash, poll_seconds(chain))
+
+    def read(block: Block, header: Header | None) -> SourceBlock:
+        # Where its bytes were pruned it is taken again.
+        stored_hash = block.hash if block.header_rlp is not None else ""
+        return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain))
+
+    return _of_each(blocks, context.source_rpc.ask([questions.header(block.number) for block in blocks]), read)
 
 
 @dataclass(frozen=True)
@@ -155,36 +187,98 @@ class AskedOfHeader:
     why_lacking: Mapping[int, str]  # a sentence; empty where it lacks nothing
 
 
-def asked_of_header(context: Context) -> AskedOfHeader:
-    header = _own_header(context.block)
-    asking = _of_block(context, _asking_for_header)
-    lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking}
+def asked_of_header(context: Context, blocks: Sequence[Block]) -> ByBlock[AskedOfHeader]:
     chain_id = context.source_rpc.chain.id
-    return AskedOfHeader(
-        {pk: facts.why_lacking(chain_id, header, fields) if fields else "" for pk, fields in lacking.items()}
-    )
-
-
-def _asking_for_header(blocks: Sequence[Block]) -> list[list[Query]]:
-    found: dict[int, list[Query]] = {block.pk: [] for block in blocks}
-    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
+    asking: dict[int, list[Query]] = {block.pk: [] for block in blocks}
+    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk") if blocks else ():
         assert query.block_id is not None, "it is one of these"
-        found[query.block_id].append(query)
-    return [found[block.pk] for block in blocks]
+        asking[query.block_id].append(query)
+    found: ByBlock[AskedOfHeader] = {}
+    for block in blocks:
+        header = _own_header(block)
+        lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking[block.pk]}
+        found[block.pk] = AskedOfHeader(
+            {pk: facts.why_lacking(chain_id, header, fields) if fields else "" for pk, fields in lacking.items()}
+        )
+    return found
 
 
-def is_trusted(context: Context) -> bool:
+@dataclass(frozen=True)
+class Reading:
+    """The registry's answers about one block, all of one exchange."""
+
+    confirmed: RegistryView
+    """At the newest confirmed block, with facts that may be asked for."""
+    latest: RegistryView
+    """At the newest block, without facts."""
+    is_vouched_for: bool
+    """The registry can take the block's header now."""
+
+
+def is_extending(context: Context) -> bool:
+    """Return whether a transaction that extends the registry's trust is under way."""
+    return building.extending(context.connection, context.heads.latest.number).exists()
+
+
+def read_registry(context: Context, blocks: Sequence[Block], *, is_extending: bool) -> Observed[Reading]:
+    """Ask the registry about these blocks, whose headers are stored.
+
+    Facts are asked for where a transaction of ours has brought the header: of thousands each is a question.
+    """
+    accumulated = sent.accumulated_by(context.registry, blocks)
+    idle = _first_idle(context.heads.confirmed.number, [block for block in blocks if block.pk in accumulated])
+    wanted = {pk: _facts_of(queries) for pk, queries in idle.items()}
+    return _readings(context, blocks, wanted, _vouched_at(context, is_extending=is_extending))
+
+
+def _vouched_at(context: Context, *, is_extending: bool) -> BlockIdentifier:
+    """Return the state that tells whether a hash is trusted: a chain knows its head's hash only in the pending block.
+
+    Elsewhere what is pending made it trusted. That may still fail, or be cancelled, and what was sent behind it would
+    fail with it.
+    """
+    return "pending" if context.connection.is_own and not is_extending else "latest"
+
+
+def _readings(
+    context: Context, blocks: Sequence[Block], wanted: Mapping[int, Sequence[Fact]], vouched_at: BlockIdentifier
+) -> Observed[Reading]:
+    registry, confirmed = context.registry.contract, context.heads.confirmed.number
+    requests = [
+        request
+        for block in blocks
+        for request in (
+            ViewRequest(block.number, wanted.get(block.pk, ()), confirmed),
+            ViewRequest(block.number, (), "latest"),
+        )
+    ]
+    asked = [request.questions(registry) for request in requests]
+    hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
+    answers, vouched = context.destination_rpc.ask(
+        [question for each in asked for question in each],
+        [questions.call(*registry.vouches(*one), vouched_at) for one in hashes],
+    )
+    rest = iter(answers)
+    views = iter([one.view(registry, [next(rest) for _ in each]) for one, each in zip(requests, asked, strict=True)])
+    found: Observed[Reading] = {}
+    for block, answer in zip(blocks, vouched, strict=True):
+        try:
+            found[block.pk] = Reading(result(next(views)), result(next(views)), registry.decode_vouches(answer))
+        except ChainError as error:
+            found[block.pk] = error
+    return found
+
+
+def is_trusted(block: Block, reading: Reading | ChainError, asking: OpenRequests, *, is_extending: bool) -> bool:
     """Return whether the registry was seen to know the block's state root, or to be able to take its header.
 
     What is named by a time needs the next block's as well.
     """
-    block, ahead = context.block, context.ahead
-    if asking(context).names_times:
+    if asking.names_times or isinstance(reading, ChainError):
         return False
-    known = [view for view in (ahead.confirmed, ahead.latest) if view is not None]
-    if any(_has_root(context, view) for view in known):
+    if _has_root(block, reading.confirmed) or _has_root(block, reading.latest):
         return True
-    return ahead.vouched.get(bytes.fromhex(block.hash[2:]), False) and not _is_extending(context)
+    return reading.is_vouched_for and not is_extending
 
 
 @dataclass(frozen=True)
@@ -199,18 +293,23 @@ class Unfetched:
     now: datetime
 
 
-def unfetched(context: Context, faults: Mapping[int, Exception]) -> Unfetched | None:
-    """Return what could not be fetched. None where all was fetched, now and before."""
-    if not faults and context.block.refused_since is None:
-        return None
-    return Unfetched(
-        source=context.source_rpc.chain.id,
-        number=context.block.number,
-        faults={pk: str(fault) for pk, fault in faults.items()},
-        refused=[pk for pk, fault in faults.items() if isinstance(fault, ProofRefused)],
-        refused_since=context.block.refused_since,
-        now=clock.earliest(),
-    )
+def unfetched(
+    context: Context, blocks: Sequence[Block], faults: Mapping[int, Mapping[int, Exception]]
+) -> ByBlock[Unfetched]:
+    """Return what could not be fetched, of those blocks of which not all was, now and before."""
+    found: ByBlock[Unfetched] = {}
+    for block in blocks:
+        of_block = faults.get(block.pk, {})
+        if of_block or block.refused_since is not None:
+            found[block.pk] = Unfetched(
+                source=context.source_rpc.chain.id,
+                number=block.number,
+                faults={pk: str(fault) for pk, fault in of_block.items()},
+                refused=[pk for pk, fault in of_block.items() if isinstance(fault, ProofRefused)],
+                refused_since=block.refused_since,
+                now=clock.earliest(),
+            )
+    return found
 
 
 # --- What the registry holds, and lacks -------------------------------------------------------------------------------
@@ -353,54 +452,39 @@ class Observation:
         )
 
 
-def ask_ahead(context: Context) -> None:
-    """Ask the destination what `registry` will want to know, while the source chain is asked for the block.
-
-    Facts are asked for where the registry should know the state root by now: of thousands each is a question.
-    """
-    block, ahead = context.block, context.ahead
-    has_idle = any(step != StepKind.INITIAL_STATE for step, _ in asking(context).steps)
-    idle = _first_idle(context) if has_idle and _accumulated_by(context) else []
-    if idle:
-        ahead.confirmed = _read(context, [fact for query in idle for fact in facts.of(query)])
-    elif block.header_rlp is not None:
-        target, at = _own_header(block), _vouched_at(context)
-        ahead.confirmed, ahead.latest, ahead.vouched[target.hash] = together.together(
-            lambda: _read(context, []),
-            lambda: _read(context, [], at="latest"),
-            lambda: _vouches(context, target, at=at),
-        )
+def registry(
+    context: Context, blocks: Sequence[Block], readings: Observed[Reading], *, is_extending: bool
+) -> Observed[Observation]:
+    """Read what the registry holds and lacks of what the blocks' open queries ask for."""
+    compared = _compared(context, blocks, _looked_at(context, blocks), readings)
+    lacking = _lacking(context, blocks, compared, is_extending=is_extending)
+    return _observations(context, blocks, compared, lacking, _awaiting_header(blocks))
 
 
-def registry(context: Context) -> Observation:
-    """Read what the registry holds and lacks of what the block's open queries ask for.
-
-    Raises `NodeUnavailable`, `RpcRefused`.
-    """
-    compared = _compared(context, _looked_at(context))
-    awaiting_header = _of_block(context, _awaiting_header)
-    lacking = _lacking(context, compared) if compared.missing else None
-    return _observation(context, compared, lacking, awaiting_header)
-
-
-def of_batch(context: Context, batch: str, go_on: Callable[[], None]) -> tuple[Observation, bool]:
+def of_batch(
+    context: Context, blocks: Sequence[Block], batch: str, go_on: Callable[[], None]
+) -> Observed[tuple[Observation, bool]]:
     """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
 
-    It is as if all was to be sent for it, and nothing was under way. `go_on` is called between exchanges. Raises
-    `NodeUnavailable`, `RpcRefused`.
+    It is as if all was to be sent for it, and nothing was under way. `go_on` is called between exchanges.
     """
-    asking = context.block.open_queries().filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
-    asking = asking.annotate(pays_itself=_PAYS_ITSELF).order_by("pk")
-    first, all_of_them = 0, asking.count()
-    while True:
-        compared = _compared(context, list(asking[first : first + _QUERIES_PER_LOOK]))
-        first += _QUERIES_PER_LOOK
+    asking: dict[int, list[Query]] = {block.pk: [] for block in blocks}
+    rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
+    for query in rows.annotate(pays_itself=_PAYS_ITSELF).order_by("pk"):
+        assert query.block_id is not None, "it is one of these"
+        asking[query.block_id].append(query)
+    readings = _readings(context, blocks, {}, "pending")
+    left = {pk: list(chunks(queries, _QUERIES_PER_LOOK)) or [[]] for pk, queries in asking.items()}
+    compared: Observed[_Compared] = {}
+    while looking := [block for block in blocks if left[block.pk] and _is_held(compared.get(block.pk))]:
+        compared |= _compared(context, looking, {block.pk: left[block.pk].pop(0) for block in looking}, readings)
         go_on()
-        if compared.missing or compared.contradiction or first >= all_of_them:
-            break
-    lacking = _lacking_of_batch(context, compared) if compared.missing else None
-    seen = _observation(context, compared, lacking)
-    return replace(seen, gather_seconds=0), first < all_of_them
+    lacking = _lacking_of_batch(context, blocks, compared)
+    observations = _observations(context, blocks, compared, lacking, {})
+    return {
+        pk: one if isinstance(one, ChainError) else (replace(one, gather_seconds=0), bool(left[pk]))
+        for pk, one in observations.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -408,61 +492,104 @@ class _Compared:
     """The facts of these queries, compared with the registry at the newest confirmed block."""
 
     asked: Mapping[int, OpenQuery]
+    reading: Reading
     view: RegistryView
     root_is_confirmed: bool
     missing: Missing
     contradiction: str
 
-
-def _compared(context: Context, looked_at: Sequence[Query]) -> _Compared:
-    view = _read(context, [])
-    root_is_confirmed = _has_root(context, view)
-    if root_is_confirmed and looked_at:
-        view = _read(context, [fact for query in looked_at for fact in facts.of(query)])
-        root_is_confirmed = _has_root(context, view)
-    found = _comparison(context, looked_at, view)
-    asked = {query.pk: _open_query(query) for query in looked_at}
-    return _Compared(asked, view, root_is_confirmed, found.missing, found.contradiction)
+    @property
+    def held(self) -> list[int]:
+        """Return the queries that ask for nothing that is missing."""
+        lacking = {pk for asking in self.missing.values() for pk in asking}
+        return [pk for pk in self.asked if pk not in lacking]
 
 
-def _comparison(context: Context, queries: Sequence[Query], view: RegistryView) -> Comparison:
-    here: Mapping[Fact, bytes] = {}
-    if view.facts:
-        asked = [fact for query in queries for fact in facts.of(query)]
-        here = together.share_work("proven", (context.block, asked), facts.proven_each)
-    return facts.compare(queries, view, here)
+def _is_held(compared: _Compared | ChainError | None) -> bool:
+    """Return whether the registry lacks nothing so far."""
+    return compared is None or (isinstance(compared, _Compared) and not compared.missing and not compared.contradiction)
 
 
-def _observation(
-    context: Context, compared: _Compared, lacking: Lacking | None, awaiting_header: Sequence[OpenQuery] = ()
-) -> Observation:
-    block = context.block
-    asking = {pk for pks in compared.missing.values() for pk in pks}
-    held = [pk for pk in compared.asked if pk not in asking]
-    return Observation(
-        number=block.number,
-        hash=bytes.fromhex(block.hash[2:]),
-        timestamp=block.timestamp,
-        attempts=block.attempts,
-        path_left=block.path_left,
-        source=block.source_chain_id,
-        poll_seconds=context.poll_seconds,
-        source_poll_seconds=poll_seconds(context.source_rpc.chain),
-        now=timezone.now(),
-        gather_seconds=context.destination_chain.gather_seconds,
-        gathers_until=block.gathers_until,
-        awaiting_header=awaiting_header,
-        asked=compared.asked,
-        view=compared.view,
-        root_is_confirmed=compared.root_is_confirmed,
-        accumulated_by=_accumulated_by(context) if compared.root_is_confirmed else "",
-        proven_by=_with_others("proven by", context, held, sent.proven_by),
-        contradiction=compared.contradiction,
-        lacking=lacking,
-    )
+def _compared(
+    context: Context, blocks: Sequence[Block], looked_at: Mapping[int, Sequence[Query]], readings: Observed[Reading]
+) -> Observed[_Compared]:
+    wanted = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
+    views: Observed[RegistryView] = {
+        block.pk: one if isinstance(one, ChainError) else one.confirmed
+        for block in blocks
+        for one in [readings[block.pk]]
+    }
+    # Below an unknown root nothing is proven.
+    asking = [
+        block
+        for block in blocks
+        if isinstance(view := views[block.pk], RegistryView)
+        and _has_root(block, view)
+        and any(fact not in view.facts for fact in wanted[block.pk])
+    ]
+    requests = [ViewRequest(block.number, wanted[block.pk], context.heads.confirmed.number) for block in asking]
+    read = facts.views(context.destination_rpc, context.registry.contract, requests)
+    views |= {block.pk: view for block, view in zip(asking, read, strict=True)}
+    here = facts.proven({block: wanted[block.pk] for block in blocks if getattr(views[block.pk], "facts", None)})
+    found: Observed[_Compared] = {}
+    for block in blocks:
+        reading, view, queries = readings[block.pk], views[block.pk], looked_at[block.pk]
+        if isinstance(reading, ChainError) or isinstance(view, ChainError):
+            found[block.pk] = next(one for one in (reading, view) if isinstance(one, ChainError))
+            continue
+        comparison = facts.compare(queries, view, here.get(block.pk, {}))
+        asked = {query.pk: _open_query(query) for query in queries}
+        found[block.pk] = _Compared(
+            asked, reading, view, _has_root(block, view), comparison.missing, comparison.contradiction
+        )
+    return found
 
 
-def _awaiting_header(blocks: Sequence[Block]) -> list[list[OpenQuery]]:
+def _facts_of(queries: Sequence[Query]) -> list[Fact]:
+    return list(dict.fromkeys(fact for query in queries for fact in facts.of(query)))
+
+
+def _observations(
+    context: Context,
+    blocks: Sequence[Block],
+    compared: Observed[_Compared],
+    lacking: Observed[Lacking],
+    awaiting_header: ByBlock[list[OpenQuery]],
+) -> Observed[Observation]:
+    seen: Observed[Observation] = {pk: one for pk, one in compared.items() if isinstance(one, ChainError)}
+    good = [(block, one) for block in blocks if isinstance(one := compared[block.pk], _Compared)]
+    accumulated_by = sent.accumulated_by(context.registry, [block for block, one in good if one.root_is_confirmed])
+    proven_by = sent.proven_by(context.registry, {pk for _, one in good for pk in one.held})
+    for block, one in good:
+        of_block = lacking.get(block.pk)
+        if isinstance(of_block, ChainError):
+            seen[block.pk] = of_block
+            continue
+        seen[block.pk] = Observation(
+            number=block.number,
+            hash=bytes.fromhex(block.hash[2:]),
+            timestamp=block.timestamp,
+            attempts=block.attempts,
+            path_left=block.path_left,
+            source=block.source_chain_id,
+            poll_seconds=context.poll_seconds,
+            source_poll_seconds=poll_seconds(context.source_rpc.chain),
+            now=timezone.now(),
+            gather_seconds=context.destination_chain.gather_seconds,
+            gathers_until=block.gathers_until,
+            awaiting_header=awaiting_header.get(block.pk, []),
+            asked=one.asked,
+            view=one.view,
+            root_is_confirmed=one.root_is_confirmed,
+            accumulated_by=accumulated_by.get(block.pk, ""),
+            proven_by={pk: proven_by[pk] for pk in one.held if pk in proven_by},
+            contradiction=one.contradiction,
+            lacking=of_block,
+        )
+    return seen
+
+
+def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
     # Of thousands most are past these steps, and each id in the statement costs time at each reconcile.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     found: dict[int, list[OpenQuery]] = {block.pk: [] for block in blocks}
@@ -470,7 +597,7 @@ def _awaiting_header(blocks: Sequence[Block]) -> list[list[OpenQuery]]:
     for query in awaiting.order_by("pk"):
         assert query.block_id is not None, "it is one of these"
         found[query.block_id].append(_open_query(query))
-    return [found[block.pk] for block in blocks]
+    return found
 
 
 def _open_query(query: Query) -> OpenQuery:
@@ -479,55 +606,90 @@ def _open_query(query: Query) -> OpenQuery:
     return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), pays_itself)
 
 
-def _lacking(context: Context, compared: _Compared) -> Lacking:
-    is_under_way = _of_block(context, sent.is_under_way)
-    lacking = Lacking(
-        missing=compared.missing,
-        left_to_others=[pk for pk, query in compared.asked.items() if query.is_left_to_others],
-        sent_for=_of_block(context, sent.facts_under_way) if is_under_way else (),
-        failures=together.share_work(
-            "failures", sorted({pk for pks in compared.missing.values() for pk in pks}), sent.failures
-        ),
-        root_is_known=_root_is_known(context, compared),
-        is_accumulating=is_under_way and _of_block(context, sent.is_accumulating),
-    )
+def _lacking(
+    context: Context, blocks: Sequence[Block], compared: Observed[_Compared], *, is_extending: bool
+) -> Observed[Lacking]:
+    """Return what the registry lacks, of those blocks of which it lacks something."""
+    missing = {block: one for block in blocks if isinstance(one := compared[block.pk], _Compared) and one.missing}
+    if not missing:
+        return {}
+    live = sent.under_way(list(missing))
+    under_way = [block for block in missing if block.pk in live]
+    sent_for, accumulating = sent.facts_under_way(under_way), sent.accumulating(under_way)
+    asking = {block.pk: sorted({pk for pks in one.missing.values() for pk in pks}) for block, one in missing.items()}
+    failures = sent.failures(asking)
+    lacking = {
+        block.pk: Lacking(
+            missing=one.missing,
+            left_to_others=[pk for pk, query in one.asked.items() if query.is_left_to_others],
+            sent_for=sent_for.get(block.pk, ()),
+            failures=failures[block.pk],
+            root_is_known=_root_is_known(block, one),
+            is_accumulating=block.pk in accumulating,
+        )
+        for block, one in missing.items()
+    }
     # By what is to be sent, if anything is: what others want besides must lead no further.
-    header = _header_needed(context, lacking.needing or lacking.all_needing)
-    return lacking if header is None else replace(lacking, trust=_trust(context, header))
+    needing = {block: one.needing or one.all_needing for block in missing for one in [lacking[block.pk]]}
+    trusts = _trusts(context, needing, compared, _vouched_at(context, is_extending=is_extending))
+    pause = building.pause_after_failures(context.connection) if trusts else 0
+    config, head = context.connection.config, context.heads.latest.number
+    found: Observed[Lacking] = dict(lacking)
+    for pk, told in trusts.items():
+        try:
+            trust = result(told)
+            may_jump = planning.may_jump(context.connection, trust.header)
+        except ChainError as error:
+            found[pk] = error
+            continue
+        for_long = sources.of(config).vouches_for_long(config, trust.header.number, head)
+        trust = Trust(trust.header, trust.is_vouched_for, for_long, is_extending, pause, may_jump)
+        found[pk] = replace(lacking[pk], trust=trust)
+    return found
 
 
-def _trust(context: Context, header: Header) -> Trust:
-    row, config = context.registry.row_id, context.connection.config
-    is_extending = _is_extending(context)
-    is_vouched_for = context.ahead.vouched.get(header.hash)
-    if is_vouched_for is None:
-        is_vouched_for = _vouches(context, header, at=_vouched_at(context))
-    return Trust(
-        header,
-        is_vouched_for,
-        sources.of(config).vouches_for_long(config, header.number, context.heads.latest.number),
-        is_extending,
-        together.ask_once(("pause", row), lambda: building.pause_after_failures(context.connection)),
-        planning.may_jump(context.connection, header),
+def _lacking_of_batch(context: Context, blocks: Sequence[Block], compared: Observed[_Compared]) -> Observed[Lacking]:
+    lacking = {
+        block: Lacking(one.missing, _root_is_known(block, one))
+        for block in blocks
+        if isinstance(one := compared[block.pk], _Compared) and one.missing
+    }
+    trusts = _trusts(context, {block: one.needing for block, one in lacking.items()}, compared, "pending")
+    found: Observed[Lacking] = {}
+    for block, of_block in lacking.items():
+        trust = trusts.get(block.pk)
+        found[block.pk] = trust if isinstance(trust, ChainError) else replace(of_block, trust=trust)
+    return found
+
+
+def _root_is_known(block: Block, compared: _Compared) -> bool:
+    return compared.root_is_confirmed or _has_root(block, compared.reading.latest)
+
+
+def _trusts(
+    context: Context, needing: Mapping[Block, Missing], compared: Observed[_Compared], at: BlockIdentifier
+) -> Observed[Trust]:
+    """Return whether the registry can take the headers that are needed, of those that are there."""
+    # Only the next block's header says when a block ended.
+    timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
+    found: Observed[Trust] = {
+        block.pk: Trust(_own_header(block), one.reading.is_vouched_for)
+        for block, missing in needing.items()
+        if missing and block not in timed and isinstance(one := compared[block.pk], _Compared)
+    }
+    read = context.source_rpc.ask([questions.header(block.number + 1) for block in timed])
+    found |= {block.pk: header for block, header in zip(timed, read, strict=True) if isinstance(header, ChainError)}
+    following = [(block, header) for block, header in zip(timed, read, strict=True) if isinstance(header, Header)]
+    registry = context.registry.contract
+    vouched = context.destination_rpc.ask(
+        [questions.call(*registry.vouches(header.number, header.hash), at) for _, header in following]
     )
-
-
-def _lacking_of_batch(context: Context, compared: _Compared) -> Lacking:
-    lacking = Lacking(compared.missing, _root_is_known(context, compared))
-    header = _header_needed(context, lacking.needing)
-    return lacking if header is None else replace(lacking, trust=Trust(header, _vouches(context, header, at="pending")))
-
-
-def _root_is_known(context: Context, compared: _Compared) -> bool:
-    return compared.root_is_confirmed or _has_root(context, _read(context, [], at="latest"))
-
-
-def _header_needed(context: Context, needing: Missing) -> Header | None:
-    """Return the header whose hash must be vouched for. None where nothing needs it, or it isn't there yet."""
-    if not needing:
-        return None
-    is_timed = any(isinstance(fact, TimeFact) for fact in needing)
-    return context.source_rpc.header(context.block.number + 1) if is_timed else _own_header(context.block)
+    for (block, header), answer in zip(following, vouched, strict=True):
+        try:
+            found[block.pk] = Trust(header, registry.decode_vouches(answer))
+        except ChainError as error:
+            found[block.pk] = error
+    return found
 
 
 def _own_header(block: Block) -> Header:
@@ -535,59 +697,34 @@ def _own_header(block: Block) -> Header:
     return Header.decode(bytes(block.header_rlp))
 
 
-def _looked_at(context: Context) -> Sequence[Query]:
+def _looked_at(context: Context, blocks: Sequence[Block]) -> ByBlock[list[Query]]:
     """Return the queries to observe, first those for which something may be sent.
 
     If they are many, others are chosen by lot: for some of them nobody may ever send anything, and these must not be
     the first each time.
     """
-    first = _first_idle(context)
-    if len(first) < _QUERIES_PER_LOOK:
-        return first
-    sent_for = [query for query in first if not query.pays_itself]  # type: ignore[attr-defined]  # of the annotation
-    idle = _idle([context.block], context.heads.confirmed.number)
-    return [*sent_for, *idle.filter(batch__sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]]
+    confirmed = context.heads.confirmed.number
+    found = _first_idle(confirmed, blocks)
+    for block in blocks:
+        first = found[block.pk]
+        if len(first) >= _QUERIES_PER_LOOK:
+            sent_for = [query for query in first if not query.pays_itself]  # type: ignore[attr-defined]  # of the annotation
+            idle = _idle([block], confirmed).filter(batch__sender=Sender.SELF)
+            found[block.pk] = [*sent_for, *idle.order_by("?")[:_QUERIES_PER_LOOK]]
+    return found
 
 
-def _vouched_at(context: Context) -> BlockIdentifier:
-    """Return the state that tells whether a hash is trusted: a chain knows its head's hash only in the pending block.
-
-    Elsewhere what is pending made it trusted. That may still fail, or be cancelled, and what was sent behind it would
-    fail with it.
-    """
-    return "pending" if context.connection.is_own and not _is_extending(context) else "latest"
-
-
-def _is_extending(context: Context) -> bool:
-    known = context.known
-    if known.is_extending is None:
-        extending = building.extending(context.connection, context.heads.latest.number)
-        known.is_extending = together.ask_once(("is extending", context.registry.row_id), extending.exists)
-    return known.is_extending
-
-
-def _accumulated_by(context: Context) -> str:
-    known = context.known
-    if known.accumulated_by is None:
-        known.accumulated_by = _with_others("accumulated by", context, context.block, sent.accumulated_by)
-    return known.accumulated_by
-
-
-def _first_idle(context: Context) -> Sequence[Query]:
-    known, confirmed = context.known, context.heads.confirmed.number
-    if known.idle is None:
-        known.idle = together.share_work(("idle", confirmed), context.block, partial(_first_idle_of, confirmed))
-    return known.idle
-
-
-def _first_idle_of(confirmed: int, blocks: Sequence[Block]) -> list[list[Query]]:
+def _first_idle(confirmed: int, blocks: Sequence[Block]) -> ByBlock[list[Query]]:
+    if not blocks:
+        return {}
     idle = list(_idle(blocks, confirmed)[:_QUERIES_PER_LOOK])
     if len(idle) == _QUERIES_PER_LOOK and len(blocks) > 1:
-        return [_first_idle_of(confirmed, [block])[0] for block in blocks]
-    found: dict[int | None, list[Query]] = defaultdict(list)
+        return {pk: queries for block in blocks for pk, queries in _first_idle(confirmed, [block]).items()}
+    found: ByBlock[list[Query]] = {block.pk: [] for block in blocks}
     for query in idle:
+        assert query.block_id is not None, "it is one of these"
         found[query.block_id].append(query)
-    return [found[block.pk] for block in blocks]
+    return found
 
 
 def _idle(blocks: Sequence[Block], confirmed: int) -> QuerySet[Query]:
@@ -601,23 +738,9 @@ def _idle(blocks: Sequence[Block], confirmed: int) -> QuerySet[Query]:
     return idle.order_by("pays_itself", "turn", "pk")
 
 
-def _read(context: Context, wanted: Sequence[Fact], *, at: Literal["latest"] | None = None) -> RegistryView:
-    """Read what the registry holds about these facts, by default at the newest confirmed block."""
-    ahead = context.ahead.confirmed if at is None else context.ahead.latest
-    if ahead is not None and all(fact in ahead.facts for fact in wanted):
-        return replace(ahead, facts={fact: ahead.facts[fact] for fact in wanted})
-    when = context.heads.confirmed.number if at is None else at
-    return facts.read(context.destination_rpc, context.registry.contract, context.block.number, wanted, at=when)
-
-
-def _vouches(context: Context, header: Header, *, at: BlockIdentifier) -> bool:
-    asked = [(header.number, header.hash)]
-    return deployments.vouches(context.destination_rpc, context.registry, asked, at=at)[0]
-
-
-def _has_root(context: Context, view: RegistryView) -> bool:
+def _has_root(block: Block, view: RegistryView) -> bool:
     """Return whether the registry holds the block's state root."""
-    return hex_data(view.state_root) == context.block.state_root
+    return hex_data(view.state_root) == block.state_root
 
 
 @dataclass(frozen=True)
@@ -626,7 +749,7 @@ class BlockOfTime:
     number: int | None = None  # None: the first block is later
 
 
-def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
+def block_of_time(context: Context, timestamp: int, _: Block) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
@@ -661,7 +784,7 @@ class BranchUnavailable(NodeUnavailable):
 
 
 def path(
-    context: Context, target: Header, hints: Collection[int] = (), *, is_self_funded: bool = False
+    context: Context, target: Header, block: Block, hints: Collection[int] = (), *, is_self_funded: bool = False
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash. `hints` are those of `planning.survey`.
 
@@ -669,19 +792,21 @@ def path(
     """
     if jump := planning.jump_to(context.connection, target):
         try:
-            return _jump(context, target, jump, is_self_funded=is_self_funded)
+            return _jump(context, block, target, jump, is_self_funded=is_self_funded)
         except NodeUnavailable as error:
             # The attempts before may have failed for something else.
-            if context.block.attempts < _PATIENT_ATTEMPTS or not context.block.waits_for_path:
+            if block.attempts < _PATIENT_ATTEMPTS or not block.waits_for_path:
                 raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
     found = planning.survey(context.connection, target, hints=hints)
     begun = found if isinstance(found, NotYet | TooFar) else building.begin(context.connection, found)
     if isinstance(begun, Preparation | NotYet | TooFar):
         return begun
-    return PathFound(begun, is_first=is_self_funded or sent.is_first(context.block))
+    return PathFound(begun, is_first=is_self_funded or sent.is_first(block))
 
 
-def _jump(context: Context, target: Header, jump: Jump, *, is_self_funded: bool) -> PathFound | Preparation | NotYet:
+def _jump(
+    context: Context, block: Block, target: Header, jump: Jump, *, is_self_funded: bool
+) -> PathFound | Preparation | NotYet:
     """Return the jump with its branch. Raises `NodeUnavailable` where that can't be had."""
     from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
 
@@ -699,7 +824,7 @@ def _jump(context: Context, target: Header, jump: Jump, *, is_self_funded: bool)
     elif jump.origin and jump.origin.number != context.registry.jump_origin:
         checkpoints.note_origin(context.registry.row_id, jump.origin)
     parts: HeaderParts = [*([jump.origin.encode()] if jump.origin else []), branch]
-    return PathFound(jump, parts, is_first=is_self_funded or sent.is_first(context.block))
+    return PathFound(jump, parts, is_first=is_self_funded or sent.is_first(block))
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
@@ -719,43 +844,22 @@ class Rest:
     block_seconds: float
 
 
-def asking(context: Context) -> OpenRequests:
-    """Return what is open about the block."""
-    known = context.known
-    if known.asking is None:
-        known.asking = _of_block(context, _open_requests)
-    return known.asking
-
-
-def _open_requests(blocks: Sequence[Block]) -> list[OpenRequests]:
-    columns = ("block", "batch__sender", "step", "of_account", "names_time")
-    rows = open_queries(blocks).order_by().annotate(of_account=~Q(address=""), names_time=Q(timestamp__isnull=False))
-    found: dict[int, list[tuple[str, tuple[str, bool], bool]]] = {block.pk: [] for block in blocks}
-    for block, sender, step, of_account, names_time in rows.values_list(*columns).distinct():
-        found[block].append((sender, (step, of_account), names_time))
-    return [
-        OpenRequests({sender for sender, *_ in each}, {step for _, step, _ in each}, any(named for *_, named in each))
-        for each in (found[block.pk] for block in blocks)
-    ]
-
-
-def rest(context: Context) -> Rest:
-    asked = asking(context)
-    senders = asked.senders
-    tx = _under_way(context) if senders else None
-    return Rest(
-        is_open=bool(senders),
-        is_under_way=tx is not None,
-        # What is mined takes its time, and waits for nobody.
-        waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else "",
-        is_left_to_others=senders == {Sender.SELF} and all(step in PROVABLE_STEPS for step, _ in asked.steps),
-        checked_number=context.block.checked_number,
-        final=context.heads.final,
-        poll_seconds=context.poll_seconds,
-        block_seconds=context.destination_chain.block_seconds,
-    )
-
-
-def _under_way(context: Context) -> Transaction | None:
-    """Return the transaction that the open queries wait for, whichever of them it was sent for."""
-    return context.known.sent or _of_block(context, sent.newest_under_way)
+def rest(context: Context, blocks: Sequence[Block]) -> ByBlock[Rest]:
+    asking = open_requests(blocks)
+    # The transaction that the open queries wait for, whichever of them it was sent for.
+    under_way = sent.newest_under_way([block for block in blocks if asking[block.pk].senders])
+    found: ByBlock[Rest] = {}
+    for block in blocks:
+        asked, tx = asking[block.pk], under_way.get(block.pk)
+        found[block.pk] = Rest(
+            is_open=bool(asked.senders),
+            is_under_way=tx is not None,
+            # What is mined takes its time, and waits for nobody.
+            waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else "",
+            is_left_to_others=asked.senders == {Sender.SELF} and all(step in PROVABLE_STEPS for step, _ in asked.steps),
+            checked_number=block.checked_number,
+            final=context.heads.final,
+            poll_seconds=context.poll_seconds,
+            block_seconds=context.destination_chain.block_seconds,
+        )
+    return found

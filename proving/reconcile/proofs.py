@@ -6,10 +6,9 @@ Once they are stored no archive node is needed.
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from chains import together
 from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
@@ -36,89 +35,94 @@ class Proven:
     slots: Sequence[SlotProof]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Fetched:
-    """Proofs to store, what is wrong with those of other queries (ids), and queries all of whose proofs are stored."""
+    """Of one block: proofs to store, what is wrong with those of other queries (ids), and queries that lack none."""
 
-    proofs: Sequence[Proven]
-    faults: Mapping[int, Exception] = field(default_factory=dict)
-    complete: Sequence[int] = ()
+    proofs: list[Proven] = field(default_factory=list)
+    faults: dict[int, Exception] = field(default_factory=dict)
+    complete: list[int] = field(default_factory=list)
 
 
-def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
-    """Yield what the open queries of the block lack, in parts. Store each before the next is asked for.
+@dataclass(frozen=True)
+class WaitingAccount:
+    """An account, and the open queries about it at one block that wait for its proof."""
+
+    block: Block
+    address: str
+    queries: Sequence[Query]
+
+
+def waiting(blocks: Sequence[Block]) -> list[WaitingAccount]:
+    """Return the accounts whose proofs open queries of these blocks wait for."""
+    by_pk = {block.pk: block for block in blocks}
+    found: dict[tuple[int, str], list[Query]] = defaultdict(list)
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
+    for query in rows.only("pk", "block", "address", "slots"):
+        assert query.block_id is not None, "it is one of these"
+        found[query.block_id, query.address].append(query)
+    # By lot: those that nodes hang on must not be the first each time.
+    keys = random.sample(list(found), len(found))
+    return [WaitingAccount(by_pk[pk], address, found[pk, address]) for pk, address in keys]
+
+
+def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dict[int, Fetched]]:
+    """Yield what these accounts lack, by the ids of blocks, in parts. Store each before the next is asked for.
 
     One account that no node proves holds up no other, except for the time that it takes to ask.
     """
-    by_address: dict[str, list[Query]] = defaultdict(list)
-    for query in together.share_work("waiting", block, _waiting):
-        by_address[query.address].append(query)
-    # By lot: those that nodes hang on must not be the first each time.
-    in_any_order = random.sample(list(by_address), len(by_address))
-    for addresses in chunks(in_any_order, _ACCOUNTS_PER_FETCH):
-        asking = {address: by_address[address] for address in addresses}
-        wanted = together.share_work("not stored", (block, asking), _not_stored)
-        failed: set[str] = set()
-        pieces = list(_pieces(wanted, source.slots_at_once))
+    for some in chunks(accounts, _ACCOUNTS_PER_FETCH):
+        pieces = list(_pieces(_not_stored(some), source.slots_at_once))
+        failed: set[tuple[int, str]] = set()
         for place, piece in enumerate(pieces or [[]], 1):
-            proofs, faults = _proofs(block, source, piece) if piece else ([], {})
+            found, faults = _proofs(source, piece)
             failed |= faults.keys()
-            of_queries = {query.pk: fault for one, fault in faults.items() for query in by_address[one]}
-            # With the last of them.
-            all_stored = set(addresses) - failed if place >= len(pieces) else set[str]()
-            yield Fetched(proofs, of_queries, [query.pk for one in all_stored for query in by_address[one]])
-
-
-def _waiting(blocks: Sequence[Block]) -> list[list[Query]]:
-    """Return, for each block, its open queries whose proofs are waited for."""
-    by_block: dict[int, list[Query]] = {block.pk: [] for block in blocks}
-    waiting = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
-    for query in waiting.only("pk", "block", "address", "slots"):
-        assert query.block_id is not None, "it is one of these"
-        by_block[query.block_id].append(query)
-    return [by_block[block.pk] for block in blocks]
+            parts: dict[int, Fetched] = defaultdict(Fetched)
+            for (pk, _), proven in found.items():
+                parts[pk].proofs.append(proven)
+            for account in some:
+                pk, key = account.block.pk, (account.block.pk, account.address)
+                of_account = [query.pk for query in account.queries]
+                if key in faults:
+                    parts[pk].faults |= dict.fromkeys(of_account, faults[key])
+                elif key not in failed and place >= len(pieces):
+                    # With the last of them all are stored.
+                    parts[pk].complete += of_account
+            yield parts
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Lacking:
     """The data of an account that isn't stored yet."""
 
+    block: Block
     address: str
     account: bool
     slots: Sequence[str]
 
 
-def _not_stored(several: Sequence[tuple[Block, Mapping[str, Sequence[Query]]]]) -> list[list[_Wanted]]:
-    """Return what queries ask for, by address, at each block, without what was stored before and not pruned since."""
+def _not_stored(accounts: Sequence[WaitingAccount]) -> list[_Lacking]:
+    """Return what queries ask for of these accounts, without what was stored before and not pruned since."""
     stored = AccountProof.objects.exclude(nodes=[]).filter(
-        block__in={block.pk for block, _ in several},
-        address__in={address for _, asking in several for address in asking},
+        block__in={one.block.pk for one in accounts}, address__in={one.address for one in accounts}
     )
-    accounts = {(block, address): pk for block, address, pk in stored.values_list("block", "address", "pk")}
+    ids = {(block, address): pk for block, address, pk in stored.values_list("block", "address", "pk")}
     slots: set[tuple[int, str]] = set()
-    if accounts:
-        rows = SlotProof.objects.exclude(nodes=[]).filter(account__in=accounts.values())
+    if ids:
+        rows = SlotProof.objects.exclude(nodes=[]).filter(account__in=ids.values())
         slots = set(rows.values_list("account", "slot"))
-    wanted: list[list[_Wanted]] = []
-    for block, asking in several:
-        ids = {address: accounts.get((block.pk, address)) for address in asking}
-        wanted.append(
-            [
-                _Wanted(
-                    address,
-                    ids[address] is None,
-                    [slot for query in queries for slot in query.slots if (ids[address], slot) not in slots],
-                )
-                for address, queries in asking.items()
-            ]
-        )
-    return wanted
+    lacking: list[_Lacking] = []
+    for one in accounts:
+        pk = ids.get((one.block.pk, one.address))
+        asked = [slot for query in one.queries for slot in query.slots if pk is None or (pk, slot) not in slots]
+        lacking.append(_Lacking(one.block, one.address, pk is None, asked))
+    return lacking
 
 
-def _pieces(wanted: Iterable[_Wanted], most_slots: int) -> Iterator[list[_Wanted]]:
+def _pieces(wanted: Iterable[_Lacking], most_slots: int) -> Iterator[list[_Lacking]]:
     """Divide what is wanted into bounded requests: an account of thousands of slots is asked for several times."""
     asked = (
-        _Wanted(one.address, one.account, slots)
+        _Lacking(one.block, one.address, one.account, slots)
         for one in wanted
         for slots in list(chunks(list(dict.fromkeys(one.slots)), most_slots)) or [[]]
         if one.account or slots
@@ -126,30 +130,38 @@ def _pieces(wanted: Iterable[_Wanted], most_slots: int) -> Iterator[list[_Wanted
     return by_size(asked, lambda one: len(one.slots), _SLOTS_PER_FETCH)
 
 
-def _proofs(block: Block, source: RpcClient, wanted: Sequence[_Wanted]) -> tuple[list[Proven], dict[str, Exception]]:
-    """Ask for proofs. Return them, and why others were not had, by address."""
-    block_hash, state_root = bytes.fromhex(block.hash[2:]), bytes.fromhex(block.state_root[2:])
+def _proofs(
+    source: RpcClient, lacking: Sequence[_Lacking]
+) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], Exception]]:
+    """Ask for proofs. Return them, and why others were not had, by the block's id and the address."""
     answers = source.proofs(
         [
-            ProofRequest(block.number, block_hash, state_root, one.address, [int(slot, 16) for slot in one.slots])
-            for one in wanted
+            ProofRequest(
+                one.block.number,
+                bytes.fromhex(one.block.hash[2:]),
+                bytes.fromhex(one.block.state_root[2:]),
+                one.address,
+                [int(slot, 16) for slot in one.slots],
+            )
+            for one in lacking
         ]
     )
     # An account of many slots is asked for several times.
-    proofs: dict[str, Proven] = {}
-    failed: dict[str, Exception] = {}
-    for one, answer in zip(wanted, answers, strict=True):
+    proofs: dict[tuple[int, str], Proven] = {}
+    failed: dict[tuple[int, str], Exception] = {}
+    for one, answer in zip(lacking, answers, strict=True):
+        key = one.block.pk, one.address
         if isinstance(answer, RpcRefused):
-            logger.info("no proof of %s at %s: %s", one.address, block, answer.for_operators)
-            failed[one.address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
+            logger.info("no proof of %s at %s: %s", one.address, one.block, answer.for_operators)
+            failed[key] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
             continue
         if isinstance(answer, ChainError):
-            failed[one.address] = answer
+            failed[key] = answer
             continue
-        proven = _rows(block, answer)
-        before = proofs.get(one.address)
-        proofs[one.address] = replace(proven, slots=[*before.slots, *proven.slots]) if before else proven
-    return list(proofs.values()), failed
+        proven = _rows(one.block, answer)
+        before = proofs.get(key)
+        proofs[key] = replace(proven, slots=[*before.slots, *proven.slots]) if before else proven
+    return proofs, failed
 
 
 def _rows(block: Block, answer: FetchedProof) -> Proven:

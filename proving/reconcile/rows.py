@@ -1,22 +1,19 @@
-"""Writes what was decided about blocks into rows: of all blocks that are worked on side by side in one transaction.
+"""Writes what was decided about blocks into rows: of all blocks of a turn in one transaction.
 
 Of many blocks most changes are alike, and a database transaction takes long to become durable, however little it is.
 """
 
-import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from chains import together
 from chains.encoding import hex_data
-from chains.together import Raised
 from database import row_locks
 from database.chunks import by_size, chunks
-from proving import lanes
 from proving.models import AccountProof, SlotProof
 from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import (
@@ -40,33 +37,15 @@ _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
 
 
-@dataclass(frozen=True)
-class _Changes:
-    """The changes of one block, in this order."""
-
-    context: WorkContext
-    changes: Sequence[Change]
+Changes = Sequence[tuple[int, Change]]
+"""Changes with the ids of their blocks. Those of a block are in their order."""
 
 
-def write(context: WorkContext, changes: Sequence[Change]) -> None:
-    """Write them in their order, with those of the blocks beside. Raises `LaneLost`."""
-    for part in _parts(context, changes):
-        # Before: it may be written though it seems to fail.
-        context.known.forget(who_asks=not all(_goes_on(change) for change in part))
-        together.share_work("write", _Changes(context, part), _write_all)
-
-
-def _goes_on(change: Change) -> bool:
-    """Return whether all queries that are open stay so, at a step as late or later."""
-    if isinstance(change, Complete):
-        return change.step in {StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE}
-    return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteGathering | NoteRefused)
-
-
-def _parts(context: WorkContext, changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Divide what changes anything into parts of a limited number of queries."""
-    pieces = (piece for change in changes for piece in _pieces(context, change))
-    return by_size(pieces, _size, _QUERIES_PER_WRITE)
+def write(context: WorkContext, blocks: dict[int, Block], changes: Changes) -> None:
+    """Write the changes, and replace the `blocks`, by their ids, with their rows of then. Raises `LaneLost`."""
+    pieces = [(pk, piece) for pk, change in changes for piece in _pieces(blocks[pk], change)]
+    for part in by_size(pieces, lambda piece: _size(piece[1]), _QUERIES_PER_WRITE):
+        blocks |= context.lane.write(partial(_write, context, part))
 
 
 def _size(change: Change) -> int:
@@ -79,114 +58,102 @@ def _size(change: Change) -> int:
             return 0
 
 
-def _pieces(context: WorkContext, change: Change) -> Iterator[Change]:
+def _pieces(block: Block, change: Change) -> Iterator[Change]:
+    """Divide a change into parts of a limited number of queries; none if it changes nothing."""
     match change:
         case Complete() | Reopen():
             for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
                 yield replace(change, queries=chunk)
         case StoreProofs() if not change.proofs:
             pass
-        case ShowPath() if _shown(context.block) == _to_show(context.block, change):
+        case ShowPath() if _shown(block) == _to_show(block, change):
             pass
         case _:
             yield change
 
 
-def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
-    outcomes: list[Raised | None] = []
-    for parcel in by_size(several, lambda one: sum(map(_size, one.changes)), _QUERIES_PER_WRITE):
-        outcomes += lanes.write_together(parcel[0].context.lane, parcel, _write)
-    return outcomes
-
-
-def _write(several: Sequence[_Changes]) -> Sequence[None]:
-    """Write the changes inside the caller's database transaction."""
-    # As they are stored: a transaction that was rolled back has changed the objects of before.
-    rows = Block.objects.filter(pk__in=[one.context.block.pk for one in several]).order_by("pk")
-    stored = {block.pk: block for block in rows.select_for_update(no_key=True)}
-    _lock_batches(several)
-    for one in several:
-        one.context.block = stored[one.context.block.pk]
-    completing: list[tuple[WorkContext, Complete]] = []
+def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
+    """Write the changes inside the caller's database transaction. Return the rows of their blocks."""
+    rows = Block.objects.filter(pk__in={pk for pk, _ in changes}).order_by("pk")
+    blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
+    _lock_batches(blocks, changes)
+    completing: list[tuple[Block, Complete]] = []
+    storing: list[tuple[Block, StoreProofs]] = []
     noted: dict[int, Block] = {}
-    for turn in itertools.zip_longest(*(one.changes for one in several)):
-        storing: list[tuple[Block, StoreProofs]] = []
-        for one, change in zip(several, turn, strict=True):
-            match change:
-                case Complete():
-                    completing.append((one.context, change))
-                case StoreProofs():
-                    storing.append((one.context.block, change))
-                case ShowPath():
-                    _show_path(one.context.block, change)
-                    noted[one.context.block.pk] = one.context.block
-                case NoteChecked():
-                    _note_checked(one.context)
-                    noted[one.context.block.pk] = one.context.block
-                case None:
-                    pass
-                case _:
-                    _change(one.context, change)
-        _store_proofs(storing)
-    noted |= _complete(completing)
+    for pk, change in changes:
+        block = blocks[pk]
+        match change:
+            case Complete():
+                completing.append((block, change))
+            case StoreProofs():
+                storing.append((block, change))
+            case ShowPath():
+                _show_path(block, change)
+                noted[pk] = block
+            case NoteChecked():
+                _note_checked(context, block)
+                noted[pk] = block
+            case _:
+                _change(block, change)
+    _store_proofs(storing)
+    noted |= _complete(context, completing)
     _save_noted(noted.values())
-    return [None] * len(several)
+    return blocks
 
 
-def _lock_batches(several: Sequence[_Changes]) -> None:
+def _lock_batches(blocks: Mapping[int, Block], changes: Changes) -> None:
     """Lock all batches that are changed, at once: each change would lock them in the order of the changes."""
     queries: set[int] = set()
+    completed: set[int] = set()
     taking: set[int] = set()
-    for one in several:
-        for change in one.changes:
-            match change:
-                case Reopen() | MoveToBlock() | Reject():
-                    queries.update(change.queries)
-                case TakeHeader() if one.context.block.hash:
-                    taking.add(one.context.block.pk)
-                case _:
-                    pass
-    if not queries and not taking:
-        return
-    for one in several:
-        queries.update(pk for change in one.changes if isinstance(change, Complete) for pk in change.queries)
-    changed = Query.objects.filter(Q(pk__in=queries) | Q(block__in=taking))
-    row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
+    for pk, change in changes:
+        match change:
+            case Reopen() | MoveToBlock() | Reject():
+                queries.update(change.queries)
+            case Complete():
+                completed.update(change.queries)
+            case TakeHeader() if blocks[pk].hash:
+                taking.add(pk)
+            case _:
+                pass
+    if queries or taking:
+        changed = Query.objects.filter(Q(pk__in=queries | completed) | Q(block__in=taking))
+        row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
 
 
-def _change(context: WorkContext, change: Change) -> None:
+def _change(block: Block, change: Change) -> None:
     match change:
         case Reopen():
             progress.reopen(change.queries, change.step, reason=change.reason)
         case MoveToBlock():
-            _move_to_block(context.block, change)
+            _move_to_block(block, change)
         case Reject():
             _reject(change)
         case TakeHeader():
-            _take_header(context.block, change)
+            _take_header(block, change)
         case NoteRefused():
-            context.block.refused_since = change.since
-            context.block.save(update_fields=["refused_since"])
+            block.refused_since = change.since
+            block.save(update_fields=["refused_since"])
         case NoteGathering():
-            context.block.gathers_until = change.until
-            context.block.save(update_fields=["gathers_until"])
+            block.gathers_until = change.until
+            block.save(update_fields=["gathers_until"])
 
 
-def _complete(asked: Sequence[tuple[WorkContext, Complete]]) -> dict[int, Block]:
+def _complete(context: WorkContext, completing: Sequence[tuple[Block, Complete]]) -> dict[int, Block]:
     """Complete steps. Return the blocks for which it is noted, by their ids, in which block that was seen."""
-    blocks = progress.complete_all([change for _, change in asked])
+    found = progress.complete_all([change for _, change in completing])
     # With what is completed, or never.
-    checked = blocks[StepKind.HEADER_ACCUMULATED] | blocks[StepKind.ACCOUNT_ACCUMULATED]
-    noted = {context.block.pk: context for context, _ in asked if context.block.pk in checked}
-    for context in noted.values():
-        _note_checked(context)
-    return {pk: context.block for pk, context in noted.items()}
+    checked = found[StepKind.HEADER_ACCUMULATED] | found[StepKind.ACCOUNT_ACCUMULATED]
+    noted = {block.pk: block for block, _ in completing if block.pk in checked}
+    for block in noted.values():
+        _note_checked(context, block)
+    return noted
 
 
-def _note_checked(context: WorkContext) -> None:
+def _note_checked(context: WorkContext, block: Block) -> None:
     """Note up to which block of the destination what is completed was checked. It is saved later."""
     confirmed = context.heads.confirmed
-    context.block.checked_number, context.block.checked_hash = confirmed.number, hex_data(confirmed.hash)
+    block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
 
 def _take_header(block: Block, change: TakeHeader) -> None:

@@ -24,69 +24,78 @@ _queries_of = Transaction.queries.through.objects
 _accumulated_blocks = Transaction.accumulates.through.objects
 
 
-def accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> list[str]:
-    """Return the hash of the transaction of ours that brought the header to the registry; empty if none did."""
+def accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, str]:
+    """Return the hash of the transaction of ours that brought the header to the registry, where one did."""
+    if not blocks:
+        return {}
     rows = _accumulated_blocks.filter(
         block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
     )
     # The first, where there are several.
-    found = dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
-    return [found.get(block.pk, "") for block in blocks]
+    return dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
 
 
-def is_under_way(blocks: Sequence[Block]) -> list[bool]:
-    """Return whether any transaction is under way for queries of the block, or with its header."""
+def under_way(blocks: Sequence[Block]) -> set[int]:
+    """Return the blocks (ids) for whose queries any transaction is under way, or with whose header."""
     sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES)
     carry = _accumulated_blocks.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
-    found = set(sent.order_by().values_list("query__block").union(carry.order_by().values_list("block")))
-    return [(block.pk,) in found for block in blocks]
+    found = sent.order_by().values_list("query__block").union(carry.order_by().values_list("block"))
+    return {block for (block,) in found}
 
 
-def is_accumulating(blocks: Sequence[Block]) -> list[bool]:
-    """Return whether a transaction that brings the header is under way."""
+def accumulating(blocks: Sequence[Block]) -> set[int]:
+    """Return the blocks (ids) whose header a transaction brings that is under way."""
+    if not blocks:
+        return set()
     rows = _accumulated_blocks.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
-    found = set(rows.values_list("block", flat=True))
-    return [block.pk in found for block in blocks]
+    return set(rows.values_list("block", flat=True))
 
 
-def facts_under_way(blocks: Sequence[Block]) -> list[Collection[Fact]]:
-    """Return the facts that transactions that are under way may prove already, for other queries."""
+def facts_under_way(blocks: Sequence[Block]) -> dict[int, set[Fact]]:
+    """Return, by the block's id, facts that transactions that are under way may prove already, for other queries."""
+    if not blocks:
+        return {}
     live = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES)
-    found: dict[int | None, set[Fact]] = defaultdict(set)
+    found: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
     for query in Query.objects.filter(Exists(live), block__in=blocks).iterator(chunk_size=_PER_READ):
-        found[query.block_id].update(facts.of(query))
-    return [found[block.pk] for block in blocks]
+        found[query.block_id or 0].update(facts.of(query))
+    return found
 
 
-def newest_under_way(blocks: Sequence[Block]) -> list[Transaction | None]:
-    """Return the newest transaction under way for a query of the block, whatever it does, without its data."""
+def newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
+    """Return, by the block's id, the newest transaction under way for its queries, whatever it does, without data."""
+    if not blocks:
+        return {}
     sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES).order_by()
     newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
     rows = Transaction.objects.filter(pk__in=newest.values()).defer("data").prefetch_related("versions")
     by_pk = {tx.pk: tx for tx in rows} if newest else {}
-    return [by_pk.get(newest.get(block.pk, 0)) for block in blocks]
+    return {block: by_pk[tx] for block, tx in newest.items() if tx in by_pk}
 
 
-def proven_by(registry: Deployment, several: Sequence[Collection[int]]) -> list[Mapping[int, str]]:
+def proven_by(registry: Deployment, queries: Collection[int]) -> dict[int, str]:
     """Return, by a query's id, the hash of our mined transaction that proved it to the registry, if any did."""
     proving = proves_facts("query__block", "transaction")
     sent_here = _queries_of.filter(transaction__to__in=registry.addresses)
     hashes: dict[int, str] = {}
-    for chunk in chunks(sorted({pk for queries in several for pk in queries}), _PER_STATEMENT):
+    for chunk in chunks(sorted(queries), _PER_STATEMENT):
         mined = sent_here.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
         hashes |= dict(mined.values_list("query", "transaction__hash"))
-    return [{pk: hashes[pk] for pk in queries if pk in hashes} for queries in several]
+    return hashes
 
 
-def failures(several: Sequence[Sequence[int]]) -> list[int]:
-    """Count the transactions for these queries, the first few hundred, that reverted."""
-    firsts = [queries[:_PER_STATEMENT] for queries in several]
+def failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    """Count, by the block's id, the transactions for these queries of it, the first few hundred, that reverted."""
+    firsts = {block: queries[:_PER_STATEMENT] for block, queries in asking.items()}
     reverted: dict[int, set[int]] = defaultdict(set)
     sent_for = _queries_of.filter(transaction__succeeded=False)
-    for chunk in chunks(sorted({pk for queries in firsts for pk in queries}), _PER_STATEMENT):
+    for chunk in chunks(sorted({pk for queries in firsts.values() for pk in queries}), _PER_STATEMENT):
         for query, transaction in sent_for.filter(query__in=chunk).values_list("query", "transaction"):
             reverted[query].add(transaction)
-    return [len(set().union(*(reverted[pk] for pk in queries if pk in reverted))) for queries in firsts]
+    return {
+        block: len(set[int]().union(*(reverted[pk] for pk in queries if pk in reverted)))
+        for block, queries in firsts.items()
+    }
 
 
 # --- What waits for a path --------------------------------------------------------------------------------------------

@@ -12,15 +12,11 @@ import itertools
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
-from chains import rollups, together
-from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
-from chains.together import Outcome, Raised
-from config.configured_chains import get_chains
+from chains import questions, rollups
+from chains.rpc import ChainError, Reverted, RpcClient, result
 from database.chunks import chunks
 from proving import connections
-from proving.connections import OpenConnection
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
 from proving.paths import building, checkpoints
@@ -164,15 +160,9 @@ class _Source:
     """One source chain of the batch, and what was given out of a path to its blocks."""
 
     found: _Found
-    batch: str
-    connection: OpenConnection
-    heads: Heads
+    context: Context
     trusted: Collection[int] | None = None
     """Blocks whose hashes are known when the path is on the chain; None while there is no path."""
-
-    def context(self, block: Block) -> Context:
-        chain = get_chains().chain(self.connection.config.destination_id)
-        return Context(block, self.connection, chain, self.heads)
 
 
 def _find(found: _Found, batch: Batch, source_id: int) -> None:
@@ -185,36 +175,34 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
         head = connection.destination_rpc.head()
         found.look_at(head.number)
         # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.
-        source = _Source(found, batch.pk, connection, Heads(head, head, 0))
+        source = _Source(found, Context(connection, Heads(head, head, 0)))
         waiting = batch.queries.filter(source_chain_id=source_id, is_admitted=True, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
-            contexts = [source.context(block) for block in Block.objects.filter(pk__in=chunk).order_by("number")]
-            seen = together.run([partial(observe.of_batch, context, batch.pk, found.go_on) for context in contexts])
-            for context, outcome in zip(contexts, seen, strict=True):
+            some = list(Block.objects.filter(pk__in=chunk).order_by("number"))
+            seen = observe.of_batch(source.context, some, batch.pk, found.go_on)
+            for block in some:
                 found.go_on()
-                _add(source, context, outcome)
+                _add(source, block, seen[block.pk])
     except Unusable as why:
         found.wait(str(why))
-    except (NodeUnavailable, RpcRefused, TooSlow) as error:
+    except (ChainError, TooSlow) as error:
         found.fail(error)
 
 
-def _add(source: _Source, context: Context, outcome: Outcome[tuple[Observation, bool]]) -> None:
+def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | ChainError) -> None:
     """Add what is missing of one block. Raises `_Enough`, `TooSlow`."""
     try:
-        if isinstance(outcome, Raised):
-            raise outcome.error
-        seen, is_part = outcome
-        proposed = list(itertools.islice(_of_block(source, context, seen), _MOST + 1))
+        seen, is_part = result(answer)
+        proposed = list(itertools.islice(_of_block(source, block, seen), _MOST + 1))
         if is_part:
             source.found.wait(_MORE)
-        source.found.add(_with_gas(context.destination_rpc, proposed))
+        source.found.add(_with_gas(source.context.destination_rpc, proposed))
     except Reverted as reverted:
         # The chain moved since it was observed.
         reason = revert_reason(reverted.data)
         source.found.wait(f"The registry does not accept a proof at this moment: {reason}. Ask again.")
-    except (NodeUnavailable, RpcRefused) as error:
+    except ChainError as error:
         source.found.fail(error)
     else:
         return
@@ -233,18 +221,18 @@ class _Proposed:
     """On one before it, so that it can't be simulated yet."""
 
 
-def _of_block(source: _Source, context: Context, seen: Observation) -> Iterator[_Proposed]:
+def _of_block(source: _Source, block: Block, seen: Observation) -> Iterator[_Proposed]:
     decision = decide.prove(seen)
     asked, rests = decision.then, False
     if isinstance(asked, FindPath):
         if source.trusted is None:
-            decision = _with_path(source, context, seen, decision, asked)
+            decision = _with_path(source, block, seen, decision, asked)
         elif asked.target.number in source.trusted:
             rests = True
             decision = decide.prove(_vouched_for(seen))
     _note_waits(source.found, decision)
     for action in decision.actions:
-        yield from _of_action(source, context, seen, action, rests=rests)
+        yield from _of_action(source, block, seen, action, rests=rests)
 
 
 def _vouched_for(seen: Observation) -> Observation:
@@ -254,9 +242,10 @@ def _vouched_for(seen: Observation) -> Observation:
     return replace(seen, lacking=replace(seen.lacking, trust=replace(seen.lacking.trust, is_vouched_for=True)))
 
 
-def _with_path(source: _Source, context: Context, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
-    hints = checkpoints.newest(source.connection, source.heads.latest.number)
-    found = observe.path(context, asked.target, hints, is_self_funded=True)
+def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
+    context = source.context
+    hints = checkpoints.newest(context.connection, context.heads.latest.number)
+    found = observe.path(context, asked.target, block, hints, is_self_funded=True)
     further = decide.path(seen, asked, found)
     return Decision(further.then, [*decision.actions, *further.actions])
 
@@ -275,54 +264,53 @@ def _note_waits(found: _Found, decision: Decision) -> None:
             found.wait(_MORE)
 
 
-def _of_action(
-    source: _Source, context: Context, seen: Observation, action: Action, *, rests: bool
-) -> Iterator[_Proposed]:
-    where = f"block {context.block.number} of chain {context.block.source_chain_id}"
+def _of_action(source: _Source, block: Block, seen: Observation, action: Action, *, rests: bool) -> Iterator[_Proposed]:
+    where = f"block {block.number} of chain {block.source_chain_id}"
     match action:
         case Prove():
-            yield from _of_proofs(context, action, where, rests=rests)
+            yield from _of_proofs(source, block, action, where, rests=rests)
         case ProveTime():
-            yield from _of_times(source, context, seen, action, where, rests=rests)
+            yield from _of_times(source, block, seen, action, where, rests=rests)
         case PreparePath():
             source.trusted = ()
-            yield _Proposed(calldata.of_preparation(context, action), f"Records a hash that leads to {where}.")
+            yield _Proposed(calldata.of_preparation(source.context, action), f"Records a hash that leads to {where}.")
         case ExtendPath():
-            yield from _of_leg(source, context, seen, action, where)
+            yield from _of_leg(source, block, seen, action, where)
 
 
-def _of_proofs(context: Context, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
-    for intent in calldata.of_proofs(context, action):
+def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
+    for intent in calldata.of_proofs(source.context, block, action):
         header = f"Accumulates the header of {where}, and proves facts of it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
         rests = rests or action.with_header
 
 
 def _of_times(
-    source: _Source, context: Context, seen: Observation, action: ProveTime, where: str, *, rests: bool
+    source: _Source, block: Block, seen: Observation, action: ProveTime, where: str, *, rests: bool
 ) -> Iterator[_Proposed]:
     each: ProveTime | Prove | None = action
     while isinstance(each, ProveTime):
         what = f"Proves that {where} was the latest at the time {each.timestamp}, and accumulates its header."
-        yield _Proposed(calldata.of_time(context, each), what, rests)
+        yield _Proposed(calldata.of_time(source.context, block, each), what, rests)
         each = each.otherwise
     # A query for a time also asks for accounts of its block. Each of these transactions brings the header.
     assert seen.lacking is not None, "the time is missing"
     missing = seen.lacking.missing_now
     facts: Missing = {fact: asking for fact, asking in missing.items() if isinstance(fact, AccountFact | SlotFact)}
     below = Prove(facts, root_is_known=True)
-    yield from _of_proofs(context, below, where, rests=rests or not seen.lacking.root_is_known)
+    yield from _of_proofs(source, block, below, where, rests=rests or not seen.lacking.root_is_known)
     if any(isinstance(fact, HeaderFact) for fact in missing):
         source.found.wait(_MORE)
 
 
-def _of_leg(
-    source: _Source, context: Context, seen: Observation, action: ExtendPath, where: str
-) -> Iterator[_Proposed]:
-    beside = sent.waiting_beside(context.block, {pk for pks in action.needing.values() for pk in pks})
-    leg = building.next_leg(source.connection, action.path, beside=beside)
+def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
+    context = source.context
+    beside = sent.waiting_beside(block, {pk for pks in action.needing.values() for pk in pks})
+    leg = building.next_leg(context.connection, action.path, beside=beside)
     source.trusted = {header.number for header in leg.checkpoints}
-    path, *proofs = itertools.islice(calldata.of_leg(context, action, leg, action.needing, beside), _MOST + 1)
+    path, *proofs = itertools.islice(
+        calldata.of_leg(context, block, action, leg, action.needing, beside=beside), _MOST + 1
+    )
     yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")
     yield from (_Proposed(proof, f"Proves facts of {where}.", rests=True) for proof in proofs)
     if not leg.arrives:
@@ -330,7 +318,7 @@ def _of_leg(
     elif not path.accumulates:
         # It leads to the block after it, which tells when it ended.
         for further in decide.prove(_vouched_for(seen)).actions:
-            yield from _of_action(source, context, seen, further, rests=True)
+            yield from _of_action(source, block, seen, further, rests=True)
 
 
 # --- Gas --------------------------------------------------------------------------------------------------------------
@@ -338,16 +326,17 @@ def _of_leg(
 
 def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
     """Ask for each transaction's gas limit. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
-    limits = together.each(partial(_gas_limit, rpc, one) for one in proposed)
-    return [
-        Unsigned(one.intent.to, one.intent.data, gas, one.what, one.intent.queries)
-        for one, gas in zip(proposed, limits, strict=True)
+    bounds = [one.intent.gas_bound() if one.rests else None for one in proposed]
+    simulated = [one.intent for one, bound in zip(proposed, bounds, strict=True) if bound is None]
+    asked = [questions.gas_estimate(_ANYBODY, intent.to, intent.data) for intent in simulated]
+    estimates = iter(rpc.answers(asked))
+    limits = [
+        next(estimates) * GAS_MARGIN
+        if bound is None
+        else bound + rollups.data_cost(rpc, len(one.intent.data), bound).gas
+        for one, bound in zip(proposed, bounds, strict=True)
     ]
-
-
-def _gas_limit(rpc: RpcClient, proposed: _Proposed) -> int:
-    intent = proposed.intent
-    bound = intent.gas_bound() if proposed.rests else None
-    if bound is None:
-        return min(MAX_GAS, int(rpc.estimate_gas(_ANYBODY, intent.to, intent.data) * GAS_MARGIN))
-    return min(MAX_GAS, bound + rollups.data_cost(rpc, len(intent.data), bound).gas)
+    return [
+        Unsigned(one.intent.to, one.intent.data, min(MAX_GAS, int(limit)), one.what, one.intent.queries)
+        for one, limit in zip(proposed, limits, strict=True)
+    ]

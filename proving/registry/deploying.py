@@ -18,7 +18,7 @@ from rlp import encode
 from chains import rollups
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.chains_file import Chain, Connection
-from chains.rpc import Reverted, RpcClient, RpcRefused
+from chains.rpc import Reverted, RpcClient, RpcRefused, result
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
 from proving import connections, lanes, sources
@@ -252,7 +252,8 @@ def _submit(
         with lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
-            match sending.submit_all(chain, Order(lane, intents, and_store, by_first=True)):
+            (outcome,) = sending.submit_all(chain, lane, [Order(intents, and_store, by_first=True)])
+            match result(outcome):
                 case Sent(transactions):
                     return transactions[-1]
                 case Refused(sentence) | NotPaid(sentence):

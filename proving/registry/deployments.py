@@ -15,8 +15,9 @@ from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
+from chains import questions
 from chains.encoding import hex_data
-from chains.rpc import BlockIdentifier, InvalidReply, RpcClient
+from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Reverted, RpcClient, result
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
 from contracts.known_bad import why_bad
@@ -55,6 +56,13 @@ class Registry:
     def vouches(self, block_number: int, block_hash: bytes) -> Call:
         """Return a call that answers a word: whether the header of this number and hash would be trusted now."""
         return self._call("vouches", block_number, block_hash)
+
+    def decode_vouches(self, answer: bytes | ChainError) -> bool:
+        """Read the answer to such a call. Raises why there is none, a `ChainError`."""
+        word = b"" if isinstance(answer, Reverted) else result(answer)
+        if len(word) != 32:
+            raise InvalidReply(f"There is no facts registry of this version at {self.address}.")
+        return any(word)
 
     @staticmethod
     def decode_try(answer: bytes) -> bytes | None:
@@ -343,11 +351,8 @@ def vouches(
     `rpc` is the destination's. By default the pending block is asked: one that is mined now is the first to know the
     hash of the present head.
     """
-    answers = rpc.eth_calls([registry.contract.vouches(*block) for block in blocks], at)
-    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
-    if len(words) < len(blocks):
-        raise InvalidReply(f"There is no facts registry of this version at {registry.contract.address}.")
-    return [any(word) for word in words]
+    answers = rpc.ask([questions.call(*registry.contract.vouches(*block), at) for block in blocks])
+    return [registry.contract.decode_vouches(answer) for answer in answers]
 
 
 def all_of(destination: int, source_chains: Collection[int]) -> list[FactsRegistry]:

@@ -40,7 +40,10 @@ class MarketFees:
 
 
 def market_fees(rpc: RpcClient) -> MarketFees:
-    fees: Fees = rpc.fees()
+    return market_of(rpc.fees())
+
+
+def market_of(fees: Fees) -> MarketFees:
     # The base fee can double within six full blocks; what is not needed is not paid.
     offer = OfferedFees(2 * fees.base_fee + fees.priority_fee, fees.priority_fee)
     return MarketFees(fees.base_fee + fees.priority_fee, offer, fees.base_fee * 9 // 8 + fees.priority_fee)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from django.db.models import Exists, OuterRef, Q
 
 from chains.rpc import TRANSACTION_GAS
-from proving.lanes import HeldLane
 from proving.models import FactsRegistry, Transaction, TransactionState, proves_facts
 from queries import progress
 from queries.models import BatchStatus, Block, Query
@@ -94,15 +93,13 @@ class Intent:
 
 @dataclass(frozen=True)
 class Order:
-    """The intents that one task sends: all or none, or only the first ones that money and room suffice for.
+    """Intents that are sent together: all or none, or only the first ones that money and room suffice for.
 
     `and_store(first_nonce)` runs in the database transaction that stores them. `block` is the one in whose turn it is
-    sent, whose user may have only so much pending. It is stored only while `lane` is held. By a `multicall`, the
-    address of that contract, it may share a transaction with others of the same. `by_first` leaves it to the first
-    signer of the file.
+    sent, whose user may have only so much pending. By a `multicall`, the address of that contract, it may share a
+    transaction with others of the same. `by_first` leaves it to the first signer of the file.
     """
 
-    lane: HeldLane
     intents: Sequence[Intent]
     and_store: Callable[[int], None] | None = None
     block: Block | None = None

@@ -60,7 +60,7 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
             newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
     resend_after = timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
     if newest.broadcast_at is None or _is_past(newest.broadcast_at, resend_after):
-        broadcast(rpc, newest)
+        broadcast(rpc, [newest])
 
 
 def _is_stuck(chain: Chain, rpc: RpcClient, signer: Signer, tx: Transaction, newest: SignedTransaction) -> bool:
@@ -197,7 +197,7 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
         if isinstance(version, Refused):
             tx.delete()
             return
-    broadcast(rpc, version)
+    broadcast(rpc, [version])
 
 
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:

@@ -1,8 +1,8 @@
 """Sends transactions so that each nonce is used once and none is left open, whenever the process is killed.
 
 A transaction is signed and stored in one database transaction, and broadcast after it. From then on the transaction
-monitor follows it. What tasks that run side by side send at the same time is simulated and broadcast together, and what
-is small goes in one transaction.
+monitor follows it. What is sent at the same time is simulated and broadcast together, and what is small goes in one
+transaction.
 """
 
 import itertools
@@ -11,19 +11,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from operator import attrgetter
-from typing import cast
 
-from django.db import OperationalError
 from django.db.models import Q, Subquery
 from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from accounts.models import User
-from chains import rollups, together
+from chains import questions, rollups
 from chains.chains_file import Chain
-from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient
-from chains.together import Raised
+from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient, result
 from config.configured_chains import get_rpc
 from database import row_locks
 from database.chunks import chunks
@@ -32,7 +29,7 @@ from proving.budget import cost_allocation, limits
 from proving.budget.limits import Rest
 from proving.gas_model.proof_gas import SHARED_BYTES, SHARED_GAS
 from proving.gas_model.remaining_work import RemainingWork
-from proving.lanes import LaneLost
+from proving.lanes import HeldLane
 from proving.models import (
     LIVE_STATES,
     SignedTransaction,
@@ -43,7 +40,7 @@ from proving.models import (
 )
 from proving.registry.deployments import in_one_call
 from proving.transactions import funds, signers, signing
-from proving.transactions.fees import MarketFees, market_fees, most_for_gas
+from proving.transactions.fees import MarketFees, market_of, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
 from proving.transactions.intents import (
     GAS_MARGIN,
@@ -77,65 +74,65 @@ class _Simulated:
     costs: Costs
 
 
-def submit_all(chain: Chain, order: Order) -> Sent | Unsent:
-    """Simulate, sign, store and broadcast with consecutive nonces.
+def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Sent | Unsent | ChainError]:
+    """Simulate, sign, store and broadcast with consecutive nonces, while the lane is held.
 
-    Raises `chains.rpc.Reverted` when a simulation reverts, `NodeUnavailable`, `RpcRefused`. After a return, or a kill
-    at any later moment, the transaction monitor takes care of them.
+    Return the result of each order; where no node answers, or a simulation reverts, why. After a return, or a kill at
+    any later moment, the transaction monitor takes care of them. Raises `LaneLost`.
     """
-    outcome = together.share_work(("send", chain.id), order, partial(_submit_each, chain))
-    return cast("Sent | Unsent", outcome)
-
-
-def _submit_each(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
-    """Submit all orders together; if that fails, each by itself: the fault of one must not be the others'."""
-    try:
-        return _submit_all(chain, orders)
-    except (ChainError, OperationalError, LaneLost):
-        raise
-    except Exception as error:
-        if len(orders) == 1:
-            raise
-        logger.warning("sending %d orders by themselves: together they failed with %s", len(orders), error)
-        outcomes = together.run([partial(_submit_all, chain, [order]) for order in orders])
-        return [outcome if isinstance(outcome, Raised) else outcome[0] for outcome in outcomes]
-
-
-def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
     if refused := signers.why_none(chain):
         return [Refused(refused)] * len(orders)
     pending = signers.pending(chain)
-    going: dict[int, Order] = {}
-    for place, (order, most) in enumerate(
-        zip(orders, signers.most(chain, [one.block for one in orders], pending), strict=True)
-    ):
-        if most:
-            going[place] = replace(order, intents=order.intents[:most])
-    outcomes = _submit_where_there_is_room(chain, going, pending) if going else {}
-    return [outcomes.get(place, NoRoom()) for place in range(len(orders))]
+    rooms = signers.most(chain, [one.block for one in orders], pending)
+    outcomes: dict[int, Sent | Unsent | ChainError] = {place: NoRoom() for place, most in enumerate(rooms) if not most}
+    going = {
+        place: replace(order, intents=order.intents[:most])
+        for place, (order, most) in enumerate(zip(orders, rooms, strict=True))
+        if most
+    }
+    if going:
+        try:
+            outcomes |= _submit_where_there_is_room(chain, lane, going, pending)
+        except ChainError as error:
+            outcomes |= dict.fromkeys(going, error)
+    return [outcomes[place] for place in range(len(orders))]
 
 
 def _submit_where_there_is_room(
-    chain: Chain, orders: Mapping[int, Order], pending: Mapping[str, Pending]
-) -> dict[int, Sent | Unsent | Raised]:
+    chain: Chain, lane: HeldLane, orders: Mapping[int, Order], pending: Mapping[str, Pending]
+) -> dict[int, Sent | Unsent | ChainError]:
     """Do as `submit_all` with these orders, by their places. `pending` is what was pending before."""
     rpc = get_rpc(chain.id)
     addresses = signing.senders(chain)
     beside = dict(zip(orders, signers.beside(list(orders.values())), strict=True))
     simulations = [
-        partial(_simulate, rpc, addresses[0], order, may_rest_on_pending=beside[place].is_pending)
-        for place, order in orders.items()
+        questions.gas_estimate(addresses[0], intent.to or None, intent.data, block)
+        for order in orders.values()
+        for intent in order.intents
+        for block in _SIMULATED_AT
     ]
-    simulated, market, asked = together.together(
-        lambda: together.run(simulations),
-        lambda: market_fees(rpc),
-        lambda: together.each([partial(_ask, rpc, address, pending[address]) for address in addresses]),
+    accounts = [question for one in addresses for question in (questions.balance(one), questions.nonce(one, "latest"))]
+    estimates, (head,), (suggested, *told_of) = rpc.ask(
+        simulations, [questions.header("latest")], [questions.priority_fee(), *accounts]
     )
-    told = dict(zip(addresses, asked, strict=True))
-    outcomes: dict[int, Sent | Unsent | Raised] = {}
+    market = market_of(rpc.fees_by(head, suggested))
+    numbers = [result(one) for one in told_of]
+    told = {
+        # What was mined since counts twice rather than not at all.
+        address: _Told(Balance(wei, frozenset(pending[address].gas)), nonce)
+        for address, wei, nonce in zip(addresses, numbers[::2], numbers[1::2], strict=True)
+    }
+    outcomes: dict[int, Sent | Unsent | ChainError] = {}
     ready: dict[int, _Ready] = {}
-    for (place, order), found in zip(orders.items(), simulated, strict=True):
-        if isinstance(found, Refused | Raised):
+    rest = iter(estimates)
+    for place, order in orders.items():
+        answers = [[next(rest) for _ in _SIMULATED_AT] for _ in order.intents]
+        try:
+            found = _simulated(rpc, order, answers, may_rest_on_pending=beside[place].is_pending)
+        except ChainError as error:
+            outcomes[place] = error
+            continue
+        if isinstance(found, Refused):
             outcomes[place] = found
         else:
             # Counting takes long, and no other writer should wait for it.
@@ -145,8 +142,7 @@ def _submit_where_there_is_room(
     def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
         with signers.locked(chain, addresses) as locked:
             # Who stood still meanwhile can't tell what was sent since, and perhaps confirmed.
-            for lane in {order.lane for order in orders.values()}:
-                lane.fence()
+            lane.fence()
             now = {row.address: row for row in locked.values()}
             accounts = [_Account(now.pop(address), told[address]) for address in addresses]
             sending = _Sending(chain, accounts, market)
@@ -163,7 +159,7 @@ def _submit_where_there_is_room(
         whose = sorted(one.batches)
         fields = {"transaction": one.version.hash, "chain": chain.id, "batches": whose}
         logger.info("%s is stored for %s", one.version.hash, ", ".join(whose) or "the operator", extra=fields)
-    together.each([partial(broadcast, rpc, one.version) for one in sending.signed])
+    broadcast(rpc, [one.version for one in sending.signed])
     return outcomes
 
 
@@ -182,12 +178,6 @@ class _Account:
 
     signer: Signer
     told: _Told
-
-
-def _ask(rpc: RpcClient, address: str, pending: Pending) -> _Told:
-    wei, nonce = together.together(lambda: rpc.balance(address), lambda: rpc.nonce(address, "latest"))
-    # What was mined since counts twice rather than not at all.
-    return _Told(Balance(wei, frozenset(pending.gas)), nonce)
 
 
 @dataclass(frozen=True)
@@ -218,28 +208,23 @@ def _rest_beside(chain: Chain, intents: Sequence[Intent]) -> Rest:
     )
 
 
-def _simulate(rpc: RpcClient, sender: str, order: Order, *, may_rest_on_pending: bool) -> list[_Simulated] | Refused:
-    ask = partial(_simulate_one, rpc, sender, may_rest_on_pending=may_rest_on_pending)
-    found = together.each([partial(ask, intent) for intent in order.intents])
-    refused = next((one for one in found if isinstance(one, Refused)), None)
-    return refused or [one for one in found if isinstance(one, _Simulated)]
-
-
-def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, *, may_rest_on_pending: bool) -> _Simulated | Refused:
-    def estimate_at(block: BlockIdentifier) -> int:
-        try:
-            return rpc.estimate_gas(sender, intent.to or None, intent.data, block)
-        except Reverted:
-            # Of the newest block itself only the next one knows the hash.
-            if block == "pending" or may_rest_on_pending:
-                raise
-            return 0
-
-    estimate = max(together.each([partial(estimate_at, block) for block in _SIMULATED_AT]))
-    if estimate > MAX_GAS:
-        return Refused(f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825).")
-    gas_limit = min(MAX_GAS, int(estimate * GAS_MARGIN))
-    return _Simulated(intent, Costs(gas_limit, rollups.data_cost(rpc, len(intent.data), gas_limit).wei))
+def _simulated(
+    rpc: RpcClient, order: Order, estimates: Sequence[Sequence[int | ChainError]], *, may_rest_on_pending: bool
+) -> list[_Simulated] | Refused:
+    """Return what the order's transactions cost, by the gas estimates of each. Raises a `ChainError`."""
+    found: list[_Simulated] = []
+    for intent, answers in zip(order.intents, estimates, strict=True):
+        pending, latest = answers
+        # Of the newest block itself only the next one knows the hash.
+        is_of_next = isinstance(latest, Reverted) and not may_rest_on_pending
+        estimate = max(result(pending), 0 if is_of_next else result(latest))
+        if estimate > MAX_GAS:
+            return Refused(
+                f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825)."
+            )
+        gas_limit = min(MAX_GAS, int(estimate * GAS_MARGIN))
+        found.append(_Simulated(intent, Costs(gas_limit, rollups.data_cost(rpc, len(intent.data), gas_limit).wei)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -550,7 +535,7 @@ def _shared(several: Sequence[_Ready]) -> _Ready:
         for batch, work in one.rest.items():
             # Each counts what the others prove as still to do.
             rest[batch] = min(rest.get(batch, work), work, key=attrgetter("gas"))
-    return _Ready(Order(several[0].order.lane, [intent]), [_Simulated(intent, costs)], rest)
+    return _Ready(Order([intent]), [_Simulated(intent, costs)], rest)
 
 
 def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:

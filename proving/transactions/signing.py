@@ -1,22 +1,16 @@
 """The only place that signs with the keys of signers, and that broadcasts: all that costs money goes through here."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from django.utils import timezone
 from eth_account.signers.local import LocalAccount
 
+from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.rpc import (
-    FeeTooLow,
-    InsufficientFunds,
-    NodeUnavailable,
-    NonceTooLow,
-    ReplacementUnderpriced,
-    RpcClient,
-    RpcRefused,
-)
+from chains.rpc import ChainError, FeeTooLow, InsufficientFunds, NonceTooLow, ReplacementUnderpriced, RpcClient
 from config import logs
 from proving import stops
 from proving.models import SignedTransaction, Transaction
@@ -69,19 +63,23 @@ def sign(
     )
 
 
-def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
+def broadcast(rpc: RpcClient, versions: Sequence[SignedTransaction]) -> None:
     """Hand the stored bytes to the node. What it says is noted, not raised: the chain decides, later."""
-    with logs.about(transaction=version.hash, chain=rpc.chain.id):
-        _broadcast(rpc, version)
+    going = [one for one in versions if not stops.why_not_signed(one.transaction, is_new=False)]
+    asked = [questions.raw_transaction(bytes(one.raw)) for one in going]
+    for version, question in zip(going, asked, strict=True):
+        if version.broadcast_at is not None:
+            # The process that took it before may have kept it.
+            rpc.tell_all(question)
+    for version, answer in zip(going, rpc.ask(asked), strict=True):
+        with logs.about(transaction=version.hash, chain=rpc.chain.id):
+            _note(rpc, version, answer)
 
 
-def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
-    if stops.why_not_signed(version.transaction, is_new=False):
-        return
+def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError) -> None:
     problem = for_operators = ""
     try:
-        # The process that took it before may have kept it.
-        rpc.send_raw(bytes(version.raw), to_all=version.broadcast_at is not None)
+        rpc.sent(bytes(version.raw), answer)
     except NonceTooLow:
         pass  # One version of it is mined already; its receipt will tell.
     except ReplacementUnderpriced:
@@ -90,7 +88,7 @@ def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
         problem = "The node wants higher fees."
     except InsufficientFunds:
         problem = "The signer can't pay for it."
-    except (NodeUnavailable, RpcRefused) as error:
+    except ChainError as error:
         problem, for_operators = str(error), error.for_operators
     if problem:
         logger.warning("broadcasting %s: %s", version.hash, for_operators or problem)

@@ -8,7 +8,7 @@ from django.db import connection
 from config.configured_chains import get_chains
 from proving import connections, heads, lanes
 from proving.lanes import LaneKind, LaneName
-from proving.reconcile import apply
+from proving.reconcile import rows
 from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import Reject
 from queries.error_codes import RejectionCode
@@ -23,15 +23,14 @@ def test_thousands_of_queries_are_rejected_whatever_one_statement_may_name(servi
     accept_all()
     block = Block.objects.get()
     to_itself = connections.open_connection(31337, 31337)
-    destination = get_chains().chain(31337)
-    seen = heads.read(destination, to_itself.destination_rpc)
+    seen = heads.read(get_chains().chain(31337), to_itself.destination_rpc)
     before = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
     try:
         queries = range(batch.queries.get().pk + 1500)
         with lanes.hold(LaneName(LaneKind.CONNECTION, 31337, 31337)) as lane:
             assert lane
-            context = WorkContext(block, to_itself, destination, seen, lane=lane)
-            apply.carry_out(context, [Reject(queries, RejectionCode.PROOF_UNAVAILABLE, "Pruned.")])
+            pruned = Reject(queries, RejectionCode.PROOF_UNAVAILABLE, "Pruned.")
+            rows.write(WorkContext(to_itself, seen, lane), {block.pk: block}, [(block.pk, pruned)])
     finally:
         connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, before)
     batch.refresh_from_db()

@@ -43,7 +43,8 @@ def test_threads_that_send_at_once_use_each_nonce_once(chain, settings, tmp_path
         with lanes.hold(LaneName(LaneKind.CONNECTION, 31337, source)) as lane:
             assert lane
             for _ in range(8):
-                assert isinstance(sending.submit_all(configured, Order(lane, [Intent(ALICE, b"")])), Sent)
+                (outcome,) = sending.submit_all(configured, lane, [Order([Intent(ALICE, b"")])])
+                assert isinstance(outcome, Sent)
         connections.close_all()
 
     threads = [threading.Thread(target=send, args=[source]) for source in (1, 2, 3)]

@@ -24,7 +24,7 @@ def lane(db) -> Iterator[HeldLane]:
 def test_who_lost_the_lane_sends_nothing(service, lane):
     lanes.take_away(lane.name)
     with pytest.raises(LaneLost):
-        sending.submit_all(get_chains().chain(31337), Order(lane, [Intent(ALICE, b"")]))
+        sending.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")])])
     assert not Transaction.objects.filter(to=ALICE).exists()
 
 
@@ -34,7 +34,7 @@ def test_what_is_under_way_is_not_sent_twice(service, lane):
     work()
     work()
     same = Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))
-    assert sending.submit_all(get_chains().chain(31337), Order(lane, [same])) == UnderWay()
+    assert sending.submit_all(get_chains().chain(31337), lane, [Order([same])]) == [UnderWay()]
     assert Transaction.objects.exclude(to="").count() == 1
 
 
@@ -45,6 +45,6 @@ def test_all_of_several_transactions_are_stored_or_none(service, lane):
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        sending.submit_all(get_chains().chain(31337), Order(lane, [Intent(ALICE, b"")] * 2, fail))
+        sending.submit_all(get_chains().chain(31337), lane, [Order([Intent(ALICE, b"")] * 2, fail)])
     assert Transaction.objects.count() == before
     assert signer_nonce(service) == before

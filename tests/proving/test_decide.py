@@ -626,7 +626,7 @@ def users_of(*names: str) -> set[str]:
 
 
 def test_one_module_signs_and_two_ask_it_to():
-    assert users_of("sign_transaction", "send_raw") == {"transactions/signing.py"}
+    assert users_of("sign_transaction", "tell_all") == {"transactions/signing.py"}
     # What is signed for webhooks are messages.
     asking = users_of("sign", "broadcast") - {"webhooks/delivery.py"}
     assert asking == {"transactions/sending.py", "transactions/replacement.py"}

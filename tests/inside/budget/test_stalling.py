@@ -32,11 +32,11 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
     batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
     asked = []
 
-    def too_dear(*_: Any, **__: Any) -> NotPaid:
+    def too_dear(*_: Any, **__: Any) -> list[NotPaid]:
         asked.append(1)
         assert len(asked) < 3
         cancel(batch)
-        return NotPaid("Too dear.", frozenset({batch.pk} if is_there else ()))
+        return [NotPaid("Too dear.", frozenset({batch.pk} if is_there else ()))]
 
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
     reconcile_block(Block.objects.get(queries__batch=batch).pk)

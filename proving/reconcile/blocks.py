@@ -1,0 +1,309 @@
+"""Moves the queries of source blocks through their steps, by comparing what should hold with what does.
+
+A turn of a connection observes the rows and both chains, decides about each block by itself, and acts: whether the
+destination was reorganised; what the source chain proves; what the registry holds and lacks. Each of these is done for
+all blocks at once, so that few exchanges and statements do for many. No state is kept: run twice, killed anywhere or
+run by another worker, it leads to the same place if the chains are the same. A reorganised chain is nothing special:
+what held no longer does.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import TypeVar
+
+from django.db.models.functions import Now
+
+from chains.rpc import ChainError
+from config import logs
+from config.configured_chains import get_chains
+from database import due_rows
+from database.due_rows import Postponement
+from proving import connections, heads, job_runs, lanes
+from proving.lanes import HeldLane
+from proving.reconcile import apply, decide, observe, proofs, rows
+from proving.reconcile.context import WorkContext
+from proving.reconcile.decide import Change, Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
+from proving.reconcile.observe import Observation, OpenRequests
+from proving.registry.deployments import Unusable
+from queries import progress
+from queries.models import Block, StepKind, open_queries
+
+logger = logging.getLogger(__name__)
+
+Seen = TypeVar("Seen")
+
+# Accounts, slots and headers of a turn, which take a good part of a second to verify and pack; and while nobody else
+# waits, because each turn about a large block asks for its facts anew.
+PROOFS, PROOFS_ALONE = 300, 1000
+# Paths that are sought in a turn: each takes exchanges of its own, and one at a time extends a registry's trust.
+_PATHS = 16
+_UNUSABLE_SECONDS = 10
+# As `job_runs` counts them.
+_OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
+
+
+def reconcile_all(lane: HeldLane, keys: Sequence[object]) -> int:
+    """Bring the queries of these blocks of one connection as far as the chains allow.
+
+    Return how many failed by an error of ours.
+    """
+    postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
+    is_alone = len({block.turn_of_id for block in postponement.rows}) == 1
+    most_proofs = PROOFS_ALONE if is_alone else PROOFS
+
+    def work(blocks: Sequence[Block]) -> None:
+        began = time.monotonic()
+        ends = _reconcile(lane, blocks, most_proofs)
+        _give_back(lane, postponement, blocks, ends)
+        for block in blocks:
+            job_runs.note("block", _OUTCOMES[type(ends[block.pk])], began)
+
+    def give_up(block: Block) -> None:
+        _give_back(lane, postponement, [block], {block.pk: Fail("An error of this service, which has been logged.")})
+        job_runs.note("block", "defect", time.monotonic())
+
+    return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
+
+
+def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Mapping[int, End]:
+    """Return, by the ids of blocks of one connection, how this turn ends for each."""
+    source, destination = blocks[0].source_chain_id, blocks[0].destination_chain_id
+    try:
+        connection = connections.open_connection(destination, source)
+        seen = heads.recent(get_chains().chain(destination), connection.destination_rpc)
+    except Unusable as why:
+        return dict.fromkeys((block.pk for block in blocks), Requeue(str(why), _UNUSABLE_SECONDS))
+    except ChainError as error:
+        return dict.fromkeys((block.pk for block in blocks), _failed(error))
+    turn = _Turn(WorkContext(connection, seen, lane), {block.pk: block for block in blocks})
+    _take_back(turn)
+    asking = observe.open_requests(turn.blocks())
+    proving = [block for block in turn.blocks() if asking[block.pk].senders]
+    if proving:
+        _fetch_and_prove(turn, proving, most_proofs)
+    for pk, left in observe.rest(turn.context, turn.blocks()).items():
+        turn.end(pk, decide.rest(left))
+    return turn.ends
+
+
+@dataclass
+class _Turn:
+    """The blocks that are worked on, as their rows are stored by now; and how the turn has ended for some."""
+
+    context: WorkContext
+    going: dict[int, Block]
+    ends: dict[int, End] = field(default_factory=dict)
+
+    def blocks(self, among: Sequence[Block] | None = None) -> list[Block]:
+        """Return those that go on, all or some."""
+        return [self.going[one.pk] for one in among if one.pk in self.going] if among else [*self.going.values()]
+
+    def end(self, pk: int, end: End) -> None:
+        self.ends[pk] = end
+        self.going.pop(pk, None)
+
+    def answered(self, seen: Mapping[int, Seen | ChainError]) -> dict[int, Seen]:
+        """Return what was observed of blocks that go on. It ends for those about which a chain gave no answer."""
+        found: dict[int, Seen] = {}
+        for pk, one in seen.items():
+            if isinstance(one, ChainError):
+                self.end(pk, _failed(one))
+            elif pk in self.going:
+                found[pk] = one
+        return found
+
+    def ask(self, pk: int, observe_one: Callable[[Block], Seen]) -> Seen | None:
+        """Return what is observed of one block. It ends where a chain gives no answer."""
+        try:
+            return observe_one(self.going[pk])
+        except ChainError as error:
+            self.end(pk, _failed(error))
+            return None
+
+    def write(self, decisions: Mapping[int, Decision]) -> None:
+        """Write what was decided about rows."""
+        changes = [
+            (pk, action)
+            for pk, decision in decisions.items()
+            for action in decision.actions
+            if isinstance(action, Change)
+        ]
+        rows.write(self.context, self.going, changes)
+
+    def act(self, decisions: Mapping[int, Decision]) -> None:
+        """Carry out what was decided. It ends for the blocks for which that is decided, or nothing can be sent."""
+        self.write(decisions)
+        sendings = {
+            pk: action
+            for pk, decision in decisions.items()
+            for action in decision.actions
+            if not isinstance(action, Change)
+        }
+        why_not = apply.send_all(self.context, {pk: (self.going[pk], action) for pk, action in sendings.items()})
+        for pk, decision in decisions.items():
+            if end := why_not.get(pk) or (decision.then if isinstance(decision.then, End) else None):
+                self.end(pk, end)
+
+
+def _failed(error: ChainError) -> Fail:
+    for_path = isinstance(error, observe.BranchUnavailable)
+    return Fail(str(error), for_operators=error.for_operators, for_path=for_path)
+
+
+def _take_back(turn: _Turn) -> None:
+    """Reopen what the destination has lost, where it was reorganised."""
+    seen = turn.answered(observe.checked(turn.context, turn.blocks()))
+    decisions: dict[int, Decision] = {}
+    for pk, one in seen.items():
+        decision = decide.checked(one)
+        if isinstance(decision.then, FindWhatIsGone):
+            found = turn.ask(pk, partial(observe.gone, turn.context))
+            if found is None:
+                continue
+            decision = decide.gone(one, found)
+        decisions[pk] = decision
+    turn.act(decisions)
+
+
+def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> None:
+    context = turn.context
+    headers = turn.answered(observe.source_blocks(context, blocks))
+    turn.act({pk: decide.source_block(one) for pk, one in headers.items()})
+    blocks = turn.blocks(blocks)
+    is_extending = observe.is_extending(context)
+    readings = observe.read_registry(context, blocks, is_extending=is_extending)
+    asking = observe.open_requests(blocks)
+    trusted = {
+        block.pk
+        for block in blocks
+        if observe.is_trusted(block, readings[block.pk], asking[block.pk], is_extending=is_extending)
+    }
+    partly, faults = _fetch(turn, blocks, asking, trusted, most_proofs)
+    # What can't be fetched holds up none of the rest.
+    seen = observe.registry(context, turn.blocks(blocks), readings, is_extending=is_extending)
+    _prove(turn, turn.answered(seen))
+    for block in blocks:
+        pk, end = block.pk, turn.ends.get(block.pk)
+        if pk in partly and not isinstance(end, Fail):
+            # There is more to be fetched.
+            turn.end(pk, replace(end, seconds=0) if isinstance(end, Requeue) else Requeue("", 0))
+        elif pk in faults and end is None:
+            turn.end(pk, faults[pk])
+
+
+def _fetch(
+    turn: _Turn,
+    blocks: Sequence[Block],
+    asking: Mapping[int, OpenRequests],
+    trusted: Collection[int],
+    most_proofs: int,
+) -> tuple[set[int], dict[int, Fail]]:
+    """Complete INITIAL_STATE of what can be fetched from the source chain; more of those that are `trusted` (ids).
+
+    Return the ids of blocks of which more is to be fetched, and what is wrong with the rest of others.
+    """
+    lacking = [block for block in blocks if (StepKind.INITIAL_STATE, False) in asking[block.pk].steps]
+    decisions = {pk: decide.asked_of_header(one) for pk, one in observe.asked_of_header(turn.context, lacking).items()}
+    turn.write(decisions)
+    ends = {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
+    waiting = proofs.waiting([block for block in blocks if (StepKind.INITIAL_STATE, True) in asking[block.pk].steps])
+    faults: dict[int, dict[int, Exception]] = defaultdict(dict)
+    for fetched in proofs.fetch(turn.context.source_rpc, waiting[:most_proofs]):
+        for pk, found in fetched.items():
+            faults[pk] |= found.faults
+        turn.write({pk: decide.fetched(found, is_trusted=pk in trusted) for pk, found in fetched.items()})
+    partly = {one.block.pk for one in waiting[most_proofs:]}
+    looked_at = [block for block in turn.blocks(blocks) if block.pk not in partly]
+    unfetched = observe.unfetched(turn.context, looked_at, faults)
+    decisions = {pk: decide.unfetched(one) for pk, one in unfetched.items()}
+    turn.write(decisions)
+    later = {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
+    return partly, later | ends
+
+
+def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
+    """Complete what the registry holds, and send what it lacks."""
+    context = turn.context
+    decisions = {pk: decide.prove(one) for pk, one in seen.items()}
+    turn.act(decisions)
+    paths = 0
+    for pk, decision in decisions.items():
+        match decision.then:
+            case FindTime(timestamp) as asked if pk in turn.going:
+                found = turn.ask(pk, partial(observe.block_of_time, context, timestamp))
+                if found is not None:
+                    turn.act({pk: decide.time(seen[pk], asked, found)})
+            case FindPath(target) as asked if pk in turn.going:
+                if paths >= _PATHS:
+                    turn.end(pk, decide.wait_for_path(seen[pk]))
+                    continue
+                path = turn.ask(pk, partial(observe.path, context, target))
+                if path is not None:
+                    paths += 1
+                    decided = decide.path(seen[pk], asked, path)
+                    turn.act({pk: decided})
+                    if any(isinstance(action, decide.PreparePath | decide.ExtendPath) for action in decided.actions):
+                        paths = _PATHS
+
+
+# --- At the end -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _GivenBack:
+    """How a block is given back: due again after these seconds; with None not at all, unless something is asked for."""
+
+    sentence: str
+    seconds: float | None
+    attempts: int
+    waits_for_path: bool
+
+
+def _give_back(
+    lane: HeldLane, postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]
+) -> None:
+    # Of many most are alike: one statement does for them.
+    alike: dict[_GivenBack, list[Block]] = defaultdict(list)
+    for block in blocks:
+        alike[_given_back(block, ends[block.pk])].append(block)
+    lane.write(partial(_write, postponement, alike))
+
+
+def _given_back(block: Block, end: End) -> _GivenBack:
+    match end:
+        case Requeue():
+            return _GivenBack(end.sentence, end.seconds, 0, waits_for_path=end.for_path)
+        case Fail():
+            attempts = block.attempts
+            seconds = due_rows.backoff(attempts).total_seconds()
+            about = {"block": block.number, "source": block.source_chain_id, "chain": block.destination_chain_id}
+            with logs.about(**about):
+                logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.sentence, seconds)
+            concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
+            progress.note_failure(list(concerned), end.sentence)
+            return _GivenBack(end.sentence, seconds, attempts + 1, waits_for_path=end.for_path)
+        case Settled():
+            return _GivenBack("", None, 0, waits_for_path=False)
+
+
+def _write(postponement: Postponement[Block], alike: Mapping[_GivenBack, Sequence[Block]]) -> None:
+    settled = [block for how, blocks in alike.items() if how.seconds is None for block in blocks]
+    asked_for = set(open_queries(settled).values_list("block", flat=True)) if settled else set()
+    for how, blocks in alike.items():
+        pauses: dict[float | None, list[Block]] = defaultdict(list)
+        for block in blocks:
+            pauses[0 if block.pk in asked_for else how.seconds].append(block)
+        for seconds, some in pauses.items():
+            postponement.end(
+                some,
+                None if seconds is None else timedelta(seconds=seconds),
+                attempts=how.attempts,
+                waiting_for=how.sentence,
+                looked_at=Now(),
+                waits_for_path=how.waits_for_path,
+            )
