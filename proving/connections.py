@@ -8,6 +8,8 @@ from chains.chains_file import Connection
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
 from proving import stops
+from proving.heads import Heads, poll_seconds
+from proving.lanes import HeldLane
 from proving.registry import deployments
 from proving.registry.deployments import Deployment, Unusable
 
@@ -60,3 +62,35 @@ def open_for_waiting(destination: int, source: int) -> OpenConnection:
         raise Unusable(stopped)
     registry = deployments.noted(destination, source)
     return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination))
+
+
+@dataclass(frozen=True)
+class Context:
+    """A connection, and how far its destination was when this began."""
+
+    connection: OpenConnection
+    heads: Heads  # of the destination
+
+    @property
+    def source_rpc(self) -> RpcClient:
+        return self.connection.source_rpc
+
+    @property
+    def destination_rpc(self) -> RpcClient:
+        return self.connection.destination_rpc
+
+    @property
+    def registry(self) -> Deployment:
+        return self.connection.registry
+
+    @property
+    def poll_seconds(self) -> float:
+        """Return how often to observe the destination."""
+        return poll_seconds(self.destination_rpc.chain)
+
+
+@dataclass(frozen=True)
+class WorkContext(Context):
+    """A connection that a worker works on, in its lane."""
+
+    lane: HeldLane

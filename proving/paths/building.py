@@ -9,16 +9,16 @@ from django.utils import timezone
 
 from chains import history, packed
 from chains.header import Header
-from chains.packed import HISTORY_ADDRESS, AccountToProve
-from chains.rpc import AccountProof, ChainError, InvalidReply, ProofRequest
+from chains.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
+from chains.rpc import AccountProof, ChainError, InvalidReply, NodeUnavailable, ProofRequest
 from config.configured_chains import get_chains
 from database import due_rows
 from proving import sources
 from proving.connections import OpenConnection
 from proving.models import SignedTransaction, Transaction, TransactionState
-from proving.paths import planning
+from proving.paths import checkpoints, planning
 from proving.paths.checkpoints import Jump
-from proving.paths.planning import Hops, Path
+from proving.paths.planning import Hops, Path, TooFar
 from proving.registry import deployments, packing
 from proving.registry.deployments import Call
 from proving.sources import NotYet, Preparation, Start
@@ -47,6 +47,68 @@ class Leg:
     def size(self) -> int:
         """Return the bytes of calldata."""
         return sum(len(data) for _, data in self.calls)
+
+
+@dataclass(frozen=True)
+class PathFound:
+    """A path that can begin."""
+
+    path: Path
+    jump: HeaderParts = ()
+    """The parts before the header that a jump leads to."""
+    is_first: bool = True
+    """True if no other block has waited longer for a path on the connection."""
+
+    @property
+    def goes_with_proofs(self) -> bool:
+        """Return whether the block's own proofs can make its hash trusted, while other paths are under way."""
+        if isinstance(self.path, Jump):
+            return self.path.start is None
+        # What it proves of a parent chain first is paid for once, for all who wait.
+        return isinstance(self.path, Start) and len(self.path.calls) < 2
+
+
+class BranchUnavailable(NodeUnavailable):
+    """No node or file gave the branch that a jump is proven by."""
+
+
+def find(
+    connection: OpenConnection, target: Header, hints: Collection[int], *, is_patient: bool, is_self_funded: bool
+) -> PathFound | Preparation | NotYet | TooFar:
+    """Find a path to a header's hash. `hints` are those of `planning.survey`.
+
+    Who `is_patient` waits for a jump whose branch can't be had. Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    if jump := planning.jump_to(connection, target):
+        try:
+            return _jump(connection, target, jump, is_self_funded=is_self_funded)
+        except NodeUnavailable as error:
+            if is_patient:
+                raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
+    found = planning.survey(connection, target, hints=hints)
+    begun = found if isinstance(found, NotYet | TooFar) else begin(connection, found)
+    return begun if isinstance(begun, Preparation | NotYet | TooFar) else PathFound(begun)
+
+
+def _jump(
+    connection: OpenConnection, target: Header, jump: Jump, *, is_self_funded: bool
+) -> PathFound | Preparation | NotYet:
+    """Return the jump with its branch. Raises `NodeUnavailable` where that can't be had."""
+    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+
+    # Before anything is asked for that costs something.
+    branch = jumping.branch_to(connection.source_rpc.chain, jump.origin, target)
+    if isinstance(branch, NotYet):
+        return branch
+    if jump.start:
+        begun = jumping.begin(connection, jump.start.number)
+        if not isinstance(begun, Start):
+            return begun
+        # Its own blocks are vouched for long enough: no user is to pay for other batches, or to wait for them.
+        jump = replace(jump, start=None if is_self_funded and connection.is_own else begun)
+    elif jump.origin and jump.origin.number != connection.registry.jump_origin:
+        checkpoints.note_origin(connection.registry.row_id, jump.origin)
+    return PathFound(jump, [*([jump.origin.encode()] if jump.origin else []), branch])
 
 
 def begin(connection: OpenConnection, path: Start | Hops) -> Start | Hops | Preparation | NotYet:

@@ -10,12 +10,12 @@ from functools import partial
 
 from chains.rpc import ChainError, Reverted
 from proving import stops
+from proving.connections import WorkContext
 from proving.facts import Missing
 from proving.paths import building, checkpoints
 from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
 from proving.reconcile import calldata, sent
-from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
 from proving.registry.deployments import revert_reason
 from proving.transactions import sending, signers
@@ -43,7 +43,7 @@ def send_all(context: WorkContext, wanted: Mapping[int, tuple[Block, Sending]]) 
     if not wanted:
         return {}
     # Observed it is all the same: what was sent before may be mined, or taken back.
-    chain = context.destination_chain
+    chain = context.destination_rpc.chain
     stopped = stops.why_stopped(chain.id, source=context.connection.config.source_id)
     if refused := stopped or signers.why_none(chain):
         return dict.fromkeys(wanted, _postponed(context, refused))
@@ -64,7 +64,7 @@ def _send_each(
             orders.append((purpose, _order(context, purpose)))
         except ChainError as error:
             why_not[purpose.block.pk] = Fail(str(error), for_operators=error.for_operators)
-    outcomes = sending.submit_all(context.destination_chain, context.lane, [order for _, order in orders])
+    outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for _, order in orders])
     instead: list[_Purpose] = []
     for (purpose, _), outcome in zip(orders, outcomes, strict=True):
         if not isinstance(outcome, NotPaid):
@@ -150,13 +150,13 @@ def _why_not(context: WorkContext, outcome: Sent | Unsent | ChainError) -> Reque
 
 
 def _postponed(context: WorkContext, sentence: str) -> Requeue:
-    return Requeue(sentence, max(10, context.destination_chain.block_seconds))
+    return Requeue(sentence, max(10, context.destination_rpc.chain.block_seconds))
 
 
 def _why_reverted(context: WorkContext, reverted: Reverted) -> Requeue | Fail:
     reason = revert_reason(reverted.data)
     if reason.name in {"UnknownBlock", "HeaderMismatch"}:
         # The chain moved between the observation and the simulation; the next turn says what that means.
-        sentence = f"Chain {context.destination_chain.id} does not accept the header at this moment."
+        sentence = f"Chain {context.destination_rpc.chain.id} does not accept the header at this moment."
         return Requeue(sentence, context.poll_seconds)
     return Fail(f"The registry does not accept the proof: {reason}.")

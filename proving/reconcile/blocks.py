@@ -24,11 +24,12 @@ from config.configured_chains import get_chains
 from database import due_rows
 from database.due_rows import Postponement
 from proving import connections, heads, job_runs, lanes
+from proving.connections import WorkContext
 from proving.lanes import HeldLane
+from proving.paths import building
 from proving.reconcile import apply, decide, observe, proofs, rows
-from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import Change, Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
-from proving.reconcile.observe import Observation, OpenRequests
+from proving.reconcile.observation import Observation, OpenRequests
 from proving.registry.deployments import Unusable
 from queries import progress
 from queries.models import Block, StepKind, open_queries
@@ -151,7 +152,7 @@ class _Turn:
 
 
 def _failed(error: ChainError) -> Fail:
-    for_path = isinstance(error, observe.BranchUnavailable)
+    for_path = isinstance(error, building.BranchUnavailable)
     return Fail(str(error), for_operators=error.for_operators, for_path=for_path)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from chains.packed import encode_block_hash
+from proving.connections import Context
 from proving.facts import Missing
 from proving.paths.building import Leg
-from proving.reconcile.context import Context
 from proving.reconcile.decide import ExtendPath, PreparePath, Prove, ProveTime
 from proving.registry import packing
 from proving.registry.deployments import in_one_call

@@ -12,16 +12,16 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HeaderParts
 from proving.facts import HeaderFact, Missing, TimeFact
+from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
-from proving.reconcile.observe import (
+from proving.reconcile.observation import (
     AskedOfHeader,
     BlockOfTime,
     Checked,
     Gone,
     Lacking,
     Observation,
-    PathFound,
     Rest,
     SourceBlock,
     Unfetched,

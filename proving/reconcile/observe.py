@@ -1,15 +1,11 @@
 """What there is to know about blocks before deciding: rows and chains as they are now.
 
 Functions about several blocks return what they observe by the ids of the blocks, or why a chain gives no answer about
-one. They change nothing about the blocks. What is costly to know is only looked up where it matters. Each stage of that
-has a type of its own: an `Observation` has no `Lacking` where the registry lacks nothing, and that has no `Trust` where
-nothing needs the header.
+one. They change nothing about the blocks. What is costly to know is only looked up where it matters.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, When, Window
@@ -19,20 +15,33 @@ from django.utils import timezone
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.packed import HeaderParts
-from chains.rpc import BlockIdentifier, ChainError, NodeUnavailable, result
+from chains.rpc import BlockIdentifier, ChainError, result
 from database.chunks import chunks
 from proving import facts, sources
-from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact, ViewRequest
+from proving.connections import Context
+from proving.facts import Fact, Missing, RegistryView, TimeFact, ViewRequest
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
-from proving.paths import building, checkpoints, planning
-from proving.paths.checkpoints import Jump
-from proving.paths.planning import Path, TooFar
+from proving.paths import building, planning
+from proving.paths.building import PathFound
+from proving.paths.planning import TooFar
 from proving.reconcile import sent
-from proving.reconcile.context import Context
+from proving.reconcile.observation import (
+    AskedOfHeader,
+    BlockOfTime,
+    Checked,
+    Gone,
+    Lacking,
+    Observation,
+    OpenQuery,
+    OpenRequests,
+    Rest,
+    SourceBlock,
+    Trust,
+    Unfetched,
+)
 from proving.reconcile.proofs import ProofRefused
-from proving.sources import NotYet, Preparation, Start
+from proving.sources import NotYet, Preparation
 from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, open_queries
 
@@ -61,17 +70,6 @@ def _of_each(
     }
 
 
-@dataclass(frozen=True)
-class OpenRequests:
-    """Tells what is open about a block."""
-
-    senders: Collection[str]  # of the batches
-    steps: Collection[tuple[str, bool]]
-    """At which the queries are, each with whether it asks for an account, and not for the header."""
-    names_times: bool
-    """True if some name it by a time."""
-
-
 def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
     columns = ("block", "batch__sender", "step", "of_account", "names_time")
     rows = open_queries(blocks).order_by().annotate(of_account=~Q(address=""), names_time=Q(timestamp__isnull=False))
@@ -89,24 +87,12 @@ def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
 # --- When the destination was reorganised -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Checked:
-    """The block of the destination in which the completed facts were read last, and what is at its height now."""
-
-    destination: int
-    number: int
-    hash: bytes
-    header: Header | None
-    is_behind: bool  # the node's head is
-    poll_seconds: float
-
-
 def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
     """Read the blocks again in which facts were last read, for those blocks of which something was completed."""
 
     def read(block: Block, header: Header | None) -> Checked:
         return Checked(
-            context.destination_chain.id,
+            context.destination_rpc.chain.id,
             block.checked_number or 0,
             bytes.fromhex(block.checked_hash[2:]),
             header,
@@ -117,17 +103,6 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
     noted = [block for block in blocks if block.checked_number is not None]
     headers = context.destination_rpc.ask([questions.header(block.checked_number or 0) for block in noted])
     return _of_each(noted, headers, read)
-
-
-@dataclass(frozen=True)
-class Gone:
-    """The completed facts, as the registry has them now."""
-
-    root_is_confirmed: bool  # the registry trusts the block's state root
-    proven: Sequence[int] = ()  # queries of which facts below the state root are proven, or to be
-    lacking_of_header: Sequence[int] = ()
-    lacking_of_accounts: Sequence[int] = ()
-    contradiction: str = ""
 
 
 def gone(context: Context, block: Block) -> Gone:
@@ -158,17 +133,6 @@ def _confirmed(context: Context, block: Block, wanted: Sequence[Fact]) -> Regist
 # --- What the source chain proves -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SourceBlock:
-    """The block as the source chain has it now, and as it is stored."""
-
-    source: int
-    number: int
-    header: Header | None
-    stored_hash: str  # empty: none is stored
-    poll_seconds: float  # of the source chain
-
-
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     chain = context.source_rpc.chain
 
@@ -178,13 +142,6 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
         return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain))
 
     return _of_each(blocks, context.source_rpc.ask([questions.header(block.number) for block in blocks]), read)
-
-
-@dataclass(frozen=True)
-class AskedOfHeader:
-    """Open queries (ids) of INITIAL_STATE that ask for no account, with the properties that the header lacks."""
-
-    why_lacking: Mapping[int, str]  # a sentence; empty where it lacks nothing
 
 
 def asked_of_header(context: Context, blocks: Sequence[Block]) -> ByBlock[AskedOfHeader]:
@@ -281,18 +238,6 @@ def is_trusted(block: Block, reading: Reading | ChainError, asking: OpenRequests
     return reading.is_vouched_for and not is_extending
 
 
-@dataclass(frozen=True)
-class Unfetched:
-    """The queries that stay at INITIAL_STATE when all is fetched that nodes serve."""
-
-    source: int
-    number: int
-    faults: Mapping[int, str]  # by the ids of queries: a sentence
-    refused: Collection[int]  # those for which no node serves a proof that can be used: more asking may not change it
-    refused_since: datetime | None  # as it is stored
-    now: datetime
-
-
 def unfetched(
     context: Context, blocks: Sequence[Block], faults: Mapping[int, Mapping[int, Exception]]
 ) -> ByBlock[Unfetched]:
@@ -313,143 +258,6 @@ def unfetched(
 
 
 # --- What the registry holds, and lacks -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OpenQuery:
-    id: int
-    is_of_header: bool  # it asks for no account
-    timestamp: int | None  # by which it names its block, unix seconds
-    step: StepKind
-    is_left_to_others: bool = False  # its batch is self-funded: others send its transactions
-
-
-@dataclass(frozen=True)
-class Trust:
-    """The registry's trust in the header, read if something that is missing needs it, whoever sends it."""
-
-    header: Header
-    """Its hash must be vouched for: the block's own, or the next one, which alone says when the block ended."""
-    is_vouched_for: bool
-    """True if the registry can take that header now."""
-    is_vouched_for_long: bool = True
-    """True if that also holds for some blocks: otherwise its transaction may revert, with all that shares it."""
-    is_extending: bool = False
-    """A transaction that extends the registry's trust is under way."""
-    pause_after_failures: float = 0
-    """Seconds until the next of those may be sent."""
-    may_jump: bool = False
-    """True if the beacon chain may lead there, for which the registry's trust isn't extended."""
-
-
-@dataclass(frozen=True)
-class Lacking:
-    """The further reads if the registry lacks something."""
-
-    missing: Missing
-    root_is_known: bool
-    """True if the state root is the block's at the newest block of the destination, or at the confirmed one."""
-    left_to_others: Collection[int] = ()
-    """Ids of the queries whose transactions others send."""
-    sent_for: Collection[Fact] = ()
-    """The facts that transactions under way may prove."""
-    failures: int = 0
-    """Transactions for what is missing that reverted."""
-    is_accumulating: bool = False
-    """A transaction that brings the header is under way."""
-    trust: Trust | None = None
-    """None where nothing needs the header, or the one that it needs isn't there yet."""
-
-    @property
-    def hash_is_vouched_for(self) -> bool:
-        """Return whether the registry can take now the header that is needed."""
-        return self.trust is not None and self.trust.is_vouched_for
-
-    @cached_property
-    def missing_now(self) -> Missing:
-        """Return what is to be sent. All that costs money is decided by this.
-
-        What is under way is left out, because nothing is paid twice. So is what is asked for only by batches that pay
-        themselves.
-        """
-        others = set(self.left_to_others)
-        wanted = {
-            fact: [pk for pk in asking if pk not in others]
-            for fact, asking in self.missing.items()
-            if fact not in self.sent_for
-        }
-        return {fact: asking for fact, asking in wanted.items() if asking}
-
-    @cached_property
-    def needing(self) -> Missing:
-        """Return which of these can't be proven without the block's header."""
-        return self._needing(self.missing_now)
-
-    @cached_property
-    def all_needing(self) -> Missing:
-        """Return the missing facts that can't be proven without the block's header, whoever sends them."""
-        return self._needing(self.missing)
-
-    def _needing(self, missing: Missing) -> Missing:
-        if not self.root_is_known:
-            return missing
-        return {fact: asking for fact, asking in missing.items() if isinstance(fact, HeaderFact | TimeFact)}
-
-
-@dataclass(frozen=True)
-class Observation:
-    """A block whose header and proofs are stored, as far as they are; its open queries; and the registry."""
-
-    # The block.
-    number: int
-    hash: bytes
-    timestamp: int | None
-    attempts: int  # that failed in a row
-    path_left: int
-
-    # The chains.
-    source: int
-    poll_seconds: float
-    source_poll_seconds: float
-
-    now: datetime
-    gather_seconds: float
-    gathers_until: datetime | None  # as it is stored
-
-    awaiting_header: Sequence[OpenQuery]
-    """The open queries at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
-    asked: Mapping[int, OpenQuery]
-    """By id: those that are observed, whose proofs are stored and for which nothing is under way."""
-
-    view: RegistryView
-    """The registry's facts at the newest confirmed block. Facts below an unknown root are not looked up."""
-    root_is_confirmed: bool
-    """True if the state root there is the block's."""
-    accumulated_by: str
-    """Hash of the transaction of ours that brought the header, if one did."""
-    proven_by: Mapping[int, str]
-    """By id of a query that asks for nothing that is missing: hash of the transaction that proved it."""
-    contradiction: str
-    """A sentence, if the registry holds another value than was proven here. Other missing facts are not compared."""
-    lacking: Lacking | None
-    """None: it lacks nothing."""
-
-    @property
-    def has_idle_queries(self) -> bool:
-        """Return whether something is open for which nothing is under way."""
-        return bool(self.asked)
-
-    @property
-    def missing(self) -> Missing:
-        return {} if self.lacking is None else self.lacking.missing
-
-    @property
-    def is_trusted(self) -> bool:
-        """Return whether the registry was found to know the block's state root, or the hash that is needed."""
-        lacking = self.lacking
-        return self.root_is_confirmed or (
-            lacking is not None and (lacking.root_is_known or lacking.hash_is_vouched_for)
-        )
 
 
 def registry(
@@ -575,7 +383,7 @@ def _observations(
             poll_seconds=context.poll_seconds,
             source_poll_seconds=poll_seconds(context.source_rpc.chain),
             now=timezone.now(),
-            gather_seconds=context.destination_chain.gather_seconds,
+            gather_seconds=context.destination_rpc.chain.gather_seconds,
             gathers_until=block.gathers_until,
             awaiting_header=awaiting_header.get(block.pk, []),
             asked=one.asked,
@@ -743,12 +551,6 @@ def _has_root(block: Block, view: RegistryView) -> bool:
     return hex_data(view.state_root) == block.state_root
 
 
-@dataclass(frozen=True)
-class BlockOfTime:
-    has_later: bool  # the source chain has a block after that time
-    number: int | None = None  # None: the first block is later
-
-
 def block_of_time(context: Context, timestamp: int, _: Block) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
@@ -757,91 +559,22 @@ def block_of_time(context: Context, timestamp: int, _: Block) -> BlockOfTime:
     return BlockOfTime(has_later=True, number=number)
 
 
-# --- The path to the block --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PathFound:
-    """A path that can begin."""
-
-    path: Path
-    jump: HeaderParts = ()
-    """The parts before the header that a jump leads to."""
-    is_first: bool = True
-    """True if no other block has waited longer for a path on the connection."""
-
-    @property
-    def goes_with_proofs(self) -> bool:
-        """Return whether the block's own proofs can make its hash trusted, while other paths are under way."""
-        if isinstance(self.path, Jump):
-            return self.path.start is None
-        # What it proves of a parent chain first is paid for once, for all who wait.
-        return isinstance(self.path, Start) and len(self.path.calls) < 2
-
-
-class BranchUnavailable(NodeUnavailable):
-    """No node or file gave the branch that a jump is proven by."""
+# --- At the end -------------------------------------------------------------------------------------------------------
 
 
 def path(
     context: Context, target: Header, block: Block, hints: Collection[int] = (), *, is_self_funded: bool = False
 ) -> PathFound | Preparation | NotYet | TooFar:
-    """Find a path to a header's hash. `hints` are those of `planning.survey`.
+    """Find a path to a header's hash, for a block. `hints` are those of `planning.survey`.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    if jump := planning.jump_to(context.connection, target):
-        try:
-            return _jump(context, block, target, jump, is_self_funded=is_self_funded)
-        except NodeUnavailable as error:
-            # The attempts before may have failed for something else.
-            if block.attempts < _PATIENT_ATTEMPTS or not block.waits_for_path:
-                raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
-    found = planning.survey(context.connection, target, hints=hints)
-    begun = found if isinstance(found, NotYet | TooFar) else building.begin(context.connection, found)
-    if isinstance(begun, Preparation | NotYet | TooFar):
-        return begun
-    return PathFound(begun, is_first=is_self_funded or sent.is_first(block))
-
-
-def _jump(
-    context: Context, block: Block, target: Header, jump: Jump, *, is_self_funded: bool
-) -> PathFound | Preparation | NotYet:
-    """Return the jump with its branch. Raises `NodeUnavailable` where that can't be had."""
-    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
-
-    connection = context.connection
-    # Before anything is asked for that costs something.
-    branch = jumping.branch_to(context.source_rpc.chain, jump.origin, target)
-    if isinstance(branch, NotYet):
-        return branch
-    if jump.start:
-        begun = jumping.begin(connection, jump.start.number)
-        if not isinstance(begun, Start):
-            return begun
-        # Its own blocks are vouched for long enough: no user is to pay for other batches, or to wait for them.
-        jump = replace(jump, start=None if is_self_funded and connection.is_own else begun)
-    elif jump.origin and jump.origin.number != context.registry.jump_origin:
-        checkpoints.note_origin(context.registry.row_id, jump.origin)
-    parts: HeaderParts = [*([jump.origin.encode()] if jump.origin else []), branch]
-    return PathFound(jump, parts, is_first=is_self_funded or sent.is_first(block))
-
-
-# --- At the end -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rest:
-    """The state after all is done that can be now."""
-
-    is_open: bool
-    is_under_way: bool  # a transaction is sent, and not confirmed yet
-    waits_for: str  # a sentence about it; empty where all goes well
-    is_left_to_others: bool  # it only waits for what others send
-    checked_number: int | None
-    final: int
-    poll_seconds: float
-    block_seconds: float
+    # The attempts before may have failed for something else.
+    is_patient = block.attempts < _PATIENT_ATTEMPTS or not block.waits_for_path
+    found = building.find(context.connection, target, hints, is_patient=is_patient, is_self_funded=is_self_funded)
+    if not isinstance(found, PathFound) or is_self_funded:
+        return found
+    return replace(found, is_first=sent.is_first(block))
 
 
 def rest(context: Context, blocks: Sequence[Block]) -> ByBlock[Rest]:
@@ -860,6 +593,6 @@ def rest(context: Context, blocks: Sequence[Block]) -> ByBlock[Rest]:
             checked_number=block.checked_number,
             final=context.heads.final,
             poll_seconds=context.poll_seconds,
-            block_seconds=context.destination_chain.block_seconds,
+            block_seconds=context.destination_rpc.chain.block_seconds,
         )
     return found

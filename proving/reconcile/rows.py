@@ -14,8 +14,8 @@ from django.db.models.functions import Now
 from chains.encoding import hex_data
 from database import row_locks
 from database.chunks import by_size, chunks
+from proving.connections import WorkContext
 from proving.models import AccountProof, SlotProof
-from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import (
     Change,
     MoveToBlock,

@@ -17,11 +17,11 @@ from chains import questions, rollups
 from chains.rpc import ChainError, Reverted, RpcClient, result
 from database.chunks import chunks
 from proving import connections
+from proving.connections import Context
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
 from proving.paths import building, checkpoints
 from proving.reconcile import calldata, decide, observe, sent
-from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Action,
     Continue,
@@ -35,7 +35,7 @@ from proving.reconcile.decide import (
     ProveTime,
     Requeue,
 )
-from proving.reconcile.observe import Observation
+from proving.reconcile.observation import Observation
 from proving.registry.deployments import Unusable, revert_reason
 from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent
 from queries.models import PROVABLE_STEPS, Batch, Block, StepKind

@@ -7,9 +7,9 @@ from django.db import connection
 
 from config.configured_chains import get_chains
 from proving import connections, heads, lanes
+from proving.connections import WorkContext
 from proving.lanes import LaneKind, LaneName
 from proving.reconcile import rows
-from proving.reconcile.context import WorkContext
 from proving.reconcile.decide import Reject
 from queries.error_codes import RejectionCode
 from queries.models import BatchStatus, Block

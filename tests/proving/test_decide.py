@@ -13,6 +13,7 @@ from chains.packed import OLD_BLOCK, BlockBranch, HeaderParts
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.models import AccountProof
+from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, TooFar
 from proving.reconcile import decide
@@ -40,7 +41,7 @@ from proving.reconcile.decide import (
     StoreProofs,
     TakeHeader,
 )
-from proving.reconcile.observe import (
+from proving.reconcile.observation import (
     AskedOfHeader,
     BlockOfTime,
     Checked,
@@ -48,7 +49,6 @@ from proving.reconcile.observe import (
     Lacking,
     Observation,
     OpenQuery,
-    PathFound,
     SourceBlock,
     Trust,
     Unfetched,
