@@ -25,7 +25,7 @@ from proving.health import attester_checks, chain_checks
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import JumpLeaves, Signer
 from proving.paths import upkeep
-from proving.reconcile import blocks
+from proving.reconcile import turn as reconcile
 from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
 from queries import clock, progress
@@ -118,7 +118,7 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.CONNECTION:
             asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
-            return _in_turns(due.annotate(size=size), "turn_of", blocks.PROOFS, alone=blocks.PROOFS_ALONE)
+            return _in_turns(due.annotate(size=size), "turn_of", reconcile.PROOFS, alone=reconcile.PROOFS_ALONE)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_in_turns(due, "user", _MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:
@@ -197,7 +197,7 @@ def _connection(lane: HeldLane, keys: Sequence[Any]) -> int:
     failed = 0
     for registry in due_rows.due(_registries(lane.name)).values_list("pk", flat=True):
         failed += _failed(partial(upkeep.look_after, lane, registry))
-    return failed + (blocks.reconcile_all(lane, keys) if keys else 0)
+    return failed + (reconcile.reconcile_all(lane, keys) if keys else 0)
 
 
 def _history(lane: HeldLane, keys: Sequence[Any]) -> int:

@@ -32,7 +32,7 @@ from proving.budget.reservations import Reservation
 from proving.gas_model.remaining_work import RemainingWork
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
-from proving.reconcile import blocks
+from proving.reconcile import turn
 from proving.reconcile.decide import Settled
 from proving.transactions import sending, signers, transaction_monitor
 from proving.transactions.fees import OfferedFees
@@ -117,7 +117,7 @@ def test_a_block_that_becomes_due_while_it_is_given_back_stays_due(lane):
     soon = timezone.now()
     met = meet(
         lambda: Block.objects.update(due_at=soon),
-        lambda: blocks._give_back(lane, postponement, [block], {block.pk: Settled()}),
+        lambda: turn._give_back(lane, postponement, [block], {block.pk: Settled()}),
     )
     assert met.waited
     assert Block.objects.get().due_at == soon
@@ -138,7 +138,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
 
     def cancel_and_release() -> None:
         progress.cancel(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
-        blocks._give_back(lane, postponement, [block], {block.pk: Settled()})
+        turn._give_back(lane, postponement, [block], {block.pk: Settled()})
 
     assert meet(accept_own, cancel_and_release).waited
     block.refresh_from_db()

@@ -10,7 +10,7 @@ from database import due_rows
 from proving import lanes
 from proving.health import chain_checks
 from proving.lanes import LaneKind, LaneName
-from proving.reconcile.blocks import reconcile_all
+from proving.reconcile.turn import reconcile_all
 from proving.worker import turns
 from proving.worker.worker import Worker
 from queries.models import Batch, BatchStatus, Block
