@@ -170,6 +170,8 @@ class Reading:
     """At the newest block, without facts."""
     is_vouched_for: bool
     """The registry can take the block's header now."""
+    accumulated_by: str
+    """Hash of the transaction of ours that brought the header, if one did."""
 
 
 def is_extending(context: Context) -> bool:
@@ -185,7 +187,7 @@ def read_registry(context: Context, blocks: Sequence[Block], *, is_extending: bo
     accumulated = sent.accumulated_by(context.registry, blocks)
     idle = _first_idle(context.heads.confirmed.number, [block for block in blocks if block.pk in accumulated])
     wanted = {pk: _facts_of(queries) for pk, queries in idle.items()}
-    return _readings(context, blocks, wanted, _vouched_at(context, is_extending=is_extending))
+    return _readings(context, blocks, wanted, accumulated, _vouched_at(context, is_extending=is_extending))
 
 
 def _vouched_at(context: Context, *, is_extending: bool) -> BlockIdentifier:
@@ -198,7 +200,11 @@ def _vouched_at(context: Context, *, is_extending: bool) -> BlockIdentifier:
 
 
 def _readings(
-    context: Context, blocks: Sequence[Block], wanted: Mapping[int, Sequence[Fact]], vouched_at: BlockIdentifier
+    context: Context,
+    blocks: Sequence[Block],
+    wanted: Mapping[int, Sequence[Fact]],
+    accumulated: Mapping[int, str],
+    vouched_at: BlockIdentifier,
 ) -> Observed[Reading]:
     registry, confirmed = context.registry.contract, context.heads.confirmed.number
     requests = [
@@ -216,11 +222,16 @@ def _readings(
         [questions.call(*registry.vouches(*one), vouched_at) for one in hashes],
     )
     rest = iter(answers)
-    views = iter([one.view(registry, [next(rest) for _ in each]) for one, each in zip(requests, asked, strict=True)])
+    views = [one.view(registry, [next(rest) for _ in each]) for one, each in zip(requests, asked, strict=True)]
     found: Observed[Reading] = {}
-    for block, answer in zip(blocks, vouched, strict=True):
+    for block, at_confirmed, at_latest, vouch in zip(blocks, views[::2], views[1::2], vouched, strict=True):
         try:
-            found[block.pk] = Reading(result(next(views)), result(next(views)), registry.decode_vouches(answer))
+            found[block.pk] = Reading(
+                result(at_confirmed),
+                result(at_latest),
+                registry.decode_vouches(vouch),
+                accumulated.get(block.pk, ""),
+            )
         except ChainError as error:
             found[block.pk] = error
     return found
@@ -281,7 +292,7 @@ def of_batch(
     for query in rows.annotate(pays_itself=_PAYS_ITSELF).order_by("pk"):
         assert query.block_id is not None, "it is one of these"
         asking[query.block_id].append(query)
-    readings = _readings(context, blocks, {}, "pending")
+    readings = _readings(context, blocks, {}, {}, "pending")
     left = {pk: list(chunks(queries, _QUERIES_PER_LOOK)) or [[]] for pk, queries in asking.items()}
     compared: Observed[_Compared] = {}
     while looking := [block for block in blocks if left[block.pk] and _is_held(compared.get(block.pk))]:
@@ -366,7 +377,6 @@ def _observations(
 ) -> Observed[Observation]:
     seen: Observed[Observation] = {pk: one for pk, one in compared.items() if isinstance(one, ChainError)}
     good = [(block, one) for block in blocks if isinstance(one := compared[block.pk], _Compared)]
-    accumulated_by = sent.accumulated_by(context.registry, [block for block, one in good if one.root_is_confirmed])
     proven_by = sent.proven_by(context.registry, {pk for _, one in good for pk in one.held})
     for block, one in good:
         of_block = lacking.get(block.pk)
@@ -389,7 +399,7 @@ def _observations(
             asked=one.asked,
             view=one.view,
             root_is_confirmed=one.root_is_confirmed,
-            accumulated_by=accumulated_by.get(block.pk, ""),
+            accumulated_by=one.reading.accumulated_by if one.root_is_confirmed else "",
             proven_by={pk: proven_by[pk] for pk in one.held if pk in proven_by},
             contradiction=one.contradiction,
             lacking=of_block,
@@ -577,8 +587,7 @@ def path(
     return replace(found, is_first=sent.is_first(block))
 
 
-def rest(context: Context, blocks: Sequence[Block]) -> ByBlock[Rest]:
-    asking = open_requests(blocks)
+def rest(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[Rest]:
     # The transaction that the open queries wait for, whichever of them it was sent for.
     under_way = sent.newest_under_way([block for block in blocks if asking[block.pk].senders])
     found: ByBlock[Rest] = {}

@@ -28,11 +28,27 @@ from proving.connections import WorkContext
 from proving.lanes import HeldLane
 from proving.paths import building
 from proving.reconcile import apply, decide, observe, proofs, rows
-from proving.reconcile.decide import Change, Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
+from proving.reconcile.decide import (
+    Change,
+    Decision,
+    End,
+    Fail,
+    FindPath,
+    FindTime,
+    FindWhatIsGone,
+    NoteChecked,
+    NoteGathering,
+    NoteRefused,
+    Requeue,
+    Settled,
+    ShowPath,
+    StoreProofs,
+)
 from proving.reconcile.observation import Observation, OpenRequests
 from proving.registry.deployments import Unusable
 from queries import progress
 from queries.models import Block, StepKind, open_queries
+from queries.progress import Complete
 
 logger = logging.getLogger(__name__)
 
@@ -86,8 +102,10 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     asking = observe.open_requests(turn.blocks())
     proving = [block for block in turn.blocks() if asking[block.pk].senders]
     if proving:
-        _fetch_and_prove(turn, proving, most_proofs)
-    for pk, left in observe.rest(turn.context, turn.blocks()).items():
+        _fetch_and_prove(turn, proving, asking, most_proofs)
+    if turn.may_have_ended:
+        asking = observe.open_requests(turn.blocks())
+    for pk, left in observe.rest(turn.context, turn.blocks(), asking).items():
         turn.end(pk, decide.rest(left))
     return turn.ends
 
@@ -99,6 +117,8 @@ class _Turn:
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
+    may_have_ended: bool = False
+    """True if something was written by which open queries may have ended, or gone back."""
 
     def blocks(self, among: Sequence[Block] | None = None) -> list[Block]:
         """Return those that go on, all or some."""
@@ -134,6 +154,7 @@ class _Turn:
             for action in decision.actions
             if isinstance(action, Change)
         ]
+        self.may_have_ended = self.may_have_ended or not all(_goes_on(change) for _, change in changes)
         rows.write(self.context, self.going, changes)
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
@@ -149,6 +170,13 @@ class _Turn:
         for pk, decision in decisions.items():
             if end := why_not.get(pk) or (decision.then if isinstance(decision.then, End) else None):
                 self.end(pk, end)
+
+
+def _goes_on(change: Change) -> bool:
+    """Return whether all queries that are open stay so, at a step as late or later."""
+    if isinstance(change, Complete):
+        return not change.queries or change.step in {StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE}
+    return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteGathering | NoteRefused)
 
 
 def _failed(error: ChainError) -> Fail:
@@ -171,14 +199,18 @@ def _take_back(turn: _Turn) -> None:
     turn.act(decisions)
 
 
-def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> None:
+def _fetch_and_prove(
+    turn: _Turn, blocks: Sequence[Block], asking: Mapping[int, OpenRequests], most_proofs: int
+) -> None:
     context = turn.context
     headers = turn.answered(observe.source_blocks(context, blocks))
     turn.act({pk: decide.source_block(one) for pk, one in headers.items()})
     blocks = turn.blocks(blocks)
+    if turn.may_have_ended:
+        # The source chain may have been reorganised.
+        asking = observe.open_requests(blocks)
     is_extending = observe.is_extending(context)
     readings = observe.read_registry(context, blocks, is_extending=is_extending)
-    asking = observe.open_requests(blocks)
     trusted = {
         block.pk
         for block in blocks
