@@ -20,6 +20,7 @@ from proving.registry import packing
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from queries.properties import AccountField
+from tests.chains.lying_node import between, error
 from tests.factories import until
 from tests.inside.working import accept_all, work_once, work_side_by_side
 from tests.proving.chain_state import (
@@ -34,7 +35,7 @@ from tests.proving.chain_state import (
 from tests.proving.kills import exchanges
 from tests.proving.money import ETHER, mine_at, price_of
 from tests.proving.transactions import age
-from tests.service import ALICE, BOB, a_key, chains_toml, fresh, request, submit, waiting
+from tests.service import ALICE, BOB, a_key, chains_toml, fresh, reconfigure, request, submit, waiting
 
 recent = heads.recent
 
@@ -92,6 +93,24 @@ def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service,
     assert [fresh(batch).status for batch in batches] == [BatchStatus.DONE, BatchStatus.IN_PROGRESS, BatchStatus.DONE]
     assert "The registry does not accept the proof" in Block.objects.get(pk=spoilt.pk).waiting_for
     assert Transaction.objects.filter(queries__batch=batches[0]).count() == 1
+
+
+def test_a_question_that_is_refused_about_one_block_holds_up_no_other(service, blocks, settings):
+    first = f"{blocks[0]:064x}"
+
+    def change(question, reply):
+        is_refused = question["method"] == "eth_call" and question["params"][0]["data"].endswith(first)
+        return [error(question, -32000, "not here") if is_refused else reply]
+
+    batches = at_blocks(a_key(), blocks[:3])
+    accept_all()
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        for _ in range(3):
+            work_once()
+    assert [fresh(batch).status for batch in batches] == [BatchStatus.IN_PROGRESS, BatchStatus.DONE, BatchStatus.DONE]
+    reconfigure(settings, url, service.url)
+    until_done(batches)
 
 
 def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
@@ -254,12 +273,12 @@ def rounds_until_done(chain: DevChain, batches: Sequence[Batch]) -> None:
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
 
 
-@pytest.mark.parametrize(("accounts", "most"), [(1, 7), (100, 7)])
+@pytest.mark.parametrize(("accounts", "most"), [(1, 10), (100, 10)])
 def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
     chain, node = counted
     batch = submit(a_key(), request(*(f"0x{number:040x}" for number in range(accounts)), block=chain.head()))
     node.forget()
     rounds_until_done(chain, [batch])
     # What is asked before the transaction is out, one after another; then a poll, and what the registry holds.
-    assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [4]
+    assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [6]
     assert len(node.exchanges) <= most
