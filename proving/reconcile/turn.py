@@ -98,14 +98,16 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     except ChainError as error:
         return dict.fromkeys((block.pk for block in blocks), _failed(error))
     turn = _Turn(WorkContext(connection, seen, lane), {block.pk: block for block in blocks})
-    _take_back(turn)
-    asking = observe.open_requests(turn.blocks())
-    proving = [block for block in turn.blocks() if asking[block.pk].senders]
+    _take_back(turn, blocks)
+    blocks = turn.left_of(blocks)
+    asking = observe.open_requests(blocks)
+    proving = [block for block in blocks if asking[block.pk].senders]
     if proving:
         _fetch_and_prove(turn, proving, asking, most_proofs)
+        blocks = turn.left_of(blocks)
     if turn.may_have_ended:
-        asking = observe.open_requests(turn.blocks())
-    for pk, left in observe.rest(turn.context, turn.blocks(), asking).items():
+        asking = observe.open_requests(blocks)
+    for pk, left in observe.rest(turn.context, blocks, asking).items():
         turn.end(pk, decide.rest(left))
     return turn.ends
 
@@ -120,9 +122,9 @@ class _Turn:
     may_have_ended: bool = False
     """True if something was written by which open queries may have ended, or gone back."""
 
-    def blocks(self, among: Sequence[Block] | None = None) -> list[Block]:
-        """Return those that go on, all or some."""
-        return [self.going[one.pk] for one in among if one.pk in self.going] if among else [*self.going.values()]
+    def left_of(self, blocks: Sequence[Block]) -> list[Block]:
+        """Return those of the blocks that go on, as they are stored by now."""
+        return [self.going[block.pk] for block in blocks if block.pk in self.going]
 
     def end(self, pk: int, end: End) -> None:
         self.ends[pk] = end
@@ -184,9 +186,9 @@ def _failed(error: ChainError) -> Fail:
     return Fail(str(error), for_operators=error.for_operators, for_path=for_path)
 
 
-def _take_back(turn: _Turn) -> None:
+def _take_back(turn: _Turn, blocks: Sequence[Block]) -> None:
     """Reopen what the destination has lost, where it was reorganised."""
-    seen = turn.answered(observe.checked(turn.context, turn.blocks()))
+    seen = turn.answered(observe.checked(turn.context, blocks))
     decisions: dict[int, Decision] = {}
     for pk, one in seen.items():
         decision = decide.checked(one)
@@ -205,7 +207,7 @@ def _fetch_and_prove(
     context = turn.context
     headers = turn.answered(observe.source_blocks(context, blocks))
     turn.act({pk: decide.source_block(one) for pk, one in headers.items()})
-    blocks = turn.blocks(blocks)
+    blocks = turn.left_of(blocks)
     if turn.may_have_ended:
         # The source chain may have been reorganised.
         asking = observe.open_requests(blocks)
@@ -218,7 +220,7 @@ def _fetch_and_prove(
     }
     partly, faults = _fetch(turn, blocks, asking, trusted, most_proofs)
     # What can't be fetched holds up none of the rest.
-    seen = observe.registry(context, turn.blocks(blocks), readings, is_extending=is_extending)
+    seen = observe.registry(context, turn.left_of(blocks), readings, is_extending=is_extending)
     _prove(turn, turn.answered(seen))
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
@@ -251,7 +253,7 @@ def _fetch(
             faults[pk] |= found.faults
         turn.write({pk: decide.fetched(found, is_trusted=pk in trusted) for pk, found in fetched.items()})
     partly = {one.block.pk for one in waiting[most_proofs:]}
-    looked_at = [block for block in turn.blocks(blocks) if block.pk not in partly]
+    looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(one) for pk, one in unfetched.items()}
     turn.write(decisions)
