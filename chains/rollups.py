@@ -5,6 +5,7 @@ The OP Stack charges wei besides the gas: the L1 data fee, and since Isthmus the
 and a receipt contain (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain itself tells which kind it is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -44,13 +45,19 @@ def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
 
     Zero on a chain that is not a rollup. Raises `NodeUnavailable`, `RpcRefused`.
     """
-    if not size:
-        return DataCost()
+    return data_costs(rpc, [(size, gas)])[0]
+
+
+def data_costs(rpc: RpcClient, wanted: Sequence[tuple[int, int]]) -> list[DataCost]:
+    """Return what `data_cost` does, for each size and gas, in order: the chain is asked once for all."""
+    if not any(size for size, _ in wanted):
+        return [DataCost()] * len(wanted)
     if _has_code(rpc, GAS_PRICE_ORACLE):
-        return DataCost(wei=_op_stack_fee(rpc, size, gas))
+        return [DataCost(wei=wei) for wei in _op_stack_fees(rpc, wanted)]
     if _has_code(rpc, ARB_GAS_INFO):
-        return DataCost(gas=_arbitrum_gas(rpc, size))
-    return DataCost()
+        gas = _MARGIN * _arbitrum_gas(rpc)
+        return [DataCost(gas=gas * (size + _ENVELOPE) // len(_SAMPLE) if size else 0) for size, _ in wanted]
+    return [DataCost()] * len(wanted)
 
 
 def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
@@ -85,25 +92,27 @@ def _has_code(rpc: RpcClient, address: str) -> bool:
     return known[address]
 
 
-def _op_stack_fee(rpc: RpcClient, size: int, gas: int) -> int:
-    """Return the data fee and the operator fee of a transaction, in wei, as an upper bound."""
-    count = -(-size // _MOST_DATA)
-    each = size // count + _ENVELOPE
-    bound, operator = rpc.eth_calls(
-        [
-            _oracle("getL1FeeUpperBound(uint256)", ["uint256"], each),
-            _oracle("getOperatorFee(uint256)", ["uint256"], gas),
-        ]
-    )
-    if isinstance(bound, Reverted):
+def _op_stack_fees(rpc: RpcClient, wanted: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the data fee and the operator fee of each transaction, in wei, as an upper bound."""
+    counts = [-(-size // _MOST_DATA) for size, _ in wanted]
+    sizes = [size // count + _ENVELOPE if count else 0 for (size, _), count in zip(wanted, counts, strict=True)]
+    calls = [_oracle("getL1FeeUpperBound(uint256)", ["uint256"], size) for size in sizes]
+    calls += [_oracle("getOperatorFee(uint256)", ["uint256"], gas) for _, gas in wanted]
+    answers = rpc.eth_calls(calls)
+    bounds, operators = answers[: len(wanted)], answers[len(wanted) :]
+    fees: list[int] = []
+    for count, size, bound, operator in zip(counts, sizes, bounds, operators, strict=True):
         # Before Fjord each byte counts by itself.
-        bound = rpc.eth_call(*_oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * each))
-    # Before Isthmus there is no such fee.
-    operator_fee = 0 if isinstance(operator, Reverted) else _word(operator)
-    return _MARGIN * count * _word(bound) + operator_fee * count
+        of_bytes = _oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * size)
+        data_fee = _word(rpc.eth_call(*of_bytes) if isinstance(bound, Reverted) else bound)
+        # Before Isthmus there is no such fee.
+        operator_fee = 0 if isinstance(operator, Reverted) else _word(operator)
+        fees.append(count * (_MARGIN * data_fee + operator_fee))
+    return fees
 
 
-def _arbitrum_gas(rpc: RpcClient, size: int) -> int:
+def _arbitrum_gas(rpc: RpcClient) -> int:
+    """Return the gas that the sample takes."""
     selector = function_signature_to_4byte_selector("gasEstimateL1Component(address,bool,bytes)")
     arguments = encode(["address", "bool", "bytes"], [ARB_GAS_INFO, False, _SAMPLE])
     answer = rpc.eth_call(NODE_INTERFACE, selector + arguments)
@@ -111,7 +120,7 @@ def _arbitrum_gas(rpc: RpcClient, size: int) -> int:
         gas, _, _ = decode(["uint64", "uint256", "uint256"], answer)
     except Exception:  # noqa: BLE001 - the decoder raises many kinds of exceptions.
         raise InvalidReply(f"{rpc.chain.label} doesn't tell what data costs on its L1.") from None
-    return int(_MARGIN * gas * (size + _ENVELOPE) // len(_SAMPLE))
+    return int(gas)
 
 
 def _oracle(signature: str, types: list[str], value: object) -> tuple[str, bytes]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 from eth_utils.crypto import keccak
 
-from chains import questions, together
+from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.node_errors import (
@@ -132,16 +132,9 @@ class RpcClient:
 
         A question without an answer has the reason in its place: that is no fault of the others.
         """
-        answers = iter(self._ask([question for each in lists for question in each]))
+        answers = iter(self._nodes.ask([question for each in lists for question in each]))
         divided = tuple([next(answers) for _ in each] for each in lists)
         return divided if len(divided) > 1 else divided[0]
-
-    def _ask(self, asked: Sequence[Question[Any]]) -> list[Any]:
-        return together.share_exchange(self, asked, self._ask_together)
-
-    def _ask_together(self, several: Sequence[Sequence[Question[Any]]]) -> list[list[Any]]:
-        answers = iter(self._nodes.ask([question for each in several for question in each]))
-        return [[next(answers) for _ in each] for each in several]
 
     def answers(self, asked: Sequence[Question[Answer]]) -> list[Answer]:
         """Return the answers to all of the questions, in order. Raises the first error among them."""
@@ -163,7 +156,11 @@ class RpcClient:
 
     def head(self) -> Header:
         """Return the latest block's header."""
-        header = self.header("latest")
+        return self.must_have_head(self.header("latest"))
+
+    def must_have_head(self, answer: Header | ChainError | None) -> Header:
+        """Return the latest block's header, by the answer to the question for it, or raise why there is none."""
+        header = result(answer)
         if header is None:
             raise InvalidReply(f"{self.chain.label} has no latest block.")
         return header
@@ -260,11 +257,9 @@ class RpcClient:
 
     def fees_by(self, head: Header | ChainError | None, suggested: int | ChainError) -> Fees:
         """Return the present fees by the head and the node's suggestion, asking further where these don't tell."""
-        return Fees(self._base_fee(result(head)), self._priority_fee(suggested))
+        return Fees(self._base_fee(self.must_have_head(head)), self._priority_fee(suggested))
 
-    def _base_fee(self, head: Header | None) -> int:
-        if head is None:
-            raise InvalidReply(f"{self.chain.label} has no latest block.")
+    def _base_fee(self, head: Header) -> int:
         if head.is_ethereums and (head.base_fee_per_gas or 0) < NO_PRICE:
             return head.base_fee_per_gas or 0
         return self.answer(questions.base_fee(head.number))

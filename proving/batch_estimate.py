@@ -9,23 +9,21 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from datetime import datetime
 
 from django.conf import settings
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from chains import together
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rollups import DataCost
 from chains.rpc import ChainError, Fees, RpcClient, RpcRefused
-from chains.together import Raised
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import connections, facts
 from proving.admission import feasibility
-from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Inquiry
+from proving.admission.feasibility import Ahead, Asked, BatchPart, Cost, Counted, Inquiry
 from proving.budget import allowance
 from proving.budget.reservations import Reservation
 from proving.facts import Fact, HeaderFact
@@ -177,14 +175,9 @@ def _ask(request: BatchRequest, destination: Chain) -> tuple[list[SourceEstimate
             raise _OutOfTime
 
     rpc = get_page_rpc(destination.id)
-    sources, fees, confirming_blocks = together.together(
-        lambda: together.each(
-            partial(_of_source, destination, source, parts, go_on) for source, parts in _by_source(request).items()
-        ),
-        rpc.fees,
-        lambda: _confirming_blocks(destination, rpc),
-    )
-    return sources, fees, confirming_blocks
+    sources = [_of_source(destination, source, parts, go_on) for source, parts in _by_source(request).items()]
+    go_on()
+    return sources, rpc.fees(), _confirming_blocks(destination, rpc)
 
 
 def _by_source(request: BatchRequest) -> Mapping[int, Mapping[Selector, _Asking]]:
@@ -200,7 +193,7 @@ def _confirming_blocks(destination: Chain, rpc: RpcClient) -> int:
     if isinstance(destination.confirmations, int):
         return destination.confirmations - 1
     try:
-        head, finalized = together.together(rpc.head, lambda: rpc.header("finalized"))
+        head, finalized = rpc.head(), rpc.header("finalized")
     except RpcRefused:
         return _FINAL_DEPTH
     return head.number - finalized.number if finalized else _FINAL_DEPTH
@@ -213,7 +206,8 @@ def _of_source(
         connection = connections.open_for_waiting(destination.id, source)
         head = connection.source_rpc.head()
         deadline = progress.deadline_from(timezone.now())
-        return _of_connection(Inquiry(connection, deadline, go_on, lambda: head), selected, head)
+        go_on()
+        return _of_connection(Inquiry(connection, head, go_on), deadline, selected)
     except Unusable as why:
         return SourceEstimate(source, waits=[str(why)])
     except ChainError as error:
@@ -236,7 +230,8 @@ class _Found:
         return [*(asking for number, asking in self.at.items() if number > head.number), *self.unfound.values()]
 
 
-def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> _Found:
+def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking]) -> _Found:
+    head = inquiry.head
     blocks: dict[Selector, int] = {}
     at: dict[int, dict[int, Sequence[Fact]]] = defaultdict(dict)
     unfound: dict[int, _Asking] = {}
@@ -244,9 +239,9 @@ def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) 
     for selector, asking in selected.items():
         number: int | Rejection | None = selector.number
         if selector.tag:
-            number = feasibility.block_of_tag(inquiry, selector.tag, head, None)
+            number = feasibility.block_of_tag(inquiry.connection.source_rpc, selector.tag, head, None)
         elif selector.timestamp is not None and selector.timestamp < head.timestamp:
-            number = feasibility.block_of_time(inquiry, selector.timestamp, head)
+            number = feasibility.block_of_time(inquiry.connection.source_rpc, selector.timestamp, head)
         if isinstance(number, Rejection):
             rejections.append(number)
         elif number is not None:
@@ -257,12 +252,13 @@ def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) 
     return _Found(blocks, at, unfound, rejections)
 
 
-def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> SourceEstimate:
-    found = _find(inquiry, selected, head)
+def _of_connection(inquiry: Inquiry, deadline: datetime, selected: Mapping[Selector, _Asking]) -> SourceEstimate:
+    head = inquiry.head
+    found = _find(inquiry, selected)
     ahead = feasibility.ahead(found.at, found.unfound, inquiry.source, head)
     asked, coming = found.existing(head), found.coming(head)
-    checked = feasibility.check(inquiry, asked, heights=lambda: None)
-    faults = list(_faults(checked.obstacles))
+    (checked,) = feasibility.check(inquiry, [BatchPart(asked, deadline)])
+    faults = [str(obstacle) for obstacle in checked.obstacles if isinstance(obstacle, ChainError)]
     rejections = [one for one in (*found.rejections, ahead, *checked.obstacles) if isinstance(one, Rejection)]
     waits = [ahead.wait.sentence] if isinstance(ahead, Ahead) else []
     required = checked.required
@@ -278,7 +274,7 @@ def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head:
     tries = checked.tries if asked or not coming else feasibility.sample_of_history(inquiry, head)
     estimates = [required.estimate, feasibility.to_come(coming, tries)]
     rpc = inquiry.connection.destination_rpc
-    costs = [feasibility.cost(rpc, one, required.fees) for one in estimates]
+    costs = feasibility.costs(rpc, [(one, required.fees) for one in estimates])
     return SourceEstimate(
         inquiry.source.id,
         head.number,
@@ -293,14 +289,6 @@ def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head:
         waits=[*waits, *required.counted.route.waits, *faults],
         faults=faults,
     )
-
-
-def _faults(obstacles: Iterable[object]) -> Iterator[str]:
-    for obstacle in obstacles:
-        if isinstance(obstacle, Raised):
-            if not isinstance(obstacle.error, ChainError):
-                raise obstacle.error
-            yield str(obstacle.error)
 
 
 def _seconds_until(found: _Found, source: Chain, head: Header) -> float:

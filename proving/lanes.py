@@ -26,8 +26,6 @@ from django.db.models import Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
-from chains import together
-from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
 from database import row_locks
 from proving.models import Lane
@@ -118,43 +116,6 @@ def work_on(rows: Sequence[Item], work: Callable[[Sequence[Item]], None], give_u
         give_up(rows[0])
         return 1
     return 0
-
-
-def write_together(
-    lane: HeldLane, items: Sequence[Item], write: Callable[[Sequence[Item]], Sequence[Result]]
-) -> Sequence[Outcome[Result]]:
-    """Write items in one database transaction, and return what `write` returns of each, in order.
-
-    If that fails, each is written by itself: the fault of one must not be the others'. Raises `LaneLost`,
-    `OperationalError`.
-    """
-    try:
-        return lane.write(partial(write, items))
-    except (LaneLost, OperationalError):
-        raise
-    except Exception as error:  # noqa: BLE001 (whose it is gets it)
-        if len(items) == 1:
-            return [Raised(error)]
-        logger.warning("writing %d tasks by themselves: together they failed with %s", len(items), error)
-        return [write_together(lane, [item], write)[0] for item in items]
-
-
-def side_by_side(tasks: Sequence[Callable[[], None]]) -> int:
-    """Do tasks of a lane side by side (`chains.together`). Return how many failed by an error of ours, which is logged.
-
-    Raises `LaneLost` where the lane is another's by now.
-    """
-    began_in = len(connection.savepoint_ids), connection.in_atomic_block
-    # One that waits for a node must hold no transaction, which would be the others' too.
-    outcomes = together.run(
-        tasks, may_wait=lambda: (len(connection.savepoint_ids), connection.in_atomic_block) == began_in
-    )
-    errors = [outcome.error for outcome in outcomes if isinstance(outcome, Raised)]
-    for error in errors:
-        if isinstance(error, LaneLost):
-            raise error
-        logger.error("a part of a turn failed", exc_info=error)
-    return len(errors)
 
 
 def every() -> list[LaneName]:

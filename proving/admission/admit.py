@@ -1,11 +1,12 @@
-"""RECEIVED -> ACCEPTED or REJECTED: checks a request against the chains before anything is spent on it.
+"""RECEIVED -> ACCEPTED or REJECTED: checks requests against the chains before anything is spent on them.
 
-Each source chain of a batch is checked by itself: its queries are admitted as soon as it has answered, and one that is
-down holds up no other. Of a source chain what exists is admitted, and a block or a time that is still to come holds up
-nothing but the queries that name it.
+A turn takes batches of one destination that ask the same source chains. Each source chain is asked once for all of
+them; its queries are admitted as soon as it has answered, and one that is down holds up no other. Of a source chain
+what exists is admitted, and a block or a time that is still to come holds up nothing but the queries that name it.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -17,22 +18,21 @@ from django.db.models import Case, Count, F, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from accounts.models import User
-from chains import together
 from chains.chains_file import Chain
-from chains.rpc import NodeUnavailable, RpcRefused
-from chains.together import Outcome, Raised
+from chains.rpc import ChainError
 from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, row_locks
 from database.due_rows import Postponement
 from proving import connections, facts, heads, job_runs, lanes
 from proving.admission import feasibility
-from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Feasibility, Inquiry, Wait
+from proving.admission.feasibility import Ahead, Asked, BatchPart, Cost, Counted, Feasibility, Inquiry, Required, Wait
 from proving.budget import allowance, reservations
 from proving.budget.reservations import Reservation
+from proving.connections import OpenConnection
 from proving.facts import Fact
 from proving.gas_model.proof_gas import Estimate
-from proving.lanes import HeldLane, LaneLost
+from proving.lanes import HeldLane
 from proving.registry import deployments
 from proving.transactions import signers
 from queries import progress, submission
@@ -83,81 +83,74 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
     """
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
     postponement = lane.write(partial(due_rows.postpone, opened, keys))
-    return lanes.side_by_side([partial(_admit, lane, postponement, batch) for batch in postponement.rows])
+
+    def work(batches: Sequence[Batch]) -> None:
+        began = time.monotonic()
+        waits = _decide_all(lane, batches)
+        failing = _give_back(lane, postponement, batches, waits)
+        for batch in batches:
+            outcome = "fails" if batch.pk in failing else "waits" if waits[batch.pk] else "done"
+            job_runs.note("batch", outcome, began)
+
+    def give_up(batch: Batch) -> None:
+        _give_back(
+            lane, postponement, [batch], {batch.pk: [Wait("An error of this service, which has been logged.", None)]}
+        )
+        job_runs.note("batch", "defect", time.monotonic())
+
+    return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
 
 
-def _admit(lane: HeldLane, postponement: Postponement[Batch], batch: Batch) -> None:
-    with job_runs.job_run("batch", batch=batch.pk, chain=batch.destination_chain_id) as job_run:
-        try:
-            waits = _decide_all(lane, batch)
-        except LaneLost:
-            raise
-        except Exception:
-            waits = [Wait("An error of this service, which has been logged.", None)]
-            _give_back(lane, postponement, batch, waits)
-            raise
-        failing = _give_back(lane, postponement, batch, waits)
-        job_run.outcome = "fails" if failing else "waits" if waits else "done"
-
-
-def _decide_all(lane: HeldLane, batch: Batch) -> list[Wait]:
-    """Decide about each source chain, and return what is still waited for."""
-    waits: list[Wait] = []
-    unadmitted = together.share_work("unadmitted", batch.pk, _unadmitted)
-    for source, questions in unadmitted.items():
-        decision = _decide(lane, batch, source, questions)
-        if isinstance(decision, Rejection) and decision.code in _BY_A_NODE:
-            decision = _wait_instead(batch, decision) or decision
-        if isinstance(decision, Wait):
-            waits.append(decision)
-            continue
-        if not together.share_work("decided", _Decided(batch, source, decision), partial(_record_all, lane)):
-            return []
-        if len(unadmitted) > 1:
-            batch.refresh_from_db(fields=["status", "estimated_gas", "estimated_wei", "fee"])
-        if isinstance(decision, _Admission) and decision.ahead:
-            waits.append(decision.ahead.wait)
+def _decide_all(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, list[Wait]]:
+    """Decide about each source chain of the batches, and return what each still waits for."""
+    users = User.objects.in_bulk({batch.user_id for batch in batches})
+    going = {batch.pk: batch for batch in batches}
+    for batch in batches:
+        # With the limits of its own.
+        batch.user = users[batch.user_id]
+    waits: dict[str, list[Wait]] = {batch.pk: [] for batch in batches}
+    unadmitted = _unadmitted(list(going))
+    sources = sorted({source for of_batch in unadmitted.values() for source in of_batch})
+    for source in sources:
+        asking = {pk: of_batch[source] for pk, of_batch in unadmitted.items() if pk in going and source in of_batch}
+        decided: list[_Decided] = []
+        decisions = _decide(lane, source, [(going[pk], asked) for pk, asked in asking.items()])
+        for pk, decision in decisions.items():
+            if isinstance(decision, Wait):
+                waits[pk].append(decision)
+                continue
+            decided.append(_Decided(going[pk], source, decision))
+            if isinstance(decision, _Admission) and decision.ahead:
+                waits[pk].append(decision.ahead.wait)
+        for pk in lane.write(partial(_record_all, decided)) if decided else ():
+            # What was rejected waits for nothing more.
+            del going[pk]
+            waits[pk] = []
+        if len(sources) > 1:
+            for batch in going.values():
+                batch.refresh_from_db(fields=["status", "estimated_gas", "estimated_wei", "fee"])
     return waits
 
 
-@dataclass(frozen=True)
-class _GivenBack:
-    """A batch that is due again after a pause; with None not at all."""
+def _give_back(
+    lane: HeldLane, postponement: Postponement[Batch], batches: Sequence[Batch], waits: Mapping[str, Sequence[Wait]]
+) -> set[str]:
+    """Make batches due again while something is waited for; return which fail."""
+    failing = {pk for pk, several in waits.items() if several and all(wait.pause is None for wait in several)}
 
-    batch: Batch
-    pause: timedelta | None
-    attempts: int
-    waiting_for: str
-
-
-def _give_back(lane: HeldLane, postponement: Postponement[Batch], batch: Batch, waits: Sequence[Wait]) -> bool:
-    """Make the batch due again while something is waited for; return whether it fails."""
-    failing = bool(waits) and all(wait.pause is None for wait in waits)
-    backoff = due_rows.backoff(batch.attempts)
-    pause = min((wait.pause or backoff for wait in waits), default=None)
-    sentence = " ".join(dict.fromkeys(wait.sentence for wait in waits))
-    given_back = _GivenBack(batch, pause, batch.attempts + 1 if failing else 0, sentence)
-    together.share_work("give back", given_back, partial(_give_back_all, lane, postponement))
-    return failing
-
-
-def _give_back_all(lane: HeldLane, postponement: Postponement[Batch], several: Sequence[_GivenBack]) -> Sequence[None]:
     def write() -> None:
-        for one in several:
-            said = {"waiting_for": one.waiting_for, "looked_at": Now()}
-            postponement.end([one.batch], one.pause, attempts=one.attempts, **said)
+        for batch in batches:
+            backoff = due_rows.backoff(batch.attempts)
+            postponement.end(
+                [batch],
+                min((wait.pause or backoff for wait in waits[batch.pk]), default=None),
+                attempts=batch.attempts + 1 if batch.pk in failing else 0,
+                waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits[batch.pk])),
+                looked_at=Now(),
+            )
 
     lane.write(write)
-    return [None] * len(several)
-
-
-def _wait_instead(batch: Batch, rejection: Rejection) -> Wait | None:
-    """Return a wait where the batch was found good before: some of it, or what is to come of it as far as it can be."""
-    if batch.status != BatchStatus.RECEIVED:
-        return Wait(rejection.reason, None)
-    # Without a failure that is counted, by which the next look knows that the batch waited.
-    is_awaited = batch.looked_at is not None and not batch.attempts
-    return Wait(rejection.reason, timedelta(seconds=10)) if is_awaited else None
+    return failing
 
 
 @dataclass(frozen=True)
@@ -171,11 +164,8 @@ class _Decided:
         return self.decision.blocks if isinstance(self.decision, _Admission) else ()
 
 
-def _record_all(lane: HeldLane, several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
-    return lanes.write_together(lane, several, _record_together)
-
-
-def _record_together(several: Sequence[_Decided]) -> Sequence[bool]:
+def _record_all(several: Sequence[_Decided]) -> list[str]:
+    """Write the decisions inside the caller's database transaction. Return the batches that are rejected."""
     # So that two batches can't reserve the same rest of a limit.
     row_locks.lock(User.objects.filter(pk__in={one.batch.user_id for one in several}))
     batches = Batch.objects.filter(pk__in=[one.batch.pk for one in several])
@@ -185,9 +175,9 @@ def _record_together(several: Sequence[_Decided]) -> Sequence[bool]:
     for one in several:
         # With the limits of before: what counts against them is read while the users are locked.
         stored[one.batch.pk].user = one.batch.user
-    admitted = [_record(one, stored[one.batch.pk]) for one in several]
-    _store_headers([block for one, goes_on in zip(several, admitted, strict=True) if goes_on for block in one.blocks])
-    return admitted
+    admitted = [one for one in several if _record(one, stored[one.batch.pk])]
+    _store_headers([block for one in admitted for block in one.blocks])
+    return [one.batch.pk for one in several if one not in admitted]
 
 
 def _wake_blocks(batch: Batch, queries: QuerySet[Query]) -> None:
@@ -263,37 +253,6 @@ def _store_headers(blocks: Sequence[Block]) -> None:
         )
 
 
-def _decide(lane: HeldLane, batch: Batch, source: int, questions: "_Questions") -> Wait | Rejection | _Admission:
-    batch.user = together.share_work("user", batch.user_id, _users)
-    destination = get_chains().chain(batch.destination_chain_id)
-    if not batch.is_self_funded and (no_signer := signers.why_none(destination)):
-        return Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
-    if exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
-        return exhausted  # Before any node is asked.
-    try:
-        connection = connections.open_unless_stopped(batch.destination_chain_id, source)
-        chain, rpc = connection.source_rpc.chain, connection.source_rpc
-        inquiry = Inquiry(connection, batch.deadline_at, lambda: None, lambda: heads.recent(chain, rpc).latest)
-        # What a time or a tag selects is only known when its block is found. All else is asked side by side.
-        if questions.unfound:
-            if refusal := _find_blocks(lane, batch, inquiry, questions):
-                return refusal
-            (unadmitted,) = _unadmitted([batch.pk])
-            questions = unadmitted[source]
-        return _decide_about_blocks(batch, inquiry, questions)
-    except deployments.Unusable as why:
-        return Wait(str(why), timedelta(seconds=10))
-    except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("batch %s waits: %s", batch.pk, error.for_operators)
-        return Wait(str(error), None)
-
-
-def _users(ids: Sequence[int]) -> list[User]:
-    """Return the users in the order of `ids`, with the limits of their own."""
-    found = User.objects.in_bulk(ids)
-    return [found[pk] for pk in ids]
-
-
 _Asking = Mapping[int, Sequence[Fact]]
 """By the ids of queries: what each asks for."""
 
@@ -334,7 +293,51 @@ class _Questions:
         return _Questions(existing, self.blocks, {}), [*coming, *self.unfound.values()]
 
 
-def _unadmitted(batches: Sequence[str]) -> list[dict[int, _Questions]]:
+_Decision = Wait | Rejection | _Admission
+
+
+def _decide(lane: HeldLane, source: int, cases: Sequence[tuple[Batch, _Questions]]) -> dict[str, _Decision]:
+    """Decide about what these batches ask of one source chain."""
+    destination = get_chains().chain(cases[0][0].destination_chain_id)
+    decisions: dict[str, _Decision] = {}
+    no_signer = signers.why_none(destination)
+    for batch, _ in cases:
+        # Before any node is asked.
+        if no_signer and not batch.is_self_funded:
+            decisions[batch.pk] = Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
+        elif exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
+            decisions[batch.pk] = exhausted
+    going = [(batch, questions) for batch, questions in cases if batch.pk not in decisions]
+    if not going:
+        return decisions
+    try:
+        connection = connections.open_unless_stopped(destination.id, source)
+        head = heads.recent(connection.source_rpc.chain, connection.source_rpc).latest
+        decisions |= _decide_about_blocks(Inquiry(connection, head), _found_blocks(lane, connection, going, decisions))
+    except deployments.Unusable as why:
+        decisions |= {batch.pk: Wait(str(why), timedelta(seconds=10)) for batch, _ in going}
+    except ChainError as error:
+        decisions |= {batch.pk: _unanswered(batch, error) for batch, _ in going}
+    return {batch.pk: _wait_instead(batch, decisions[batch.pk]) for batch, _ in cases}
+
+
+def _wait_instead(batch: Batch, decision: _Decision) -> _Decision:
+    """Wait where the batch was found good before: some of it, or what is to come of it as far as it can be."""
+    if not isinstance(decision, Rejection) or decision.code not in _BY_A_NODE:
+        return decision
+    if batch.status != BatchStatus.RECEIVED:
+        return Wait(decision.reason, None)
+    # Without a failure that is counted, by which the next look knows that the batch waited.
+    is_awaited = batch.looked_at is not None and not batch.attempts
+    return Wait(decision.reason, timedelta(seconds=10)) if is_awaited else decision
+
+
+def _unanswered(batch: Batch, error: ChainError) -> Wait:
+    logger.warning("batch %s waits: %s", batch.pk, error.for_operators)
+    return Wait(str(error), None)
+
+
+def _unadmitted(batches: Sequence[str]) -> dict[str, dict[int, _Questions]]:
     """Return, for each of the batches, what its queries ask for that are not admitted yet, by the source chain."""
     queries = Query.objects.filter(batch__in=batches, is_admitted=False).order_by("source_chain_id", "pk")
     blocks = Block.objects.filter(pk__in=queries.order_by().values("block")).defer("header_rlp").in_bulk()
@@ -342,22 +345,49 @@ def _unadmitted(batches: Sequence[str]) -> list[dict[int, _Questions]]:
     for query in queries.iterator(chunk_size=1000):
         questions = found[query.batch_id].setdefault(query.source_chain_id, _Questions({}, {}, {}))
         questions.add(query, blocks.get(query.block_id or 0))
-    return [{source: one.sorted() for source, one in found[batch].items()} for batch in batches]
+    return {batch: {source: one.sorted() for source, one in found[batch].items()} for batch in batches}
 
 
-def _find_blocks(lane: HeldLane, batch: Batch, inquiry: Inquiry, questions: _Questions) -> Rejection | None:
+def _found_blocks(
+    lane: HeldLane,
+    connection: OpenConnection,
+    cases: Sequence[tuple[Batch, _Questions]],
+    decisions: dict[str, _Decision],
+) -> list[tuple[Batch, _Questions]]:
+    """Return the cases with the blocks that times and tags select, found one batch after the other.
+
+    What keeps one from being found is the decision about its batch.
+    """
+    source, found = connection.config.source_id, dict[str, _Questions]()
+    for batch, questions in cases:
+        if not questions.unfound:
+            found[batch.pk] = questions
+            continue
+        try:
+            refusal = _find_blocks(lane, batch, connection, questions)
+        except ChainError as error:
+            decisions[batch.pk] = _unanswered(batch, error)
+            continue
+        if refusal:
+            decisions[batch.pk] = refusal
+        else:
+            found[batch.pk] = _unadmitted([batch.pk])[batch.pk][source]
+    return [(batch, found[batch.pk]) for batch, _ in cases if batch.pk in found]
+
+
+def _find_blocks(lane: HeldLane, batch: Batch, connection: OpenConnection, questions: _Questions) -> Rejection | None:
     """Give the queries that name a time or a tag their blocks, except times that may still get a later one."""
-    source = inquiry.source
-    seen = heads.recent(source, inquiry.connection.source_rpc)
+    rpc, source = connection.source_rpc, connection.source_rpc.chain
+    seen = heads.recent(source, rpc)
     if any(time >= seen.latest.timestamp for time in questions.times):
         # A later block may have come since that was read.
-        seen = heads.read(source, inquiry.connection.source_rpc)
+        seen = heads.read(source, rpc)
     # All queries of a tag at once: they have one block, wherever we are killed.
     for named in questions.unfound:
         if isinstance(named, str):
-            number = feasibility.block_of_tag(inquiry, named, seen.latest, seen.finalized)
+            number = feasibility.block_of_tag(rpc, named, seen.latest, seen.finalized)
         elif named < seen.latest.timestamp:
-            number = feasibility.block_of_time(inquiry, named, seen.latest)
+            number = feasibility.block_of_time(rpc, named, seen.latest)
         else:
             continue
         if isinstance(number, Rejection):
@@ -369,64 +399,71 @@ def _find_blocks(lane: HeldLane, batch: Batch, inquiry: Inquiry, questions: _Que
     return None
 
 
-def _ahead(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Ahead | Rejection | None:
-    head = inquiry.head()
-    if feasibility.ahead(questions.at, questions.times, inquiry.source, head):
-        # It may have come since that was read.
-        head = heads.read(inquiry.source, inquiry.connection.source_rpc).latest
-    is_awaited = batch.looked_at is not None
-    return feasibility.ahead(questions.at, questions.times, inquiry.source, head, is_awaited=is_awaited)
-
-
-def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Admission:
+def _decide_about_blocks(inquiry: Inquiry, cases: Sequence[tuple[Batch, _Questions]]) -> dict[str, _Decision]:
     """Decide about the blocks that exist. Of those to come, nothing can be asked but when they come."""
-    found = None if questions.unfound else _check(inquiry, questions, lambda: _ahead(batch, inquiry, questions))
-    coming = _ahead(batch, inquiry, questions) if found is None else next(iter(found.obstacles), None)
-    if isinstance(coming, Rejection):
-        return coming
-    if not isinstance(coming, Ahead):
-        assert found is not None, "it was asked"
-        return _decide_about_existing(batch, inquiry, questions, found)
-    existing, rest = questions.divided(coming.head)
-    if not existing.at:
-        return coming.wait
-    admission = _decide_about_existing(batch, inquiry, existing, _check(inquiry, existing, lambda: None), rest)
-    return replace(admission, ahead=coming) if isinstance(admission, _Admission) else admission
+    source = inquiry.source
+    if any(feasibility.ahead(asked.at, asked.times, source, inquiry.head) for _, asked in cases):
+        # It may have come since that was read.
+        inquiry = replace(inquiry, head=heads.read(source, inquiry.connection.source_rpc).latest)
+    decisions: dict[str, _Decision] = {}
+    existing: list[_Existing] = []
+    for batch, asked in cases:
+        is_awaited = batch.looked_at is not None
+        coming = feasibility.ahead(asked.at, asked.times, source, inquiry.head, is_awaited=is_awaited)
+        if isinstance(coming, Rejection):
+            decisions[batch.pk] = coming
+            continue
+        here, rest = asked.divided(inquiry.head.number) if coming else (asked, [])
+        if coming and not here.at:
+            decisions[batch.pk] = coming.wait
+        else:
+            existing.append(_Existing(batch, here, coming, rest))
+    if existing:
+        found = feasibility.check(inquiry, [BatchPart(one.questions.asked, one.batch.deadline_at) for one in existing])
+        decisions |= _decide_about_existing(inquiry, list(zip(existing, found, strict=True)))
+    return decisions
 
 
-def _check(inquiry: Inquiry, questions: _Questions, heights: Callable[[], Ahead | Rejection | None]) -> Feasibility:
-    destination_rpc = inquiry.connection.destination_rpc
-    # The reconcile of its blocks needs the destination's newest block next.
-    beside = partial(heads.recent, destination_rpc.chain, destination_rpc)
-    return feasibility.check(inquiry, questions.asked, heights=heights, beside=beside)
+@dataclass(frozen=True)
+class _Existing:
+    """The part of a batch whose blocks exist."""
+
+    batch: Batch
+    questions: _Questions
+    ahead: Ahead | None
+    rest: Sequence[_Asking]
+    """What is still to come."""
 
 
-def _decide_about_existing(
-    batch: Batch, inquiry: Inquiry, questions: _Questions, found: Feasibility, rest: Sequence[_Asking] = ()
-) -> Rejection | _Admission:
-    """Decide about the part of a batch whose blocks exist; `rest` is still to come."""
-    for obstacle in found.obstacles:
-        if isinstance(obstacle, Raised):
-            raise obstacle.error
-        assert isinstance(obstacle, Rejection), "all of it exists"
-        return obstacle
-    assert found.required is not None, "nothing stands in the way"
-    estimate = found.required.estimate
-    rpc = inquiry.connection.destination_rpc
-    coming = feasibility.to_come(rest, found.tries)
-    costs, of_coming = (feasibility.cost(rpc, one, found.required.fees) for one in (estimate, coming))
-    admission = _Admission(
-        costs.bound,
-        _parts(questions, estimate, rest, coming),
-        _with_headers(questions, found.required.counted),
-        coming=of_coming.bound,
+def _decide_about_existing(inquiry: Inquiry, cases: Sequence[tuple[_Existing, Feasibility]]) -> dict[str, _Decision]:
+    decisions: dict[str, _Decision] = {}
+    estimates: list[tuple[_Existing, Required, Estimate]] = []
+    for one, found in cases:
+        obstacle = next(iter(found.obstacles), None)
+        if found.required is None or obstacle is not None:
+            assert obstacle is not None, "it is known what is required"
+            decisions[one.batch.pk] = _unanswered(one.batch, obstacle) if isinstance(obstacle, ChainError) else obstacle
+        else:
+            estimates.append((one, found.required, feasibility.to_come(one.rest, found.tries)))
+    costs = feasibility.costs(
+        inquiry.connection.destination_rpc,
+        [(part, required.fees) for _, required, coming in estimates for part in (required.estimate, coming)],
     )
-    # What can never fit is said before what a higher fee would help.
-    return (
-        _beyond(allowance.too_large, batch, admission.needed)
-        or _fee_too_low(batch, admission.needed, costs, estimate.path_gas)
-        or admission
-    )
+    for (one, required, coming), cost, of_coming in zip(estimates, costs[::2], costs[1::2], strict=True):
+        admission = _Admission(
+            cost.bound,
+            _parts(one.questions, required.estimate, one.rest, coming),
+            _with_headers(one.questions, required.counted),
+            one.ahead,
+            of_coming.bound,
+        )
+        # What can never fit is said before what a higher fee would help.
+        decisions[one.batch.pk] = (
+            _beyond(allowance.too_large, one.batch, admission.needed)
+            or _fee_too_low(one.batch, admission.needed, cost, required.estimate.path_gas)
+            or admission
+        )
+    return decisions
 
 
 def _parts(questions: _Questions, estimate: Estimate, rest: Sequence[_Asking], coming: Estimate) -> dict[int, int]:

@@ -7,22 +7,30 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Self
 
 from django.conf import settings
 
-from chains import history, rollups, together
+from chains import history, questions, rollups
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rollups import DataCost
-from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
-from chains.together import Raised
+from chains.rpc import (
+    AccountProof,
+    ChainError,
+    Fees,
+    NodeUnavailable,
+    ProofRequest,
+    Reverted,
+    RpcClient,
+    RpcRefused,
+    result,
+)
 from database.chunks import by_size, chunks
 from proving import facts, heads
 from proving.budget.reservations import Reservation
 from proving.connections import OpenConnection
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
 from proving.gas_model import proof_gas, trie_samples
 from proving.gas_model.proof_gas import Estimate, Likely, Missing, Route, Tries
 from proving.heads import poll_seconds
@@ -67,19 +75,26 @@ class Asked:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A connection, and how long its chains may be asked."""
+    """A connection whose chains are asked what it takes to prove what several batches ask for."""
 
     connection: OpenConnection
-    deadline: datetime
-    """The time at which a batch that asks for it is rejected."""
-    go_on: Callable[[], None]
-    """Called between steps that take long. What it raises ends the inquiry."""
-    head: Callable[[], Header]
+    head: Header
     """The source chain's newest block, of a moment ago at most."""
+    go_on: Callable[[], None] = lambda: None
+    """Called between exchanges. What it raises ends the inquiry."""
 
     @property
     def source(self) -> Chain:
         return self.connection.source_rpc.chain
+
+
+@dataclass(frozen=True)
+class BatchPart:
+    """What one batch asks of the source chain, at blocks that exist, which rise."""
+
+    asked: Sequence[Asked]
+    deadline: datetime
+    """The time at which the batch is rejected."""
 
 
 # --- What does not exist yet ------------------------------------------------------------------------------------------
@@ -163,19 +178,19 @@ def _last_of(coming: Collection[int]) -> str:
 # --- What times and tags select ---------------------------------------------------------------------------------------
 
 
-def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
+def block_of_time(rpc: RpcClient, time: int, head: Header) -> int | Rejection:
     """Return the number of the latest block that is not after a time (unix seconds), which is before `head`."""
-    number = facts.block_at(inquiry.connection.source_rpc, time, head)
+    number = facts.block_at(rpc, time, head)
     if number is not None:
         return number
     return Rejection(
         RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
-        f"The time {time} is before the first block of chain {inquiry.source.id}.",
+        f"The time {time} is before the first block of chain {rpc.chain.id}.",
         retryable=False,
     )
 
 
-def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | None) -> int | Rejection:
+def block_of_tag(rpc: RpcClient, tag: str, head: Header, finalized: Header | None) -> int | Rejection:
     """Return the number of the block that has this tag, by the headers that were seen.
 
     Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
@@ -183,7 +198,7 @@ def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | N
     header, said = (head if tag == BlockTag.LATEST else finalized), ""
     if header is None:
         try:
-            header = inquiry.connection.source_rpc.header("finalized")
+            header = rpc.header("finalized")
         except RpcRefused as refused:
             if refused.may_pass:
                 raise
@@ -192,7 +207,7 @@ def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | N
         return header.number
     return Rejection(
         RejectionCode.FINALIZED_UNKNOWN,
-        f"No node of chain {inquiry.source.id} says which of its blocks is the newest final one.{said}",
+        f"No node of chain {rpc.chain.id} says which of its blocks is the newest final one.{said}",
         retryable=True,
     )
 
@@ -214,90 +229,131 @@ class Required:
 class Feasibility:
     """The feasibility of proving blocks that exist."""
 
-    obstacles: Sequence[Rejection | Ahead | Raised]
-    """The obstacles, or what could not be asked. A block that doesn't exist comes first: the rest failed on that."""
+    obstacles: Sequence[Rejection | ChainError]
+    """The obstacles, or why something could not be asked."""
     tries: Tries
     required: Required | None
     """None where an obstacle keeps it from being known."""
 
 
-def check(
-    inquiry: Inquiry,
-    asked: Sequence[Asked],
-    *,
-    heights: Callable[[], Ahead | Rejection | None],
-    beside: Callable[[], object] = lambda: None,
-) -> Feasibility:
-    """Ask all questions about these blocks side by side, and estimate what they take.
+def check(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[Feasibility]:
+    """Ask all questions about the blocks of these parts, and estimate what each takes.
 
-    The blocks rise. `heights` tells whether they exist. `beside` is run too.
+    Raises `NodeUnavailable`, `RpcRefused` where the destination doesn't tell what gas costs.
     """
-    found = together.run(
-        (
-            heights,
-            lambda: _lacking_properties(inquiry, asked),
-            lambda: _sample(inquiry, asked),
-            lambda: _count(inquiry, asked),
-            inquiry.connection.destination_rpc.fees,
-            beside,
-        )
-    )
-    coming, lacking, sampled, counted, fees, _ = found
-    if coming is None and isinstance(counted, Counted):
-        counted = _with_all_headers(inquiry, asked, counted)
-    said = (coming, *(lacking if isinstance(lacking, list) else [lacking]), sampled, counted, fees)
-    tries, required = sampled if isinstance(sampled, Tries) else Tries(), None
-    if isinstance(counted, Counted):
-        if counted.route.hops and tries.state is None:
-            tries = sample_of_history(inquiry, counted.headers[counted.missing[0].number])
-        if isinstance(fees, Fees):
-            required = Required(counted, proof_gas.estimate(counted.missing, tries, counted.route), fees)
-    return Feasibility([one for one in said if isinstance(one, Rejection | Ahead | Raised)], tries, required)
-
-
-def _with_all_headers(inquiry: Inquiry, asked: Sequence[Asked], counted: "Counted") -> "Counted | Raised":
-    """Return `counted` if it has the header of every block. A block without a header was not counted."""
-    if all(one.number in counted.headers for one in asked):
-        return counted
-    return Raised(NodeUnavailable(f"A node of chain {inquiry.source.id} lacks headers that it must have."))
-
-
-def _lacking_properties(inquiry: Inquiry, asked: Sequence[Asked]) -> list[Rejection]:
-    """Return a rejection for each block whose header lacks a property that is asked for."""
-    fields = {one.number: [fact.field for fact in one.facts if isinstance(fact, HeaderFact)] for one in asked}
-    found: list[Rejection] = []
-    for numbers in chunks([number for number, wanted in fields.items() if wanted], _PER_READ):
-        for header in inquiry.connection.source_rpc.known_headers(numbers):
-            if lacking := facts.lacking(header, fields[header.number]):
-                sentence = facts.why_lacking(inquiry.source.id, header, lacking)
-                found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
-        inquiry.go_on()
+    fees = inquiry.connection.destination_rpc.fees()
+    inquiry.go_on()
+    read = _read(inquiry, {one.number: one for part in parts for one in part.asked})
+    tries = _sample(inquiry, parts, read)
+    counted = _count(inquiry, parts, read)
+    found: list[Feasibility] = []
+    for part, of_tries, of_count in zip(parts, tries, counted, strict=True):
+        said = [*_lacking_properties(inquiry, part, read), of_tries, of_count]
+        known, required = of_tries if isinstance(of_tries, Tries) else Tries(), None
+        if isinstance(of_count, Counted):
+            if of_count.route.hops and known.state is None:
+                known = sample_of_history(inquiry, of_count.headers[of_count.missing[0].number])
+            estimate = proof_gas.estimate(of_count.missing, known, of_count.route)
+            required = Required(of_count, estimate, fees)
+        obstacles = [one for one in said if isinstance(one, Rejection | ChainError)]
+        found.append(Feasibility(obstacles, known, required))
     return found
 
 
-def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
-    """Return what the tries are like, by proofs at the oldest block that needs some.
+@dataclass(frozen=True)
+class _Read:
+    """What the chains told of blocks, by their numbers."""
+
+    headers: Mapping[int, Header | ChainError]
+    """Of these blocks, and of those that follow a block of a time, as the source chain has them now."""
+    roots: Mapping[int, bool | ChainError]
+    """Whether the registry knows the block's state root."""
+
+    def header(self, number: int) -> Header:
+        """Return the header of a block. Raises why there is none."""
+        return result(self.headers[number])
+
+
+def _read(inquiry: Inquiry, asked: Mapping[int, Asked]) -> _Read:
+    contract = inquiry.connection.registry.contract
+    source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
+    following = {number + 1 for number, one in asked.items() if any(isinstance(fact, TimeFact) for fact in one.facts)}
+    headers: dict[int, Header | ChainError] = {}
+    for numbers in chunks(sorted(asked.keys() | following), _PER_READ):
+        for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
+            if header is not None:
+                headers[number] = header
+            elif number in asked:
+                headers[number] = NodeUnavailable(
+                    f"A node of chain {inquiry.source.id} lacks headers that it must have."
+                )
+        inquiry.go_on()
+    roots: dict[int, bool | ChainError] = {}
+    for numbers in chunks(sorted(asked), _PER_READ):
+        answers = destination.ask([questions.call(*contract.state_root(number)) for number in numbers])
+        for number, answer in zip(numbers, answers, strict=True):
+            if isinstance(answer, ChainError) and not isinstance(answer, Reverted):
+                roots[number] = answer
+            else:
+                roots[number] = isinstance(answer, bytes) and any(answer)
+        inquiry.go_on()
+    return _Read(headers, roots)
+
+
+def _lacking_properties(inquiry: Inquiry, part: BatchPart, read: _Read) -> list[Rejection]:
+    """Return a rejection for each block whose header lacks a property that is asked for."""
+    found: list[Rejection] = []
+    for one in part.asked:
+        fields = [fact.field for fact in one.facts if isinstance(fact, HeaderFact)]
+        header = read.headers[one.number]
+        if isinstance(header, Header) and (lacking := facts.lacking(header, fields)):
+            sentence = facts.why_lacking(inquiry.source.id, header, lacking)
+            found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
+    return found
+
+
+def _sample(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[Tries | Rejection | ChainError]:
+    """Return what the tries are like, by proofs at the oldest block of each part that needs some.
 
     It is also asked whether some node still serves proofs there: many keep only the newest states.
     """
-    oldest = next((one for one in asked if any(isinstance(fact, AccountFact | SlotFact) for fact in one.facts)), None)
-    if oldest is None:
-        return Tries()
-    rpc = inquiry.connection.source_rpc
-    header, head = together.together(lambda: rpc.known_header(oldest.number), inquiry.head)
-    wanted = trie_samples.wanted(header, oldest.facts, (fact for one in asked for fact in one.facts))
-    is_old = oldest.number <= head.number - _KEPT_BY_ALL
-    answers = rpc.proofs(wanted)
+    oldest = [
+        next((one for one in part.asked if any(isinstance(fact, AccountFact | SlotFact) for fact in one.facts)), None)
+        for part in parts
+    ]
+    wanted = [
+        trie_samples.wanted(header, one.facts, (fact for every in part.asked for fact in every.facts))
+        if one is not None and isinstance(header := read.headers[one.number], Header)
+        else []
+        for part, one in zip(parts, oldest, strict=True)
+    ]
+    answers = iter(inquiry.connection.source_rpc.proofs([request for each in wanted for request in each]))
+    inquiry.go_on()
+    found: list[Tries | Rejection | ChainError] = []
+    for one, requests in zip(oldest, wanted, strict=True):
+        proofs = [next(answers) for _ in requests]
+        if one is None:
+            found.append(Tries())
+        elif isinstance(header := read.headers[one.number], ChainError):
+            found.append(header)
+        else:
+            found.append(_tries(inquiry, one.number, proofs))
+    return found
+
+
+def _tries(
+    inquiry: Inquiry, number: int, answers: Sequence[AccountProof | ChainError]
+) -> Tries | Rejection | ChainError:
+    is_old = number <= inquiry.head.number - _KEPT_BY_ALL
     lacking = next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None)
     # Young blocks are asked for again when their queries are proven.
     if lacking and is_old:
-        raise lacking
-    inquiry.go_on()
+        return lacking
     refused = [answer for answer in answers if isinstance(answer, RpcRefused)]
     if is_old and len(refused) == len(answers) and not refused[0].may_pass:
         return Rejection(
             RejectionCode.PROOF_UNAVAILABLE,
-            f"No node of chain {inquiry.source.id} serves proofs at block {oldest.number}. {refused[0]} Accounts and "
+            f"No node of chain {inquiry.source.id} serves proofs at block {number}. {refused[0]} Accounts and "
             "slots at old blocks take an archive node. Fields of the header take none.",
             retryable=True,
         )
@@ -329,78 +385,111 @@ class Counted:
     """Headers of these blocks, and of some that follow, by number: as the source chain has them now."""
 
 
-def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
+def _count(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[Counted | Rejection | ChainError]:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    looked_up: list[Missing] = []
-    headers: dict[int, Header] = {}
-    for part in chunks(asked, _PER_READ):
-        found, read = _look_up(inquiry, part)
-        looked_up += found
-        headers |= read
-    unknown = [one for one in looked_up if not one.is_known]
-    held = partial(_without_held, inquiry, [one for one in looked_up if one.is_known])
+    looked_up = [_look_up(part, read) for part in parts]
+    known = {one.number for each in looked_up if isinstance(each, list) for one in each if one.is_known}
+    asked = [one for part in parts for one in part.asked if one.number in known]
+    lacking = _lacking(inquiry, asked)
+    missing = [
+        each if isinstance(each, ChainError) else _without_held(part, each, lacking)
+        for part, each in zip(parts, looked_up, strict=True)
+    ]
+    needed = {
+        number
+        for each in missing
+        if isinstance(each, list)
+        for one in each
+        if one.needs_header
+        for number in one.hashes
+    }
+    headers = {number: header for number, header in read.headers.items() if isinstance(header, Header)}
+    targets = [headers[number] for number in sorted(needed, reverse=True) if number in headers]
+    unknown = {header.number for header in planning.unknown(inquiry.connection, targets)}
+    inquiry.go_on()
+    return [
+        each if isinstance(each, ChainError) else _routed(inquiry, part, each, headers, unknown)
+        for part, each in zip(parts, missing, strict=True)
+    ]
 
-    def route_to(wanting: Iterable[Missing]) -> Route | TooFar | NotYet:
-        numbers = sorted({number for one in wanting if one.needs_header for number in one.hashes}, reverse=True)
-        targets = [headers[number] for number in numbers if number in headers]
-        return planning.route_to(inquiry.connection, targets, deadline=inquiry.deadline)
 
+def _look_up(part: BatchPart, read: _Read) -> list[Missing] | ChainError:
+    """Return the blocks of a part, and whether the registry knows them."""
     try:
-        if any(one.is_known and one.needs_header for one in looked_up):
-            # Only what is not held tells for which of these blocks a path is needed.
-            missing = held()
-            route = route_to([*unknown, *missing])
-        else:
-            route, missing = together.together(lambda: route_to(unknown), held)
+        return [
+            Missing(one.number, one.facts, result(read.roots[one.number]), read.header(one.number))
+            for one in part.asked
+        ]
+    except ChainError as error:
+        return error
+
+
+def _lacking(inquiry: Inquiry, asked: Sequence[Asked]) -> Mapping[tuple[int, Fact], bool | ChainError]:
+    """Return whether the registry lacks these facts, or why it doesn't tell."""
+    rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
+    wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
+    for one in asked:
+        wanted[one.number] |= dict.fromkeys(one.facts)
+    pieces = [(number, part) for number, every in wanted.items() for part in chunks(list(every), _PER_READ)]
+    found: dict[tuple[int, Fact], bool | ChainError] = {}
+    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
+        views = facts.views(rpc, contract, [ViewRequest(number, part, "latest") for number, part in parcel])
+        for (number, part), view in zip(parcel, views, strict=True):
+            for fact in part:
+                found[number, fact] = view if isinstance(view, ChainError) else view.facts[fact] is None
+        inquiry.go_on()
+    return found
+
+
+def _without_held(
+    part: BatchPart, looked_up: Sequence[Missing], lacking: Mapping[tuple[int, Fact], bool | ChainError]
+) -> list[Missing] | ChainError:
+    """Return the blocks without the facts that the registry holds already; those that it doesn't know come first."""
+    unknown = [one for one in looked_up if not one.is_known]
+    known = [one for one in looked_up if one.is_known]
+    facts_of = {one.number: one.facts for one in part.asked}
+    try:
+        return [
+            *unknown,
+            *(
+                replace(one, facts=[fact for fact in facts_of[one.number] if result(lacking[one.number, fact])])
+                for one in known
+            ),
+        ]
+    except ChainError as error:
+        return error
+
+
+def _routed(
+    inquiry: Inquiry,
+    part: BatchPart,
+    missing: Sequence[Missing],
+    headers: Mapping[int, Header],
+    unknown: Collection[int],
+) -> Counted | Rejection | ChainError:
+    """Find the paths to the blocks of a part whose hashes the registry can't take now."""
+    numbers = {number for one in missing if one.needs_header for number in one.hashes} & set(unknown)
+    targets = [headers[number] for number in sorted(numbers, reverse=True)]
+    try:
+        route = planning.route_to(inquiry.connection, targets, deadline=part.deadline)
     except planning.StatesRefused as refused:
         return Rejection(
             RejectionCode.PROOF_UNAVAILABLE,
             f"No node of chain {inquiry.source.id} serves the states that lead to so old a block. {refused}",
             retryable=True,
         )
+    except ChainError as error:
+        return error
     if isinstance(route, TooFar):
         return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
     if isinstance(route, NotYet):
-        deadline = f"{inquiry.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        deadline = f"{part.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         return Rejection(
             RejectionCode.BLOCK_TOO_NEW,
             f"{route.sentence} That is after the batch's deadline, {deadline}.",
             retryable=True,
         )
-    counted = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in (*unknown, *missing)]
-    return Counted(counted, route, headers)
-
-
-def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[Missing], dict[int, Header]]:
-    """Return which of the blocks the registry knows; and by number the headers of them, and of those that follow."""
-    contract = inquiry.connection.registry.contract
-    following = {one.number + 1 for one in asked if any(isinstance(fact, TimeFact) for fact in one.facts)}
-    numbers = sorted({one.number for one in asked} | following)
-    roots, read = together.together(
-        lambda: inquiry.connection.destination_rpc.eth_calls([contract.state_root(one.number) for one in asked]),
-        lambda: inquiry.connection.source_rpc.headers(numbers),
-    )
-    inquiry.go_on()
-    headers = {header.number: header for header in read if header is not None}
-    found = [
-        Missing(one.number, one.facts, isinstance(root, bytes) and any(root), headers[one.number])
-        for one, root in zip(asked, roots, strict=True)
-        if one.number in headers
-    ]
-    return found, headers
-
-
-def _without_held(inquiry: Inquiry, known: Sequence[Missing]) -> list[Missing]:
-    """Return the blocks without the facts that the registry holds already."""
-    rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
-    pieces = [(one, part) for one in known for part in chunks(one.facts, _PER_READ)]
-    missing: dict[int, list[Fact]] = defaultdict(list)
-    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
-        views = together.each(partial(facts.read, rpc, contract, one.number, part, at="latest") for one, part in parcel)
-        for (one, _), view in zip(parcel, views, strict=True):
-            missing[one.number] += [fact for fact, word in view.facts.items() if word is None]
-        inquiry.go_on()
-    return [replace(one, facts=missing[one.number]) for one in known]
+    return Counted([replace(one, jump=route.jumps.get(one.hashed, 0)) for one in missing], route, headers)
 
 
 def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Estimate:
@@ -433,9 +522,13 @@ class Cost:
         return Cost(self.gas + other.gas, self.wei + other.wei, data)
 
 
-def cost(destination_rpc: RpcClient, estimate: Estimate, fees: Fees) -> Cost:
-    """Return what the estimate costs at these fees, with a rollup's data. Raises `NodeUnavailable`, `RpcRefused`."""
-    data = rollups.data_cost(destination_rpc, estimate.size.bound, estimate.gas.bound)
+def costs(destination_rpc: RpcClient, wanted: Sequence[tuple[Estimate, Fees]]) -> list[Cost]:
+    """Return what each estimate costs at these fees, with a rollup's data. Raises `NodeUnavailable`, `RpcRefused`."""
+    data = rollups.data_costs(destination_rpc, [(one.size.bound, one.gas.bound) for one, _ in wanted])
+    return [_cost(estimate, fees, of_data) for (estimate, fees), of_data in zip(wanted, data, strict=True)]
+
+
+def _cost(estimate: Estimate, fees: Fees, data: DataCost) -> Cost:
     likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
     gas = estimate.gas + Likely(likely.gas, data.gas)
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.

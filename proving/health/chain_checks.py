@@ -14,7 +14,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains import probe, together
+from chains import probe
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
@@ -127,16 +127,13 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
     found: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
-        seen, keeps_hashes, fees = together.together(
-            # It notes the head for all workers.
-            lambda: heads.read(chain, rpc),
-            lambda: probe.keeps_hashes(rpc, head),
-            lambda: rpc.fees() if is_destination else None,
-        )
-        found["keeps_hashes"] = keeps_hashes
+        # It notes the head for all workers.
+        seen = heads.read(chain, rpc)
+        found["keeps_hashes"] = probe.keeps_hashes(rpc, head)
         if seen.finalized:
             found["final"] = seen.final
-        if fees:
+        if is_destination:
+            fees = rpc.fees()
             found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
     return found
 

@@ -224,12 +224,12 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
 
 
 def route_to(connection: OpenConnection, targets: Sequence[Header], *, deadline: datetime) -> Route | TooFar | NotYet:
-    """Find the paths to the hashes of all these blocks, which fall.
+    """Find the paths to the hashes of all these blocks, which fall, and which the registry can't take now.
 
     `NotYet` where one can't begin before the deadline. A path stops at the blocks that it passes.
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    route, left = _jumps(connection, _unknown(connection, targets))
+    route, left = _jumps(connection, targets)
     while left:
         path = survey(connection, left[-1])
         if isinstance(path, TooFar):
@@ -252,14 +252,14 @@ def route_to(connection: OpenConnection, targets: Sequence[Header], *, deadline:
     return route
 
 
-def _unknown(connection: OpenConnection, targets: Sequence[Header]) -> list[Header]:
+def unknown(connection: OpenConnection, targets: Sequence[Header]) -> list[Header]:
     """Return the blocks whose hashes the registry can't take now."""
-    unknown: list[Header] = []
+    found: list[Header] = []
     for chunk in chunks(targets, _PER_READ):
         asked = [(header.number, header.hash) for header in chunk]
         vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked)
-        unknown += [header for header, is_vouched_for in zip(chunk, vouched, strict=True) if not is_vouched_for]
-    return unknown
+        found += [header for header, is_vouched_for in zip(chunk, vouched, strict=True) if not is_vouched_for]
+    return found
 
 
 def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route, Sequence[Header]]:

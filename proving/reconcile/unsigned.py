@@ -330,11 +330,12 @@ def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
     simulated = [one.intent for one, bound in zip(proposed, bounds, strict=True) if bound is None]
     asked = [questions.gas_estimate(_ANYBODY, intent.to, intent.data) for intent in simulated]
     estimates = iter(rpc.answers(asked))
+    data = rollups.data_costs(
+        rpc, [(len(one.intent.data), bound or 0) for one, bound in zip(proposed, bounds, strict=True)]
+    )
     limits = [
-        next(estimates) * GAS_MARGIN
-        if bound is None
-        else bound + rollups.data_cost(rpc, len(one.intent.data), bound).gas
-        for one, bound in zip(proposed, bounds, strict=True)
+        next(estimates) * GAS_MARGIN if bound is None else bound + cost.gas
+        for bound, cost in zip(bounds, data, strict=True)
     ]
     return [
         Unsigned(one.intent.to, one.intent.data, min(MAX_GAS, int(limit)), one.what, one.intent.queries)

@@ -20,7 +20,7 @@ from django.db.models.functions import Coalesce, Greatest, Least, Now
 from accounts.models import User
 from chains import questions, rollups
 from chains.chains_file import Chain
-from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient, result
+from chains.rpc import BlockIdentifier, ChainError, Reverted, result
 from config.configured_chains import get_rpc
 from database import row_locks
 from database.chunks import chunks
@@ -123,21 +123,25 @@ def _submit_where_there_is_room(
         for address, wei, nonce in zip(addresses, numbers[::2], numbers[1::2], strict=True)
     }
     outcomes: dict[int, Sent | Unsent | ChainError] = {}
+    gas = _gas_limits(orders, estimates, {place: one.is_pending for place, one in beside.items()})
+    outcomes |= {place: one for place, one in gas.items() if isinstance(one, Refused | ChainError)}
+    limits = {place: one for place, one in gas.items() if not isinstance(one, Refused | ChainError)}
+    sizes = [
+        (len(intent.data), limit)
+        for place, of_order in limits.items()
+        for intent, limit in zip(orders[place].intents, of_order, strict=True)
+    ]
+    data = iter(rollups.data_costs(rpc, sizes))
     ready: dict[int, _Ready] = {}
-    rest = iter(estimates)
-    for place, order in orders.items():
-        answers = [[next(rest) for _ in _SIMULATED_AT] for _ in order.intents]
-        try:
-            found = _simulated(rpc, order, answers, may_rest_on_pending=beside[place].is_pending)
-        except ChainError as error:
-            outcomes[place] = error
-            continue
-        if isinstance(found, Refused):
-            outcomes[place] = found
-        else:
-            # Counting takes long, and no other writer should wait for it.
-            follows = beside[place].senders if len(addresses) > 1 else frozenset[str]()
-            ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), follows)
+    for place, of_order in limits.items():
+        order = orders[place]
+        simulated = [
+            _Simulated(intent, Costs(limit, next(data).wei))
+            for intent, limit in zip(order.intents, of_order, strict=True)
+        ]
+        # Counting takes long, and no other writer should wait for it.
+        follows = beside[place].senders if len(addresses) > 1 else frozenset[str]()
+        ready[place] = _Ready(order, simulated, _rest_beside(chain, order.intents), follows)
 
     def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
         with signers.locked(chain, addresses) as locked:
@@ -208,23 +212,34 @@ def _rest_beside(chain: Chain, intents: Sequence[Intent]) -> Rest:
     )
 
 
-def _simulated(
-    rpc: RpcClient, order: Order, estimates: Sequence[Sequence[int | ChainError]], *, may_rest_on_pending: bool
-) -> list[_Simulated] | Refused:
-    """Return what the order's transactions cost, by the gas estimates of each. Raises a `ChainError`."""
-    found: list[_Simulated] = []
-    for intent, answers in zip(order.intents, estimates, strict=True):
-        pending, latest = answers
-        # Of the newest block itself only the next one knows the hash.
-        is_of_next = isinstance(latest, Reverted) and not may_rest_on_pending
-        estimate = max(result(pending), 0 if is_of_next else result(latest))
-        if estimate > MAX_GAS:
-            return Refused(
-                f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825)."
+def _gas_limits(
+    orders: Mapping[int, Order], estimates: Sequence[int | ChainError], may_rest_on_pending: Mapping[int, bool]
+) -> dict[int, list[int] | Refused | ChainError]:
+    """Return the gas limits of each order's transactions, by the estimates of all; or why there are none."""
+    rest = iter(estimates)
+    found: dict[int, list[int] | Refused | ChainError] = {}
+    for place, order in orders.items():
+        answers = [[next(rest) for _ in _SIMULATED_AT] for _ in order.intents]
+        try:
+            needed = [_gas_of(*each, may_rest_on_pending=may_rest_on_pending[place]) for each in answers]
+        except ChainError as error:
+            found[place] = error
+            continue
+        if (most := max(needed)) > MAX_GAS:
+            found[place] = Refused(
+                f"A transaction would need {most} gas, and none may have more than {MAX_GAS} (EIP-7825)."
             )
-        gas_limit = min(MAX_GAS, int(estimate * GAS_MARGIN))
-        found.append(_Simulated(intent, Costs(gas_limit, rollups.data_cost(rpc, len(intent.data), gas_limit).wei)))
+        else:
+            found[place] = [min(MAX_GAS, int(gas * GAS_MARGIN)) for gas in needed]
     return found
+
+
+def _gas_of(pending: int | ChainError, latest: int | ChainError, *, may_rest_on_pending: bool) -> int:
+    """Return the gas that a transaction needs, by its estimates at both blocks. Raises a `ChainError`."""
+    if isinstance(latest, Reverted) and not may_rest_on_pending:
+        # Of the newest block itself only the next one knows the hash.
+        return result(pending)
+    return max(result(pending), result(latest))
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from hexbytes import HexBytes
 
-from chains import rollups, together
+from chains import questions, rollups
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import TRANSACTION_GAS, InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
+from chains.rpc import TRANSACTION_GAS, ChainError, InvalidReply, Question, Receipt, RpcClient, RpcRefused, result
 from config import logs
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, row_locks
@@ -68,35 +68,34 @@ def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
     Return how many signers failed by an error of ours.
     """
     postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), keys))
-    return lanes.side_by_side([partial(_monitor_one, lane, postponement, signer) for signer in postponement.rows])
 
-
-def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
-    def again(pause: timedelta | None, *, failed: bool = False) -> None:
+    def again(signer: Signer, pause: timedelta | None, *, failed: bool = False) -> None:
         attempts = signer.attempts + 1 if failed else 0
         lane.write(lambda: postponement.end([signer], pause, attempts=attempts))
 
-    with job_runs.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
-        try:
-            chain = get_chains().chain(signer.chain_id)
-            states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
-            _write(lane, signer, changes, and_then=lambda: _end(chain, postponement, signer, states))
-            job_run.outcome = "done"
-        except LaneLost:
-            raise
-        except UnknownChain as error:
-            # Its rows wait until the chain is configured again; submitting makes the signer due.
-            logger.warning("%s Its transactions are left as they are.", error)
-            again(None)
-            job_run.outcome = "waits"
-        except (NodeUnavailable, RpcRefused) as error:
-            job_run.outcome = "fails"
-            if not signer.attempts:  # Once, until it goes on.
-                logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
-            again(due_rows.backoff(signer.attempts), failed=True)
-        except Exception:
-            again(due_rows.backoff(signer.attempts), failed=True)
-            raise
+    def work(signers: Sequence[Signer]) -> None:
+        (signer,) = signers
+        with job_runs.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
+            try:
+                chain = get_chains().chain(signer.chain_id)
+                states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
+                _write(lane, signer, changes, and_then=lambda: _end(chain, postponement, signer, states))
+                job_run.outcome = "done"
+            except UnknownChain as error:
+                # Its rows wait until the chain is configured again; submitting makes the signer due.
+                logger.warning("%s Its transactions are left as they are.", error)
+                again(signer, None)
+                job_run.outcome = "waits"
+            except ChainError as error:
+                job_run.outcome = "fails"
+                if not signer.attempts:  # Once, until it goes on.
+                    logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
+                again(signer, due_rows.backoff(signer.attempts), failed=True)
+
+    def give_up(signer: Signer) -> None:
+        again(signer, due_rows.backoff(signer.attempts), failed=True)
+
+    return sum(lanes.work_on([signer], work, give_up) for signer in postponement.rows)
 
 
 def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, states: Collection[str]) -> None:
@@ -148,9 +147,9 @@ def _monitor(
     if not watched:
         return (), ()
     address = signer.address
-    heads, used, found = together.together(
-        lambda: chain_heads.read(chain, rpc), lambda: rpc.nonce(address, "latest"), lambda: _Receipts(rpc, watched)
-    )
+    heads = chain_heads.read(chain, rpc)
+    (told,), receipts = rpc.ask([questions.nonce(address, "latest")], _Receipts.questions(watched))
+    used, found = result(told), _Receipts(rpc, watched, receipts)
     found.read_headers([heads.latest, heads.confirmed])
     lowest_open, doubtful = True, 0
     # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
@@ -290,7 +289,7 @@ def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: Que
     )
     if not final:
         return False
-    found = _Receipts(rpc, final)
+    found = _Receipts(rpc, final, rpc.ask(_Receipts.questions(final)))
     found.read_headers([])
     lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
     _write(lane, signer, [_vanished(tx) for tx in lost])
@@ -300,12 +299,22 @@ def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: Que
 class _Receipts:
     """The receipts of all versions of some transactions, and the headers that tell which of them count."""
 
-    def __init__(self, rpc: RpcClient, watched: Sequence[Transaction]) -> None:
+    def __init__(
+        self, rpc: RpcClient, watched: Sequence[Transaction], answers: Sequence[Receipt | ChainError | None]
+    ) -> None:
+        """Take the `answers` to `questions`. Raises the first of them that is an error."""
         self._rpc = rpc
         self._watched = watched
         self._headers: dict[int, Header | None] = {}
-        hashes = [version.hash for tx in watched for version in tx.versions.all()]
-        self._receipts = dict(zip(hashes, rpc.receipts([HexBytes(tx_hash) for tx_hash in hashes]), strict=True))
+        self._receipts = dict(zip(self._hashes(watched), map(result, answers), strict=True))
+
+    @classmethod
+    def questions(cls, watched: Sequence[Transaction]) -> list[Question[Receipt | None]]:
+        return [questions.receipt(HexBytes(tx_hash)) for tx_hash in cls._hashes(watched)]
+
+    @staticmethod
+    def _hashes(watched: Sequence[Transaction]) -> list[str]:
+        return [version.hash for tx in watched for version in tx.versions.all()]
 
     def read_headers(self, known: Sequence[Header]) -> None:
         """Read those of all blocks that matter at once, beside the `known` ones."""

@@ -1,41 +1,13 @@
-"""What tasks side by side log, and the small server of a worker's metrics."""
+"""The small server of a worker's metrics."""
 
 import urllib.error
 import urllib.request
-from contextvars import Context
 from ipaddress import ip_network
 
 import pytest
 
-from chains import together
-from config import logs, metrics_server
+from config import metrics_server
 from devnet.ports import free_port
-
-
-def test_tasks_side_by_side_have_each_its_own_context_and_that_of_who_asks():
-    seen: dict[str, object] = {}
-
-    def part(name: str) -> None:
-        # Set aside, while the others go on.
-        together.share_exchange("all", name, lambda names: [None] * len(names))
-        seen[name] = dict(logs.fields())
-
-    def task(number: int) -> None:
-        with logs.about(block=number):
-            part(f"{number} before")
-            together.each([lambda: part(f"{number} within"), lambda: part(f"{number} beside")])
-            part(f"{number} after")
-
-    def both() -> None:
-        with logs.about(worker="w"):
-            together.run([lambda: task(1), lambda: task(2)])
-
-    # Without what the last request of this thread has left.
-    Context().run(both)
-    assert len(seen) == 8
-    for name, fields in seen.items():
-        assert fields == {"worker": "w", "block": int(name[0])}
-    assert "block" not in logs.fields()
 
 
 def test_a_worker_serves_its_metrics_to_who_may_read_them(settings):

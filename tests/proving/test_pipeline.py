@@ -265,7 +265,8 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
         evil.refresh_from_db()
         steps = dict(Step.objects.exclude(last_error="").values_list("query__batch", "last_error"))
     assert good.status == BatchStatus.DONE
-    assert evil.status in {BatchStatus.RECEIVED, BatchStatus.ACCEPTED}
+    # Asked for alone it may have an answer in the end.
+    assert evil.status not in {BatchStatus.REJECTED, BatchStatus.DONE}
     assert not steps.keys() - {evil.pk}
 
 
