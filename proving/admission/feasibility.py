@@ -243,7 +243,7 @@ def check(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[Feasibility]:
     """
     fees = inquiry.connection.destination_rpc.fees()
     inquiry.go_on()
-    read = _read(inquiry, {one.number: one for part in parts for one in part.asked})
+    read = _read(inquiry, [one for part in parts for one in part.asked])
     tries = _sample(inquiry, parts, read)
     counted = _count(inquiry, parts, read)
     found: list[Feasibility] = []
@@ -252,7 +252,8 @@ def check(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[Feasibility]:
         known, required = of_tries if isinstance(of_tries, Tries) else Tries(), None
         if isinstance(of_count, Counted):
             if of_count.route.hops and known.state is None:
-                known = sample_of_history(inquiry, of_count.headers[of_count.missing[0].number])
+                oldest = min(one.number for one in of_count.missing)
+                known = sample_of_history(inquiry, of_count.headers[oldest])
             estimate = proof_gas.estimate(of_count.missing, known, of_count.route)
             required = Required(of_count, estimate, fees)
         obstacles = [one for one in said if isinstance(one, Rejection | ChainError)]
@@ -269,27 +270,24 @@ class _Read:
     roots: Mapping[int, bool | ChainError]
     """Whether the registry knows the block's state root."""
 
-    def header(self, number: int) -> Header:
-        """Return the header of a block. Raises why there is none."""
-        return result(self.headers[number])
 
-
-def _read(inquiry: Inquiry, asked: Mapping[int, Asked]) -> _Read:
+def _read(inquiry: Inquiry, asked: Sequence[Asked]) -> _Read:
     contract = inquiry.connection.registry.contract
     source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
-    following = {number + 1 for number, one in asked.items() if any(isinstance(fact, TimeFact) for fact in one.facts)}
+    existing = {one.number for one in asked}
+    following = {one.number + 1 for one in asked if any(isinstance(fact, TimeFact) for fact in one.facts)}
     headers: dict[int, Header | ChainError] = {}
-    for numbers in chunks(sorted(asked.keys() | following), _PER_READ):
+    for numbers in chunks(sorted(existing | following), _PER_READ):
         for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
             if header is not None:
                 headers[number] = header
-            elif number in asked:
+            elif number in existing:
                 headers[number] = NodeUnavailable(
                     f"A node of chain {inquiry.source.id} lacks headers that it must have."
                 )
         inquiry.go_on()
     roots: dict[int, bool | ChainError] = {}
-    for numbers in chunks(sorted(asked), _PER_READ):
+    for numbers in chunks(sorted(existing), _PER_READ):
         answers = destination.ask([questions.call(*contract.state_root(number)) for number in numbers])
         for number, answer in zip(numbers, answers, strict=True):
             if isinstance(answer, ChainError) and not isinstance(answer, Reverted):
@@ -387,14 +385,9 @@ class Counted:
 
 def _count(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[Counted | Rejection | ChainError]:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    looked_up = [_look_up(part, read) for part in parts]
-    known = {one.number for each in looked_up if isinstance(each, list) for one in each if one.is_known}
-    asked = [one for part in parts for one in part.asked if one.number in known]
-    lacking = _lacking(inquiry, asked)
-    missing = [
-        each if isinstance(each, ChainError) else _without_held(part, each, lacking)
-        for part, each in zip(parts, looked_up, strict=True)
-    ]
+    known = [one for part in parts for one in part.asked if read.roots[one.number] is True]
+    lacking = _lacking(inquiry, known)
+    missing = [_missing(part, read, lacking) for part in parts]
     needed = {
         number
         for each in missing
@@ -411,17 +404,6 @@ def _count(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[Co
         each if isinstance(each, ChainError) else _routed(inquiry, part, each, headers, unknown)
         for part, each in zip(parts, missing, strict=True)
     ]
-
-
-def _look_up(part: BatchPart, read: _Read) -> list[Missing] | ChainError:
-    """Return the blocks of a part, and whether the registry knows them."""
-    try:
-        return [
-            Missing(one.number, one.facts, result(read.roots[one.number]), read.header(one.number))
-            for one in part.asked
-        ]
-    except ChainError as error:
-        return error
 
 
 def _lacking(inquiry: Inquiry, asked: Sequence[Asked]) -> Mapping[tuple[int, Fact], bool | ChainError]:
@@ -441,20 +423,19 @@ def _lacking(inquiry: Inquiry, asked: Sequence[Asked]) -> Mapping[tuple[int, Fac
     return found
 
 
-def _without_held(
-    part: BatchPart, looked_up: Sequence[Missing], lacking: Mapping[tuple[int, Fact], bool | ChainError]
+def _missing(
+    part: BatchPart, read: _Read, lacking: Mapping[tuple[int, Fact], bool | ChainError]
 ) -> list[Missing] | ChainError:
-    """Return the blocks without the facts that the registry holds already; those that it doesn't know come first."""
-    unknown = [one for one in looked_up if not one.is_known]
-    known = [one for one in looked_up if one.is_known]
-    facts_of = {one.number: one.facts for one in part.asked}
+    """Return the blocks of a part, with those facts that the registry doesn't hold already."""
     try:
         return [
-            *unknown,
-            *(
-                replace(one, facts=[fact for fact in facts_of[one.number] if result(lacking[one.number, fact])])
-                for one in known
-            ),
+            Missing(
+                one.number,
+                [fact for fact in one.facts if result(lacking.get((one.number, fact), True))],
+                result(read.roots[one.number]),
+                result(read.headers[one.number]),
+            )
+            for one in part.asked
         ]
     except ChainError as error:
         return error
