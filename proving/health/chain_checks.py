@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from django.db.models import Max
 from django.db.models.functions import Now
@@ -23,6 +24,7 @@ from config.configured_chains import get_chains, get_rpc
 from proving import heads
 from proving.budget import reservations
 from proving.health.findings import Problem
+from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch
 from queries import clock
 from queries.models import ServiceClock
@@ -47,14 +49,16 @@ def wake() -> None:
     ChainWatch.objects.update(due_at=None)
 
 
-def observe() -> None:
+def observe(lane: HeldLane) -> None:
     """Observe each chain that is due: a worker's duty."""
     # A later time was written by a clock ahead.
     due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
     for chain in get_chains().chains:
         if chain.id in due:
             try:
-                _observe(chain)
+                _observe(lane, chain)
+            except LaneLost:
+                raise
             except Exception:
                 # The other chains are observed all the same.
                 logger.exception("observing chain %s failed", chain.id)
@@ -93,7 +97,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
     return Examined(head, problems, balances)
 
 
-def _observe(chain: Chain) -> None:
+def _observe(lane: HeldLane, chain: Chain) -> None:
     rpc = get_rpc(chain.id)
     seen = examine(chain, rpc)
     found: dict[str, object] = {"looked_at": Now()}
@@ -107,7 +111,7 @@ def _observe(chain: Chain) -> None:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
         found["spent_in_day"] = reservations.on_chain(chain.id)
-    ChainWatch.objects.filter(pk=chain.id).update(**found)
+    lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **found))
     _note_newest_block()
 
 
