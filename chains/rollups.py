@@ -5,13 +5,16 @@ The OP Stack charges wei besides the gas: the L1 data fee, and since Isthmus the
 and a receipt contain (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain itself tells which kind it is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from eth_abi.abi import decode, encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from chains.rpc import InvalidReply, Receipt, Reverted, RpcClient, RpcRefused
+from chains import questions
+from chains.questions import BlockIdentifier
+from chains.rpc import ChainError, InvalidReply, Question, Receipt, Reverted, RpcClient, RpcRefused, result
 
 # Predeploy of every OP Stack chain, and precompile of every Arbitrum chain.
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
@@ -44,13 +47,21 @@ def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
 
     Zero on a chain that is not a rollup. Raises `NodeUnavailable`, `RpcRefused`.
     """
-    if not size:
-        return DataCost()
-    if _has_code(rpc, GAS_PRICE_ORACLE):
-        return DataCost(wei=_op_stack_fee(rpc, size, gas))
-    if _has_code(rpc, ARB_GAS_INFO):
-        return DataCost(gas=_arbitrum_gas(rpc, size))
-    return DataCost()
+    return result(data_costs(rpc, [(size, gas)])[0])
+
+
+def data_costs(rpc: RpcClient, wanted: Sequence[tuple[int, int]]) -> list[DataCost | ChainError]:
+    """Return what `data_cost` does of each size and gas, in order and in one exchange, or why it isn't known."""
+    if not any(size for size, _ in wanted):
+        return [DataCost() for _ in wanted]
+    try:
+        is_op_stack, is_arbitrum = _kind(rpc)
+        if is_op_stack:
+            return _op_stack_fees(rpc, wanted)
+        sample = _arbitrum_gas(rpc) if is_arbitrum else 0
+    except ChainError as error:
+        return [error for _ in wanted]
+    return [DataCost(gas=_MARGIN * sample * (size + _ENVELOPE) // len(_SAMPLE) if size else 0) for size, _ in wanted]
 
 
 def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
@@ -67,43 +78,53 @@ def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
     if receipt.data_fee is None or not receipt.has_operator_fee:
         return receipt.data_fee
     # How it is computed differs between forks, and the predeploy knows which one its block belongs to.
-    call = _oracle("getOperatorFee(uint256)", ["uint256"], receipt.gas_used)
+    question = _oracle("getOperatorFee(uint256)", ["uint256"], receipt.gas_used, receipt.block_number)
     try:
-        return receipt.data_fee + _word(rpc.eth_call(*call, receipt.block_number))
+        return receipt.data_fee + _word(rpc.answer(question))
     except RpcRefused:
         return None
 
 
-_known: WeakKeyDictionary[RpcClient, dict[str, bool]] = WeakKeyDictionary()
+_kinds: WeakKeyDictionary[RpcClient, list[bool]] = WeakKeyDictionary()
 
 
-def _has_code(rpc: RpcClient, address: str) -> bool:
-    """Tell whether the address has code. A chain's predeploys don't change, so the node is asked once."""
-    known = _known.setdefault(rpc, {})
-    if address not in known:
-        known[address] = bool(rpc.code(address))
-    return known[address]
+def _kind(rpc: RpcClient) -> list[bool]:
+    """Tell whether it is an OP Stack chain, or an Arbitrum chain. Predeploys don't change, so a node is asked once."""
+    if rpc not in _kinds:
+        codes = rpc.answers([questions.code(address) for address in (GAS_PRICE_ORACLE, ARB_GAS_INFO)])
+        _kinds[rpc] = [bool(code) for code in codes]
+    return _kinds[rpc]
 
 
-def _op_stack_fee(rpc: RpcClient, size: int, gas: int) -> int:
-    """Return the data fee and the operator fee of a transaction, in wei, as an upper bound."""
-    count = -(-size // _MOST_DATA)
-    each = size // count + _ENVELOPE
-    bound, operator = rpc.eth_calls(
-        [
-            _oracle("getL1FeeUpperBound(uint256)", ["uint256"], each),
-            _oracle("getOperatorFee(uint256)", ["uint256"], gas),
-        ]
+def _op_stack_fees(rpc: RpcClient, wanted: Sequence[tuple[int, int]]) -> list[DataCost | ChainError]:
+    """Return the data fee and the operator fee of transactions, as an upper bound."""
+    counts = [-(-size // _MOST_DATA) for size, _ in wanted]
+    sizes = [size // max(count, 1) + _ENVELOPE for (size, _), count in zip(wanted, counts, strict=True)]
+    bounds, operators = rpc.ask(
+        [_oracle("getL1FeeUpperBound(uint256)", ["uint256"], size) for size in sizes],
+        [_oracle("getOperatorFee(uint256)", ["uint256"], gas) for _, gas in wanted],
     )
-    if isinstance(bound, Reverted):
-        # Before Fjord each byte counts by itself.
-        bound = rpc.eth_call(*_oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * each))
-    # Before Isthmus there is no such fee.
-    operator_fee = 0 if isinstance(operator, Reverted) else _word(operator)
-    return _MARGIN * count * _word(bound) + operator_fee * count
+    # Before Fjord each byte counts by itself.
+    older = [place for place, bound in enumerate(bounds) if isinstance(bound, Reverted)]
+    fees = rpc.ask([_oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * sizes[place]) for place in older])
+    for place, fee in zip(older, fees, strict=True):
+        bounds[place] = fee
+    return [_op_stack_cost(*one) for one in zip(counts, bounds, operators, strict=True)]
 
 
-def _arbitrum_gas(rpc: RpcClient, size: int) -> int:
+def _op_stack_cost(count: int, bound: bytes | ChainError, operator: bytes | ChainError) -> DataCost | ChainError:
+    if not count:
+        return DataCost()
+    try:
+        # Before Isthmus there is no such fee.
+        operator_fee = 0 if isinstance(operator, Reverted) else _word(result(operator))
+        return DataCost(wei=count * (_MARGIN * _word(result(bound)) + operator_fee))
+    except ChainError as error:
+        return error
+
+
+def _arbitrum_gas(rpc: RpcClient) -> int:
+    """Return the gas that the data of `_SAMPLE` takes."""
     selector = function_signature_to_4byte_selector("gasEstimateL1Component(address,bool,bytes)")
     arguments = encode(["address", "bool", "bytes"], [ARB_GAS_INFO, False, _SAMPLE])
     answer = rpc.eth_call(NODE_INTERFACE, selector + arguments)
@@ -111,11 +132,12 @@ def _arbitrum_gas(rpc: RpcClient, size: int) -> int:
         gas, _, _ = decode(["uint64", "uint256", "uint256"], answer)
     except Exception:  # noqa: BLE001 - the decoder raises many kinds of exceptions.
         raise InvalidReply(f"{rpc.chain.label} doesn't tell what data costs on its L1.") from None
-    return int(_MARGIN * gas * (size + _ENVELOPE) // len(_SAMPLE))
+    return int(gas)
 
 
-def _oracle(signature: str, types: list[str], value: object) -> tuple[str, bytes]:
-    return GAS_PRICE_ORACLE, function_signature_to_4byte_selector(signature) + encode(types, [value])
+def _oracle(signature: str, types: list[str], value: object, block: BlockIdentifier = "latest") -> Question[bytes]:
+    data = function_signature_to_4byte_selector(signature) + encode(types, [value])
+    return questions.call(GAS_PRICE_ORACLE, data, block)
 
 
 def _word(answer: bytes) -> int:

@@ -1,6 +1,7 @@
 """How far a chain is, and how much of that counts."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from weakref import WeakKeyDictionary
@@ -8,10 +9,10 @@ from weakref import WeakKeyDictionary
 from django.db.models import Q
 from django.utils import timezone
 
-from chains import together
+from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import InvalidReply, RpcClient, RpcRefused
+from chains.rpc import ChainError, InvalidReply, RpcClient, RpcRefused, result
 from proving.models import ChainHead
 
 # Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.
@@ -36,7 +37,7 @@ class Heads:
 
 
 @dataclass
-class _Known:
+class _LastReading:
     """The last known state of a client's chain."""
 
     heads: Heads | None = None
@@ -46,27 +47,37 @@ class _Known:
     """The newest and the final block that are noted for the pages."""
 
 
-_known: WeakKeyDictionary[RpcClient, _Known] = WeakKeyDictionary()
+_last: WeakKeyDictionary[RpcClient, _LastReading] = WeakKeyDictionary()
+
+QUESTIONS = (questions.header("latest"), questions.header("finalized"))
 
 
 def read(chain: Chain, rpc: RpcClient) -> Heads:
-    """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`."""
+    """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`, `RpcRefused`."""
     began = time.monotonic()
-    latest, finalized = together.together(rpc.head, lambda: _finalized(rpc))
+    answers = rpc.ask(QUESTIONS)
+    return note(chain, rpc, answers, began)
+
+
+def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | None], began: float) -> Heads:
+    """Note for the pages what was answered to `QUESTIONS`, asked when `time.monotonic` was `began`, and return it."""
+    latest, finalized = result(answers[0]), None if isinstance(answers[1], RpcRefused) else result(answers[1])
+    if latest is None:
+        raise InvalidReply(f"{chain.label} has no latest block.")
     final = finalized.number if finalized else max(0, latest.number - _FINAL_DEPTH)
     if final > latest.number:
         raise InvalidReply(f"A node of chain {chain.id} says that block {final} is final, above its own head.")
-    known = _known.setdefault(rpc, _Known())
+    last = _last.setdefault(rpc, _LastReading())
     depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
     # What is final can't need more confirmations.
     number = max(latest.number - depth, final, 0)
     seen = {header.number: header for header in (latest, finalized) if header}
     confirmed = seen.get(number) or rpc.known_header(number)
     heads = Heads(latest, confirmed, final, finalized)
-    _note(chain, known, heads)
+    _store(chain, last, heads)
     # A slow answer is older than one that was asked for later.
-    if known.heads is None or began >= known.seen_at:
-        known.heads, known.seen_at = heads, began
+    if last.heads is None or began >= last.seen_at:
+        last.heads, last.seen_at = heads, began
     return heads
 
 
@@ -78,10 +89,10 @@ def highest_lately(chain_id: int) -> int:
 
 def recent(chain: Chain, rpc: RpcClient) -> Heads:
     """Read the heads as `read` does, or return those that this process has read within the last `poll_seconds`."""
-    known = _known.setdefault(rpc, _Known())
-    if known.heads is not None and time.monotonic() - known.seen_at < poll_seconds(chain):
-        return known.heads
-    return together.ask_once(("heads", rpc), lambda: read(chain, rpc))
+    last = _last.get(rpc)
+    if last is not None and last.heads is not None and time.monotonic() - last.seen_at < poll_seconds(chain):
+        return last.heads
+    return read(chain, rpc)
 
 
 def poll_seconds(chain: Chain) -> float:
@@ -91,28 +102,21 @@ def poll_seconds(chain: Chain) -> float:
 
 def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
     """Return when to ask for the next block, if it comes as it should; then `poll_seconds` from time to time."""
-    known, poll = _known.get(rpc), poll_seconds(chain)
-    if known is None or known.heads is None:
+    last, poll = _last.get(rpc), poll_seconds(chain)
+    if last is None or last.heads is None:
         return poll
-    left = known.heads.latest.timestamp + chain.block_seconds * (1 + _LATE_PART) - time.time()
+    left = last.heads.latest.timestamp + chain.block_seconds * (1 + _LATE_PART) - time.time()
     return left if poll < left <= chain.block_seconds + poll else poll
 
 
-def _finalized(rpc: RpcClient) -> Header | None:
-    try:
-        return rpc.header("finalized")
-    except RpcRefused:
-        return None
-
-
-def _note(chain: Chain, known: _Known, heads: Heads) -> None:
+def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:
     """Keep it for the pages, written once a block."""
     number, final = heads.latest.number, heads.final
-    if known.noted == (number, final):
+    if last.noted == (number, final):
         return
     values = {"number": number, "final": final, "seen_at": timezone.now()}
     # Another worker may have noted it, or a higher one: a node that is behind tells nothing new.
     behind = Q(number__gt=number, seen_at__gt=timezone.now() - _LATELY)
     if not ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final).update(**values):
         ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
-    known.noted = number, final
+    last.noted = number, final

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from chains import rollups, together
+from chains import rollups
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
-from chains.rpc import NodeUnavailable, RpcRefused
+from chains.rpc import NodeUnavailable, RpcRefused, result
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.formatting.amounts import cost
@@ -89,5 +88,5 @@ def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:
         return 0
     rpc = get_page_rpc(chain_id)
     price = market_fees(rpc).base_and_tip
-    beside = together.each(partial(rollups.data_cost, rpc, len(tx.data), tx.gas) for tx in transactions)
-    return sum(tx.gas * price + data.wei for tx, data in zip(transactions, beside, strict=True))
+    data = rollups.data_costs(rpc, [(len(tx.data), tx.gas) for tx in transactions])
+    return sum(tx.gas * price for tx in transactions) + sum(result(one).wei for one in data)

@@ -15,7 +15,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains import probe, together
+from chains import probe, questions
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
@@ -88,7 +88,8 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
         if chain in get_chains().destinations():
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
-            balances = {address: rpc.balance(address) for address in dict.fromkeys(addresses)}
+            signers = list(dict.fromkeys(addresses))
+            balances = dict(zip(signers, rpc.answers([questions.balance(one) for one in signers]), strict=True))
             problems += _of_balances(chain, balances)
     except ChainError as error:
         # Where all nodes are of other chains, that is told by now.
@@ -131,16 +132,17 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
     found: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
-        seen, keeps_hashes, fees = together.together(
-            # It notes the head for all workers.
-            lambda: heads.read(chain, rpc),
-            lambda: probe.keeps_hashes(rpc, head),
-            lambda: rpc.fees() if is_destination else None,
+        began = time.monotonic()
+        newest, kept, suggested = rpc.ask(
+            heads.QUESTIONS, [probe.kept_hash(chain, head)], [questions.priority_fee()] if is_destination else []
         )
-        found["keeps_hashes"] = keeps_hashes
+        # It notes the head for all workers.
+        seen = heads.note(chain, rpc, newest, began)
+        found["keeps_hashes"] = probe.keeps_hashes(head, kept[0])
         if seen.finalized:
             found["final"] = seen.final
-        if fees:
+        if suggested:
+            fees = rpc.fees_by(seen.latest, suggested[0])
             found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
     return found
 
