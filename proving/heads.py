@@ -1,6 +1,7 @@
 """How far a chain is, and how much of that counts."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from weakref import WeakKeyDictionary
@@ -11,7 +12,7 @@ from django.utils import timezone
 from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import InvalidReply, RpcClient, RpcRefused, result
+from chains.rpc import ChainError, InvalidReply, RpcClient, RpcRefused, result
 from proving.models import ChainHead
 
 # Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.
@@ -37,7 +38,7 @@ class Heads:
 
 @dataclass
 class _LastReading:
-    """The newest heads that a client has read."""
+    """The last known state of a client's chain."""
 
     heads: Heads | None = None
     seen_at: float = 0
@@ -46,26 +47,33 @@ class _LastReading:
     """The newest and the final block that are noted for the pages."""
 
 
-_readings: WeakKeyDictionary[RpcClient, _LastReading] = WeakKeyDictionary()
+_last: WeakKeyDictionary[RpcClient, _LastReading] = WeakKeyDictionary()
+
+QUESTIONS = (questions.header("latest"), questions.header("finalized"))
 
 
 def read(chain: Chain, rpc: RpcClient) -> Heads:
-    """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`."""
+    """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`, `RpcRefused`."""
     began = time.monotonic()
-    newest, final_one = rpc.ask([questions.header("latest"), questions.header("finalized")])
-    latest = rpc.must_have_head(newest)
-    finalized = None if isinstance(final_one, RpcRefused) else result(final_one)
+    answers = rpc.ask(QUESTIONS)
+    return note(chain, rpc, answers, began)
+
+
+def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | None], began: float) -> Heads:
+    """Note for the pages what was answered to `QUESTIONS`, asked when `time.monotonic` was `began`, and return it."""
+    latest = rpc.must_have_head(answers[0])
+    finalized = None if isinstance(answers[1], RpcRefused) else result(answers[1])
     final = finalized.number if finalized else max(0, latest.number - _FINAL_DEPTH)
     if final > latest.number:
         raise InvalidReply(f"A node of chain {chain.id} says that block {final} is final, above its own head.")
-    last = _readings.setdefault(rpc, _LastReading())
+    last = _last.setdefault(rpc, _LastReading())
     depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
     # What is final can't need more confirmations.
     number = max(latest.number - depth, final, 0)
     seen = {header.number: header for header in (latest, finalized) if header}
     confirmed = seen.get(number) or rpc.known_header(number)
     heads = Heads(latest, confirmed, final, finalized)
-    _note(chain, last, heads)
+    _store(chain, last, heads)
     # A slow answer is older than one that was asked for later.
     if last.heads is None or began >= last.seen_at:
         last.heads, last.seen_at = heads, began
@@ -80,8 +88,8 @@ def highest_lately(chain_id: int) -> int:
 
 def recent(chain: Chain, rpc: RpcClient) -> Heads:
     """Read the heads as `read` does, or return those that this process has read within the last `poll_seconds`."""
-    last = _readings.setdefault(rpc, _LastReading())
-    if last.heads is not None and time.monotonic() - last.seen_at < poll_seconds(chain):
+    last = _last.get(rpc)
+    if last is not None and last.heads is not None and time.monotonic() - last.seen_at < poll_seconds(chain):
         return last.heads
     return read(chain, rpc)
 
@@ -93,14 +101,14 @@ def poll_seconds(chain: Chain) -> float:
 
 def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
     """Return when to ask for the next block, if it comes as it should; then `poll_seconds` from time to time."""
-    last, poll = _readings.get(rpc), poll_seconds(chain)
+    last, poll = _last.get(rpc), poll_seconds(chain)
     if last is None or last.heads is None:
         return poll
     left = last.heads.latest.timestamp + chain.block_seconds * (1 + _LATE_PART) - time.time()
     return left if poll < left <= chain.block_seconds + poll else poll
 
 
-def _note(chain: Chain, last: _LastReading, heads: Heads) -> None:
+def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:
     """Keep it for the pages, written once a block."""
     number, final = heads.latest.number, heads.final
     if last.noted == (number, final):

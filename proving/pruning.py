@@ -64,7 +64,7 @@ _TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, due_rows.LONGEST
 
 def prune_when_due(lane: HeldLane) -> None:
     """Prune for a moment, if that is due, and be due again: a worker's duty."""
-    row, _ = Pruning.objects.get_or_create(pk=1, defaults={"due_at": Now()})
+    row, _ = lane.write(partial(Pruning.objects.get_or_create, pk=1, defaults={"due_at": Now()}))
     if not due_rows.due(Pruning.objects.filter(pk=row.pk)).exists():
         return
     counts, is_over = _prune(lane, seconds=_TURN_SECONDS)

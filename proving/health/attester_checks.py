@@ -6,6 +6,7 @@ is decided by it.
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.db.models.functions import Now
@@ -18,6 +19,7 @@ from chains.rpc import ChainError, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT
 from proving.health.findings import Problem
+from proving.lanes import HeldLane
 from proving.models import AttesterWatch, FactsRegistry
 
 # Below the newest final block, in blocks: an attester whose nodes are an epoch behind is no silent one.
@@ -51,14 +53,14 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
     return [Problem("too_few_attesters", sentence)]
 
 
-def watch() -> None:
+def watch(lane: HeldLane) -> None:
     """Ask the attesters of each connection whose last round is long ago, and store what they say: a worker's duty."""
     for connection in get_chains().connections:
         if connection.attesters:
-            _watch(connection)
+            _watch(lane, connection)
 
 
-def _watch(connection: Connection) -> None:
+def _watch(lane: HeldLane, connection: Connection) -> None:
     ends: dict[str, Any] = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
     row, _ = AttesterWatch.objects.get_or_create(**ends)
     this = AttesterWatch.objects.filter(pk=row.pk)
@@ -73,7 +75,7 @@ def _watch(connection: Connection) -> None:
         return
     now, before = timezone.now().isoformat(), {(one["address"], one["answer"]): one["since"] for one in row.answers}
     told = [one | {"since": before.get((one["address"], one["answer"]), now)} for one in answers]
-    this.update(block=block, answers=told, answered_at=Now())
+    lane.write(partial(this.update, block=block, answers=told, answered_at=Now()))
 
 
 def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str]]]:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains import probe
+from chains import probe, questions
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
@@ -23,6 +24,7 @@ from config.configured_chains import get_chains, get_rpc
 from proving import heads
 from proving.budget import reservations
 from proving.health.findings import Problem
+from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch
 from queries import clock
 from queries.models import ServiceClock
@@ -47,14 +49,16 @@ def wake() -> None:
     ChainWatch.objects.update(due_at=None)
 
 
-def observe() -> None:
+def observe(lane: HeldLane) -> None:
     """Observe each chain that is due: a worker's duty."""
     # A later time was written by a clock ahead.
     due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
     for chain in get_chains().chains:
         if chain.id in due:
             try:
-                _observe(chain)
+                _observe(lane, chain)
+            except LaneLost:
+                raise
             except Exception:
                 # The other chains are observed all the same.
                 logger.exception("observing chain %s failed", chain.id)
@@ -84,7 +88,8 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
         if chain in get_chains().destinations():
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
-            balances = {address: rpc.balance(address) for address in dict.fromkeys(addresses)}
+            signers = list(dict.fromkeys(addresses))
+            balances = dict(zip(signers, rpc.answers([questions.balance(one) for one in signers]), strict=True))
             problems += _of_balances(chain, balances)
     except ChainError as error:
         # Where all nodes are of other chains, that is told by now.
@@ -93,7 +98,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
     return Examined(head, problems, balances)
 
 
-def _observe(chain: Chain) -> None:
+def _observe(lane: HeldLane, chain: Chain) -> None:
     rpc = get_rpc(chain.id)
     seen = examine(chain, rpc)
     found: dict[str, object] = {"looked_at": Now()}
@@ -107,7 +112,7 @@ def _observe(chain: Chain) -> None:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
         found["spent_in_day"] = reservations.on_chain(chain.id)
-    ChainWatch.objects.filter(pk=chain.id).update(**found)
+    lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **found))
     _note_newest_block()
 
 
@@ -127,13 +132,17 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
     found: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
+        began = time.monotonic()
+        newest, kept, suggested = rpc.ask(
+            heads.QUESTIONS, [probe.kept_hash(chain, head)], [questions.priority_fee()] if is_destination else []
+        )
         # It notes the head for all workers.
-        seen = heads.read(chain, rpc)
-        found["keeps_hashes"] = probe.keeps_hashes(rpc, head)
+        seen = heads.note(chain, rpc, newest, began)
+        found["keeps_hashes"] = probe.keeps_hashes(head, kept[0])
         if seen.finalized:
             found["final"] = seen.final
-        if is_destination:
-            fees = rpc.fees()
+        if suggested:
+            fees = rpc.fees_by(seen.latest, suggested[0])
             found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
     return found
 

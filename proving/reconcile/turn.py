@@ -305,11 +305,11 @@ def _give_back(
     # Of many most are alike: one statement does for them.
     alike: dict[_GivenBack, list[Block]] = defaultdict(list)
     for block in blocks:
-        alike[_given_back(block, ends[block.pk])].append(block)
+        alike[_given_back(lane, block, ends[block.pk])].append(block)
     lane.write(partial(_write, postponement, alike))
 
 
-def _given_back(block: Block, end: End) -> _GivenBack:
+def _given_back(lane: HeldLane, block: Block, end: End) -> _GivenBack:
     match end:
         case Requeue():
             return _GivenBack(end.sentence, end.seconds, 0, waits_for_path=end.for_path)
@@ -320,7 +320,7 @@ def _given_back(block: Block, end: End) -> _GivenBack:
             with logs.about(**about):
                 logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.sentence, seconds)
             concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
-            progress.note_failure(list(concerned), end.sentence)
+            lane.write(partial(progress.note_failure, list(concerned), end.sentence))
             return _GivenBack(end.sentence, seconds, attempts + 1, waits_for_path=end.for_path)
         case Settled():
             return _GivenBack("", None, 0, waits_for_path=False)

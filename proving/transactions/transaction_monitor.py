@@ -18,7 +18,17 @@ from chains import questions, rollups
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import TRANSACTION_GAS, ChainError, InvalidReply, Question, Receipt, RpcClient, RpcRefused, result
+from chains.rpc import (
+    TRANSACTION_GAS,
+    ChainError,
+    InvalidReply,
+    NodeUnavailable,
+    Question,
+    Receipt,
+    RpcClient,
+    RpcRefused,
+    result,
+)
 from config import logs
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, row_locks
@@ -69,33 +79,46 @@ def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
     """
     postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), keys))
 
-    def again(signer: Signer, pause: timedelta | None, *, failed: bool = False) -> None:
-        attempts = signer.attempts + 1 if failed else 0
-        lane.write(lambda: postponement.end([signer], pause, attempts=attempts))
+    def give_up(signer: Signer) -> None:
+        _again(lane, postponement, signer, due_rows.backoff(signer.attempts), failed=True)
 
     def work(signers: Sequence[Signer]) -> None:
-        (signer,) = signers
-        with job_runs.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
-            try:
-                chain = get_chains().chain(signer.chain_id)
-                states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
-                _write(lane, signer, changes, and_then=lambda: _end(chain, postponement, signer, states))
-                job_run.outcome = "done"
-            except UnknownChain as error:
-                # Its rows wait until the chain is configured again; submitting makes the signer due.
-                logger.warning("%s Its transactions are left as they are.", error)
-                again(signer, None)
-                job_run.outcome = "waits"
-            except ChainError as error:
-                job_run.outcome = "fails"
-                if not signer.attempts:  # Once, until it goes on.
-                    logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
-                again(signer, due_rows.backoff(signer.attempts), failed=True)
+        for signer in signers:
+            _monitor_one(lane, postponement, signer)
 
-    def give_up(signer: Signer) -> None:
-        again(signer, due_rows.backoff(signer.attempts), failed=True)
-
+    # One after the other: what fails is none of the others'.
     return sum(lanes.work_on([signer], work, give_up) for signer in postponement.rows)
+
+
+def _again(
+    lane: HeldLane,
+    postponement: Postponement[Signer],
+    signer: Signer,
+    pause: timedelta | None,
+    *,
+    failed: bool = False,
+) -> None:
+    attempts = signer.attempts + 1 if failed else 0
+    lane.write(lambda: postponement.end([signer], pause, attempts=attempts))
+
+
+def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
+    with job_runs.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
+        try:
+            chain = get_chains().chain(signer.chain_id)
+            states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
+            _write(lane, signer, changes, and_then=lambda: _end(chain, postponement, signer, states))
+            job_run.outcome = "done"
+        except UnknownChain as error:
+            # Its rows wait until the chain is configured again; submitting makes the signer due.
+            logger.warning("%s Its transactions are left as they are.", error)
+            _again(lane, postponement, signer, None)
+            job_run.outcome = "waits"
+        except (NodeUnavailable, RpcRefused) as error:
+            job_run.outcome = "fails"
+            if not signer.attempts:  # Once, until it goes on.
+                logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
+            _again(lane, postponement, signer, due_rows.backoff(signer.attempts), failed=True)
 
 
 def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, states: Collection[str]) -> None:
@@ -146,11 +169,10 @@ def _monitor(
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         return (), ()
-    address = signer.address
-    heads = chain_heads.read(chain, rpc)
-    (told,), receipts = rpc.ask([questions.nonce(address, "latest")], _Receipts.questions(watched))
-    used, found = result(told), _Receipts(rpc, watched, receipts)
-    found.read_headers([heads.latest, heads.confirmed])
+    began = time.monotonic()
+    newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
+    heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
+    found = _Receipts(rpc, watched, receipts, [heads.latest, heads.confirmed])
     lowest_open, doubtful = True, 0
     # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
     changes: list[_Change] = []
@@ -206,7 +228,8 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
     if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
     # Asked again: what was asked before may be older than the final block that was told with it.
-    return not any(rpc.receipts([HexBytes(version.hash) for version in tx.versions.all()]))
+    receipts = rpc.answers(_questions_of([tx]))
+    return not any(receipts)
 
 
 def _mend_nonces(
@@ -289,40 +312,36 @@ def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: Que
     )
     if not final:
         return False
-    found = _Receipts(rpc, final, rpc.ask(_Receipts.questions(final)))
-    found.read_headers([])
+    receipts = rpc.ask(_questions_of(final))
+    found = _Receipts(rpc, final, receipts)
     lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
     _write(lane, signer, [_vanished(tx) for tx in lost])
     return bool(lost)
+
+
+def _questions_of(transactions: Sequence[Transaction]) -> list[Question[Receipt | None]]:
+    """Ask for the receipts of all versions of these transactions."""
+    return [questions.receipt(HexBytes(version.hash)) for tx in transactions for version in tx.versions.all()]
 
 
 class _Receipts:
     """The receipts of all versions of some transactions, and the headers that tell which of them count."""
 
     def __init__(
-        self, rpc: RpcClient, watched: Sequence[Transaction], answers: Sequence[Receipt | ChainError | None]
+        self,
+        rpc: RpcClient,
+        watched: Sequence[Transaction],
+        answers: Sequence[Receipt | ChainError | None],
+        known: Sequence[Header] = (),
     ) -> None:
-        """Take the `answers` to `questions`. Raises the first of them that is an error."""
-        self._rpc = rpc
-        self._watched = watched
-        self._headers: dict[int, Header | None] = {}
-        self._receipts = dict(zip(self._hashes(watched), map(result, answers), strict=True))
-
-    @classmethod
-    def questions(cls, watched: Sequence[Transaction]) -> list[Question[Receipt | None]]:
-        return [questions.receipt(HexBytes(tx_hash)) for tx_hash in cls._hashes(watched)]
-
-    @staticmethod
-    def _hashes(watched: Sequence[Transaction]) -> list[str]:
-        return [version.hash for tx in watched for version in tx.versions.all()]
-
-    def read_headers(self, known: Sequence[Header]) -> None:
-        """Read those of all blocks that matter at once, beside the `known` ones."""
-        self._headers = {header.number: header for header in known}
+        """Read the headers of all blocks that matter, beside the `known` ones. `answers` are to `_questions_of`."""
+        hashes = [version.hash for tx in watched for version in tx.versions.all()]
+        self._receipts = dict(zip(hashes, map(result, answers), strict=True))
         numbers = {receipt.block_number for receipt in self._receipts.values() if receipt}
-        numbers |= {tx.block_number for tx in self._watched if tx.block_number is not None}
+        numbers |= {tx.block_number for tx in watched if tx.block_number is not None}
+        self._headers: dict[int, Header | None] = {header.number: header for header in known}
         unknown = sorted(numbers.difference(self._headers))
-        self._headers |= dict(zip(unknown, self._rpc.headers(unknown), strict=True))
+        self._headers |= dict(zip(unknown, rpc.headers(unknown), strict=True))
 
     def canonical(self, tx: Transaction) -> Receipt | None:
         """Return the receipt of the version that is in the chain, if one is."""

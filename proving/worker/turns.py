@@ -16,7 +16,7 @@ from django.db.models import Count, Func, IntegerField, Min, OuterRef, Q, QueryS
 from django.db.models.functions import Now
 from django.db.models.sql.compiler import SQLCompiler
 
-from database import due_rows, row_locks
+from database import due_rows
 from database.chunks import chunks
 from proving import lanes, pruning
 from proving.admission import admit
@@ -208,10 +208,10 @@ def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
     return delivery.deliver_all(lane, seconds=_WEBHOOK_SECONDS)
 
 
-def _watch(_: HeldLane, __: Sequence[Any]) -> int:
-    chain_checks.observe()
+def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
+    chain_checks.observe(lane)
     # Behind the chains, whose newest block is waited for: one that hangs takes seconds.
-    attester_checks.watch()
+    attester_checks.watch(lane)
     return 0
 
 
@@ -219,7 +219,7 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
     upkeep.wake()
     for name in lanes.every():
         due_rows.wake_what_is_too_late(rows(name))
-    reject_overdue()
+    _reject_overdue(lane)
     reservations.recount()
     return _failed(partial(pruning.prune_when_due, lane))
 
@@ -248,7 +248,7 @@ _TURNS: dict[LaneKind, Callable[[HeldLane, Sequence[Any]], int]] = {
 }
 
 
-def reject_overdue() -> None:
+def _reject_overdue(lane: HeldLane) -> None:
     """Reject the batches whose deadline has passed by the database's clock: nothing waits for ever.
 
     A rejection can't be taken back, and that clock may have jumped. So the newest block that was seen must agree; where
@@ -257,9 +257,9 @@ def reject_overdue() -> None:
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
     # The clock was ahead when it said so.
     early = Q(deadline_at__gte=Now()) | Q(overdue_since__gt=Now())
-    row_locks.retried(partial(opened.exclude(overdue_since=None).filter(early).update, overdue_since=None))
+    lane.write(partial(opened.exclude(overdue_since=None).filter(early).update, overdue_since=None))
     overdue = opened.filter(deadline_at__lt=Now())
-    row_locks.retried(partial(overdue.filter(overdue_since=None).update, overdue_since=Now()))
+    lane.write(partial(overdue.filter(overdue_since=None).update, overdue_since=Now()))
     agreed = Q(overdue_since__lt=Now() - _FURTHER)
     if newest := clock.newest_block():
         agreed |= Q(deadline_at__lt=newest)
@@ -270,9 +270,5 @@ def reject_overdue() -> None:
         reason = "The batch could not be proven before its deadline."
         reason += f" It waited: {' '.join(said)}" if said else ""
         reason += f" Its last error: {last_error}" if last_error and last_error not in said else ""
-        progress.reject(
-            [batch.pk],
-            code=RejectionCode.DEADLINE_EXCEEDED,
-            reason=reason,
-            retryable=True,
-        )
+        code = RejectionCode.DEADLINE_EXCEEDED
+        lane.write(partial(progress.reject, [batch.pk], code=code, reason=reason, retryable=True))

@@ -11,7 +11,9 @@ from gunicorn.config import Config
 from demo.installation import CHAINS_TOML
 from devnet.devchain import PROJECT
 from tests.deploy.units import SYSTEMD, Unit, Units
+from tests.factories import until
 from tests.fresh_installation import fresh_installation
+from tests.service import SIGNER_KEY
 from tests.serving.load import GET, Load
 from tests.serving.process import NO_NODE, ask, connect
 
@@ -68,6 +70,14 @@ def test_the_web_server_refuses_no_request_and_loses_none(units, way):
         time.sleep(5)
     assert (load.refused, load.lost) == (0, [])
     assert 0 < answered < len(load.took)
+
+
+def test_a_worker_starts_and_ends(units, tmp_path):
+    (tmp_path / "signer.key").write_text(SIGNER_KEY)
+    name = "batch-query-worker@1"
+    units.start(name)
+    until(lambda: " starts" in units.log(name).read_text(), "the start", says=units.log(name).read_text)
+    units.stop(name)
 
 
 def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):

@@ -30,7 +30,7 @@ from tests.explorer.batches import (
     deployed,
     finish,
 )
-from tests.inside.working import observe
+from tests.inside.working import observe, watch
 from tests.service import ALICE, BOB, CHARLIE, chains_toml, reconfigure
 
 pytestmark = pytest.mark.django_db
@@ -211,7 +211,7 @@ def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
             }
             connect_source(tmp_path, stack.enter_context(lying_node.lying_node(relay)), urls)
             deployed(SOURCE)
-            attester_checks.watch()
+            watch()
 
         service.mine(100)
         yield connect
@@ -237,7 +237,7 @@ def answers() -> list[str | None]:
 def ask_again() -> None:
     """Time passes until attesters are asked again."""
     AttesterWatch.objects.update(asked_at=timezone.now() - 3 * MINUTE)
-    attester_checks.watch()
+    watch()
 
 
 def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(service, attested, monkeypatch):

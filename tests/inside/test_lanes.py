@@ -8,12 +8,14 @@ from proving import lanes
 from proving.lanes import LaneKind, LaneName
 from proving.models import Lane
 from proving.worker import turns
-from queries.models import Block
+from queries.models import Batch, Block
+from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
-from tests.service import ALICE, BOB
+from tests.service import ALICE, BOB, a_key, asking, balances, submit
 
 HOUSE = LaneName(LaneKind.HOUSE)
 CONNECTION = LaneName(LaneKind.CONNECTION, 31337, 31337)
+ADMISSION = LaneName(LaneKind.ADMISSION, 31337)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -60,3 +62,13 @@ def test_users_take_turns_and_nobody_has_over_half_of_a_turn_while_others_wait()
     found = [numbers[pk] for pk in chosen]
     assert {200, 201} <= set(found[:4])
     assert sum(number < 100 for number in found) == 32
+
+
+@pytest.mark.django_db
+def test_batches_that_name_a_chain_that_hangs_wait_for_it_by_themselves(service, tmp_path):
+    connect_source(tmp_path)
+    bodies = [asking(balances([1]), source=source) for source in (31337, SOURCE, 31337, SOURCE)]
+    batches = [submit(key, body).pk for key in (a_key(ALICE), a_key(BOB)) for body in bodies]
+    assert set(turns._pick(ADMISSION)) == set(batches[::2])
+    Batch.objects.filter(pk__in=batches[::2]).update(due_at=None)
+    assert set(turns._pick(ADMISSION)) == set(batches[1::2])

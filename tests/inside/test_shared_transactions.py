@@ -256,9 +256,9 @@ def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
         # The first batch of a process asks once for what later ones know, as for the registry's code.
         rounds_until_done(chain, at_blocks(a_key(BOB), [chain.head()]))
         chain.mine(100)
-        heads._readings.clear()
+        heads._last.clear()
         work_once()
-        heads._readings.clear()
+        heads._last.clear()
         yield chain, node
 
 

@@ -43,7 +43,12 @@ def reconcile_block(pk: int) -> None:
 def observe() -> None:
     """Time passes until each chain is due, and a worker observes it."""
     chain_checks.wake()
-    chain_checks.observe()
+    watch()
+
+
+def watch() -> None:
+    """A worker asks those of the chains and attesters that are due."""
+    assert turns.turn(LaneName(LaneKind.WATCH)) == 0
 
 
 def accept_all() -> None:

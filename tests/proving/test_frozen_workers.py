@@ -1,4 +1,4 @@
-"""A worker that looked, froze, and wakes after another has sent, and after that was confirmed, sends nothing."""
+"""A worker that looked, froze, and wakes after another has done its work, sends nothing and writes nothing."""
 
 import os
 import signal
@@ -7,19 +7,24 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connection, transaction
+from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Signer, Transaction, WorkerHeartbeat
-from queries.models import Batch, Block
+from proving.models import ChainHead, FactsRegistry, JumpLeaves, Lane, Signer, Transaction, WorkerHeartbeat
+from queries.models import Batch, Block, WebhookDelivery
 from tests.chains.lying_node import ask, lying_node
 from tests.deployed import deploy_on
 from tests.factories import is_done, until
+from tests.proving.receiver import receiver
 from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
@@ -32,6 +37,7 @@ EXCHANGES = {
     "simulating": ("eth_estimateGas", 1),
     "broadcasting": ("eth_sendRawTransaction", 1),
 }
+LANES = ["destination", "admission", "large-admission", "connection", "history", "webhooks", "watch", "house"]
 
 
 @dataclass
@@ -58,14 +64,24 @@ class Freezer:
         return answer
 
     def _freeze(self, worker: subprocess.Popen[bytes]) -> None:
-        # Another thread of it might hold a lock, for which everybody would wait.
-        with transaction.atomic():
-            for model in (Signer, Block, Batch, FactsRegistry):
-                list(model.objects.select_for_update())
-            worker.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
+        with all_locked():
+            stop(worker)
         connection.close()
         self.frozen = worker
+
+
+@contextmanager
+def all_locked() -> Iterator[None]:
+    """Wait until no thread of a worker holds a lock, for which everybody would wait."""
+    with transaction.atomic():
+        for model in (Signer, Lane, Block, Batch, FactsRegistry):
+            list(model.objects.select_for_update())
+        yield
+
+
+def stop(worker: subprocess.Popen[bytes]) -> None:
+    worker.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
@@ -100,13 +116,68 @@ def one_of_two_frozen(
         until(lambda: WorkerHeartbeat.objects.count() == 2, "both workers")
         freezer.workers += started
         yield freezer
-        frozen, awake = sorted(started, key=lambda worker: worker is not freezer.frozen)
-        # It ends what it has in hand, and takes up nothing else.
-        frozen.terminate()
-        frozen.send_signal(signal.SIGCONT)
-        assert frozen.wait(timeout=60) == 0
-        awake.terminate()
-        assert awake.wait(timeout=60) == 0
+        wake(*sorted(started, key=lambda worker: worker is not freezer.frozen))
+
+
+@pytest.mark.parametrize("kind", LANES)
+def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, start_worker, monkeypatch, kind):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
+    monkeypatch.setenv("WEBHOOK_ALLOW", "127.0.0.0/8")
+    monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
+    deploy_on(chain)
+    chain.mine()
+    # Nobody can fetch them: each is a turn.
+    leaves = [JumpLeaves(chain_id=31337, kind="period", number=number, due_at=timezone.now()) for number in range(30)]
+    JumpLeaves.objects.bulk_create(leaves)
+    is_frozen = threading.Event()
+    with receiver(lambda _: 204 if is_frozen.wait(20) else 500) as hook:
+        batch = submit(a_key(), request(ALICE, block=chain.head()) | {"webhook": {"url": hook.url, "events": ["DONE"]}})
+        nonce = nonce_of(chain)
+        if kind == "large-admission":
+            Batch.objects.update(block_count=101)
+        frozen = start_worker()
+        lane = freeze_in(kind, frozen)
+        is_frozen.set()
+        awake = start_worker()
+        until(lambda: not Lane.objects.filter(token=lane.token).exists(), "another holder of the lane")
+        until(lambda: is_done(batch), "DONE by the other worker")
+        until(lambda: not JumpLeaves.objects.filter(problem="").exists(), "what becomes of the leaves")
+        until(lambda: not WebhookDelivery.objects.exclude(status="DELIVERED").exists(), "the delivery")
+        wake(frozen, awake)
+    assert nonce_of(chain) == nonce_of(chain, "pending") == nonce + 1
+    assert [len(delivery.attempts) for delivery in WebhookDelivery.objects.all()] == [1]
+
+
+def freeze_in(kind: str, worker: subprocess.Popen[bytes]) -> Lane:
+    """Freeze the worker as soon as it holds a lane of this kind, and return the lane."""
+    held = Lane.objects.filter(name__startswith=kind).exclude(token="")
+    while worker.poll() is None:
+        if held.exists():
+            with all_locked():
+                if lane := held.first():
+                    stop(worker)
+                    return lane
+    raise AssertionError(kind)
+
+
+def wake(frozen: subprocess.Popen[bytes], awake: subprocess.Popen[bytes]) -> None:
+    """Let a worker go on and end when all lanes are others': it writes nothing."""
+    awake.terminate()
+    assert awake.wait(timeout=60) == 0
+    Lane.objects.update(token="another", until=timezone.now() + timedelta(seconds=3))
+    before = stored()
+    frozen.terminate()
+    frozen.send_signal(signal.SIGCONT)
+    assert frozen.wait(timeout=60) == 0
+    assert stored() == before
+
+
+def stored() -> list[dict[str, Any]]:
+    """Return all rows but those that tell how far a chain is, which workers run, and that a node took stored bytes."""
+    models = [model for model in apps.get_models() if model not in {ChainHead, WorkerHeartbeat}]
+    rows = [row for model in models for row in model._default_manager.order_by("pk").values()]
+    return [row | {"broadcast_at": None} for row in rows]
 
 
 def logged(chain: DevChain, event: str) -> list[Any]:
