@@ -189,13 +189,14 @@ class RpcClient:
     def header_by_hash(self, block_hash: bytes) -> Header | None:
         return self.answer(questions.header_by_hash(block_hash))
 
-    def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | ChainError]:
+    def proofs(
+        self, wanted: Sequence[ProofRequest], *, beside: Sequence[Question[Any]] = ()
+    ) -> list[AccountProof | ChainError]:
         """Return `eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
 
-        What a node can't answer in time is asked for in smaller requests from then on.
+        What a node can't answer in time is asked for in smaller requests from then on. `beside` is asked with it.
         """
-        # A node that gives no answer to these alone is seen to give one to something else: it isn't down.
-        _, answers = self.ask([questions.plain("eth_chainId")], [questions.proof(one) for one in wanted])
+        _, answers = self.ask(beside, [questions.proof(one) for one in wanted])
         self._note_slots(wanted, answers)
         return answers
 

@@ -241,8 +241,6 @@ def check(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[Feasibility]:
 
     Raises `NodeUnavailable`, `RpcRefused` where the destination doesn't tell what gas costs.
     """
-    fees = inquiry.connection.destination_rpc.fees()
-    inquiry.go_on()
     read = _read(inquiry, [one for part in parts for one in part.asked])
     tries = _sample(inquiry, parts, read)
     counted = _count(inquiry, parts, read)
@@ -255,7 +253,7 @@ def check(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[Feasibility]:
                 oldest = min(one.number for one in of_count.missing)
                 known = sample_of_history(inquiry, of_count.headers[oldest])
             estimate = proof_gas.estimate(of_count.missing, known, of_count.route)
-            required = Required(of_count, estimate, fees)
+            required = Required(of_count, estimate, read.fees)
         obstacles = [one for one in said if isinstance(one, Rejection | ChainError)]
         found.append(Feasibility(obstacles, known, required))
     return found
@@ -269,6 +267,10 @@ class _Read:
     """Of these blocks, and of those that follow a block of a time, as the source chain has them now."""
     roots: Mapping[int, bool | ChainError]
     """Whether the registry knows the block's state root."""
+    vouched: Mapping[int, bool | ChainError]
+    """Whether the registry can take the header now."""
+    fees: Fees
+    """Of the destination."""
 
 
 def _read(inquiry: Inquiry, asked: Sequence[Asked]) -> _Read:
@@ -287,15 +289,27 @@ def _read(inquiry: Inquiry, asked: Sequence[Asked]) -> _Read:
                 )
         inquiry.go_on()
     roots: dict[int, bool | ChainError] = {}
-    for numbers in chunks(sorted(existing), _PER_READ):
-        answers = destination.ask([questions.call(*contract.state_root(number)) for number in numbers])
-        for number, answer in zip(numbers, answers, strict=True):
-            if isinstance(answer, ChainError) and not isinstance(answer, Reverted):
-                roots[number] = answer
-            else:
-                roots[number] = isinstance(answer, bytes) and any(answer)
+    vouched: dict[int, bool | ChainError] = {}
+    fees: list[Fees] = []
+    there = [header for header in headers.values() if isinstance(header, Header)]
+    for some in chunks(there, _PER_READ) if there else [()]:
+        # A chain knows its head's hash only in the pending block.
+        calls = [questions.call(*contract.state_root(header.number)) for header in some]
+        calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in some]
+        answers, heads, suggested = destination.ask(
+            calls,
+            () if fees else [questions.header("latest")],
+            () if fees else [questions.priority_fee()],
+        )
+        fees = fees or [destination.fees_by(heads[0], suggested[0])]
+        for header, root, vouch in zip(some, answers[: len(some)], answers[len(some) :], strict=True):
+            try:
+                roots[header.number] = any(b"" if isinstance(root, Reverted) else result(root))
+                vouched[header.number] = contract.decode_vouches(vouch)
+            except ChainError as error:
+                roots[header.number] = vouched[header.number] = error
         inquiry.go_on()
-    return _Read(headers, roots)
+    return _Read(headers, roots, vouched, fees[0])
 
 
 def _lacking_properties(inquiry: Inquiry, part: BatchPart, read: _Read) -> list[Rejection]:
@@ -388,20 +402,8 @@ def _count(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[Co
     known = [one for part in parts for one in part.asked if read.roots[one.number] is True]
     lacking = _lacking(inquiry, known)
     missing = [_missing(part, read, lacking) for part in parts]
-    needed = {
-        number
-        for each in missing
-        if isinstance(each, list)
-        for one in each
-        if one.needs_header
-        for number in one.hashes
-    }
-    headers = {number: header for number, header in read.headers.items() if isinstance(header, Header)}
-    targets = [headers[number] for number in sorted(needed, reverse=True) if number in headers]
-    unknown = {header.number for header in planning.unknown(inquiry.connection, targets)}
-    inquiry.go_on()
     return [
-        each if isinstance(each, ChainError) else _routed(inquiry, part, each, headers, unknown)
+        each if isinstance(each, ChainError) else _routed(inquiry, part, each, read)
         for part, each in zip(parts, missing, strict=True)
     ]
 
@@ -442,15 +444,12 @@ def _missing(
 
 
 def _routed(
-    inquiry: Inquiry,
-    part: BatchPart,
-    missing: Sequence[Missing],
-    headers: Mapping[int, Header],
-    unknown: Collection[int],
+    inquiry: Inquiry, part: BatchPart, missing: Sequence[Missing], read: _Read
 ) -> Counted | Rejection | ChainError:
     """Find the paths to the blocks of a part whose hashes the registry can't take now."""
-    numbers = {number for one in missing if one.needs_header for number in one.hashes} & set(unknown)
-    targets = [headers[number] for number in sorted(numbers, reverse=True)]
+    headers = {number: header for number, header in read.headers.items() if isinstance(header, Header)}
+    needed = sorted({number for one in missing if one.needs_header for number in one.hashes}, reverse=True)
+    targets = [headers[number] for number in needed if read.vouched.get(number) is False]
     try:
         route = planning.route_to(inquiry.connection, targets, deadline=part.deadline)
     except planning.StatesRefused as refused:

@@ -23,7 +23,6 @@ from proving.gas_model.proof_gas import Likely, Route
 from proving.gas_model.remaining_work import HOP_GAS
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
-from proving.registry import deployments
 from proving.sources import NotYet, Start
 
 # Gas of the header that a path begins with, rounded up (make bench-gas).
@@ -250,16 +249,6 @@ def route_to(connection: OpenConnection, targets: Sequence[Header], *, deadline:
         route = _with(connection, route, path, passed, stops)
         left = left[: -len(passed)]
     return route
-
-
-def unknown(connection: OpenConnection, targets: Sequence[Header]) -> list[Header]:
-    """Return the blocks whose hashes the registry can't take now."""
-    found: list[Header] = []
-    for chunk in chunks(targets, _PER_READ):
-        asked = [(header.number, header.hash) for header in chunk]
-        vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked)
-        found += [header for header, is_vouched_for in zip(chunk, vouched, strict=True) if not is_vouched_for]
-    return found
 
 
 def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route, Sequence[Header]]:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from chains import questions
 from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
@@ -144,7 +145,9 @@ def _proofs(
                 [int(slot, 16) for slot in one.slots],
             )
             for one in lacking
-        ]
+        ],
+        # A node that answers none of these alone is seen to answer something else: it isn't down.
+        beside=[questions.plain("eth_chainId")] if lacking else (),
     )
     # An account of many slots is asked for several times.
     proofs: dict[tuple[int, str], Proven] = {}

@@ -273,12 +273,12 @@ def rounds_until_done(chain: DevChain, batches: Sequence[Batch]) -> None:
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
 
 
-@pytest.mark.parametrize(("accounts", "most"), [(1, 10), (100, 10)])
+@pytest.mark.parametrize(("accounts", "most"), [(1, 12), (100, 12)])
 def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
     chain, node = counted
     batch = submit(a_key(), request(*(f"0x{number:040x}" for number in range(accounts)), block=chain.head()))
     node.forget()
     rounds_until_done(chain, [batch])
     # What is asked before the transaction is out, one after another; then a poll, and what the registry holds.
-    assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [6]
+    assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [8]
     assert len(node.exchanges) <= most
