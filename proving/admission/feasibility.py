@@ -339,7 +339,10 @@ def _sample(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[T
         else []
         for part, one in zip(parts, oldest, strict=True)
     ]
-    answers = iter(inquiry.connection.source_rpc.proofs([request for each in wanted for request in each]))
+    requests = [request for each in wanted for request in each]
+    # A node that answers none of these alone is seen to answer something else: it isn't down.
+    beside = [questions.plain("eth_chainId")] if requests else ()
+    answers = iter(inquiry.connection.source_rpc.proofs(requests, beside=beside))
     inquiry.go_on()
     found: list[Tries | Rejection | ChainError] = []
     for one, requests in zip(oldest, wanted, strict=True):
@@ -399,7 +402,7 @@ class Counted:
 
 def _count(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[Counted | Rejection | ChainError]:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    known = [one for part in parts for one in part.asked if read.roots[one.number] is True]
+    known = [one for part in parts for one in part.asked if read.roots.get(one.number) is True]
     lacking = _lacking(inquiry, known)
     missing = [_missing(part, read, lacking) for part in parts]
     return [
@@ -434,8 +437,8 @@ def _missing(
             Missing(
                 one.number,
                 [fact for fact in one.facts if result(lacking.get((one.number, fact), True))],
-                result(read.roots[one.number]),
-                result(read.headers[one.number]),
+                header=result(read.headers[one.number]),
+                is_known=result(read.roots[one.number]),
             )
             for one in part.asked
         ]
