@@ -270,7 +270,7 @@ KEY = KeyAuth(_key)
 """`request.auth` is the `ApiKey`, with its `user_id`."""
 
 SUBMITTING_KEY = KeyAuth(_submitting_key)
-"""The same as `KEY`; its `user` also has what `queries.submission_rate` asks for."""
+"""The same as `KEY`; its `user` also has what `queries.submission` asks for."""
 
 
 class Detail(Schema):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 from django.db import models
 from django.db.models import Min
+from django.dispatch import Signal
 from django.utils import timezone
 from ulid import ULID
 
@@ -26,6 +27,10 @@ from queries.uint256 import Uint256Field
 # Models are loaded at each start, and would load RLP and hashing with it.
 if TYPE_CHECKING:
     from chains.header import Header
+
+
+stored = Signal()
+"""Sent with the `batch` when it is committed. A receiver must neither fail nor take time: a client waits."""
 
 
 def new_batch_id() -> str:

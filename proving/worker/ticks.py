@@ -43,7 +43,7 @@ _sending = threading.Lock()
 
 
 def tick(**_: object) -> None:
-    """Have a worker poll, for `queries.signals.stored`. One message at a time is sent, and nobody waits for it."""
+    """Have a worker poll, for `queries.models.stored`. One message at a time is sent, and nobody waits for it."""
     if _sending.acquire(blocking=False):
         threading.Thread(target=_send, name="tick", daemon=True).start()
 
