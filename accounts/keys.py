@@ -25,7 +25,7 @@ from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 from config.logs import redact_keys
 from database import row_locks
-from database.compiled_queries import CompiledQuery, Given
+from database.statements import CompiledQuery, Given
 
 PREFIX = "bqs_"
 FIRST_NAME = "default"

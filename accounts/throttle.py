@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import ThrottleCount
-from database.compiled_queries import CompiledQuery, Given
+from database.statements import CompiledQuery, Given
 
 PERIOD = timedelta(minutes=1)
 # Counts are deleted when they are this old.

@@ -25,7 +25,7 @@ from pydantic import Field
 from accounts import keys
 from accounts.models import ApiKey, User
 from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
-from database.compiled_queries import CompiledQuery
+from database.statements import CompiledQuery
 from queries import batch_request, storage
 from queries.batch_request import Fault
 from queries.error_codes import ERROR_CODES

@@ -27,9 +27,8 @@ from accounts import throttle
 from accounts.models import ApiKey, User, own_or
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from database import bulk_writes, row_locks
-from database.chunks import chunks
-from database.compiled_queries import CompiledQuery, Given
+from database import row_locks, statements
+from database.statements import CompiledQuery, Given, chunks
 from queries import batch_request, idempotency, webhooks
 from queries.batch_request import BatchRequest, Part
 from queries.idempotency import Named
@@ -135,18 +134,18 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             # What is counted now stays so.
             row_locks.lock(User.objects.filter(pk=key.user_id))
             _check_room(batch)
-            bulk_writes.insert(batch, (), [()])
+            statements.insert(batch, (), [()])
             if named:
                 named.remember(batch.pk, body)
             if webhook:
                 webhooks.store(webhook)
             blocks = find_blocks(request.destinationChainId, {place for place in places if place})
-            bulk_writes.insert(
+            statements.insert(
                 Query(batch=batch),
                 ("block_id", *_QUERY_COLUMNS),
                 [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
             )
-            bulk_writes.insert_for_each(
+            statements.insert_for_each(
                 Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
                 "query_id",
                 "FROM queries_query WHERE batch_id = %s",
@@ -266,7 +265,7 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
             # Another submission may have made the row already, or makes it now: then this one waits, and reads it. In
             # the order of numbers, so that no two wait for each other.
-            bulk_writes.insert(
+            statements.insert(
                 Block(destination_chain_id=destination, source_chain_id=source),
                 ("number",),
                 [(number,) for number in chunk],

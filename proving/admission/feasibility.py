@@ -18,7 +18,7 @@ from chains.header import Header
 from chains.rollups import DataCost
 from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Raised
-from database.chunks import by_size, chunks
+from database.statements import by_size, chunks
 from proving import facts, heads
 from proving.budget.reservations import Reservation
 from proving.connections import OpenConnection

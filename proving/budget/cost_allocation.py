@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from django.db.models import Exists, F, OuterRef, prefetch_related_objects
 
-from database.chunks import chunks
+from database.statements import chunks
 from proving.gas_model import remaining_work
 from proving.models import Share, SignedTransaction, Transaction, TransactionState, goes_to_replaced_registry
 from queries.models import Batch, Query, Sender

@@ -16,7 +16,7 @@ from datetime import datetime
 from chains import history
 from chains.header import Header
 from chains.rpc import RpcRefused
-from database.chunks import chunks
+from database.statements import chunks
 from proving import heads, sources
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely, Route

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
-from database.chunks import by_size, chunks
+from database.statements import by_size, chunks
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query, StepKind, open_queries
 

@@ -23,7 +23,7 @@ from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient, result
 from config.configured_chains import get_rpc
 from database import row_locks
-from database.chunks import chunks
+from database.statements import chunks
 from proving import heads, stops
 from proving.budget import cost_allocation, limits
 from proving.budget.limits import Rest

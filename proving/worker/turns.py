@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.db.models.sql.compiler import SQLCompiler
 
 from database import due_rows
-from database.chunks import chunks
+from database.statements import chunks
 from proving import lanes, pruning
 from proving.admission import admit
 from proving.budget import reservations
