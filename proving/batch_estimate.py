@@ -33,7 +33,7 @@ from proving.gas_model.proof_gas import Estimate, Likely, Missing, Part
 from proving.registry.deployments import Unusable
 from queries import batch_request, progress, submission
 from queries.batch_request import BatchRequest, Selector
-from queries.error_codes import Rejection
+from queries.columns import Rejection
 from queries.models import Query
 from queries.submission import ESTIMATES
 

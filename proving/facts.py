@@ -14,8 +14,8 @@ from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Question, Reve
 from database.statements import chunks
 from proving.models import AccountProof, SlotProof
 from proving.registry.deployments import Call, Registry, selector
+from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query
-from queries.properties import AccountField, HeaderField
 
 
 def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:

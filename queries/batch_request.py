@@ -26,8 +26,8 @@ from chains import encoding
 from chains.chains_file import Chains
 from queries import account_names, strict_json
 from queries.account_names import Account, Accounts
+from queries.columns import AccountField, HeaderField
 from queries.models import BlockTag
-from queries.properties import AccountField, HeaderField
 from queries.strict_json import INVALID, UNSUPPORTED
 from queries.strict_json import invalid as _invalid
 from queries.strict_json import unsupported as _unsupported

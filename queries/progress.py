@@ -19,7 +19,7 @@ from django.utils import timezone
 from database import row_locks, statements
 from database.statements import chunks
 from queries import clock, webhooks
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import (
     OPEN_STATUSES,
     Batch,

@@ -16,7 +16,7 @@ from chains.trie import verify_account, verify_slot
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import proof_gas, trie_samples
 from proving.gas_model.proof_gas import Likely, Missing, Route
-from queries.properties import AccountField
+from queries.columns import AccountField
 from tests.proving.estimated_batches import Result
 
 _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)

@@ -30,7 +30,7 @@ from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer,
 from proving.registry import deployments
 from proving.worker import heartbeats
 from queries import query_rows
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
 
 # Seconds between polls, by the age of an open batch; and of a closed one, while a reorg or a pending transaction can

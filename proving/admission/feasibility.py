@@ -29,7 +29,7 @@ from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.paths.planning import TooFar
 from proving.sources import NotYet
-from queries.error_codes import Rejection, RejectionCode
+from queries.columns import Rejection, RejectionCode
 from queries.models import BlockTag
 
 # Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.

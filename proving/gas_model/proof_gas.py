@@ -20,7 +20,7 @@ from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, hea
 from proving.gas_model import trie_shapes
 from proving.gas_model.trie_shapes import Nodes, Shape
 from proving.registry import packing
-from queries.properties import AccountField, HeaderField
+from queries.columns import AccountField, HeaderField
 
 _TRANSACTION = 21_000
 _GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40

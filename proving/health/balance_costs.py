@@ -7,7 +7,7 @@ from proving import sources
 from proving.facts import AccountFact
 from proving.gas_model import proof_gas
 from proving.gas_model.proof_gas import Missing, Route, Tries
-from queries.properties import AccountField
+from queries.columns import AccountField
 
 _ANY_ACCOUNT = "0x" + "0" * 40
 

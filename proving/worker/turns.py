@@ -29,7 +29,7 @@ from proving.reconcile import turn as reconcile
 from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
 from queries import clock, progress
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepStatus, Webhook
 
 logger = logging.getLogger(__name__)

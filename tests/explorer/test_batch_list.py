@@ -13,7 +13,7 @@ from django.utils import timezone
 from explorer.lists import batch_list
 from queries import account_names, progress
 from queries.account_names import Account, NoAccount
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import Batch, Block
 from tests.explorer.batches import HASH, TRANSACTION, a_batch, finish, path, read_files, send
 from tests.factories import client_of

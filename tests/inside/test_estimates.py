@@ -5,7 +5,7 @@ from campaigns.benchmarks.gas import Lab, generated
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import proof_gas
 from proving.gas_model.proof_gas import Missing, Route, Tries
-from queries.properties import AccountField
+from queries.columns import AccountField
 from tests.inside.working import work_once
 from tests.proving.estimated_batches import Result, cases_of, measured
 from tests.service import ALICE, a_key, asking

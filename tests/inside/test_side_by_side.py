@@ -37,7 +37,7 @@ from proving.reconcile.decide import Settled
 from proving.transactions import sending, signers, transaction_monitor
 from proving.transactions.fees import OfferedFees
 from queries import progress, submission
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
 from tests.databases import same_database
 from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, queries_of, settle
