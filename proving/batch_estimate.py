@@ -131,7 +131,7 @@ class BatchEstimate:
 def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, bytes]:
     """Return the request that `body_of` reads, and its body. Counts it among the estimates of the key's user.
 
-    Raises `InvalidRequest`, and what `body_of`, `account_names.resolve` and the counts of `queries.submission` raise.
+    Raises `InvalidRequest`, and what `body_of`, `batch_request.parse` and the counts of `queries.submission` raise.
     """
     submission.count_request(key.user, ESTIMATES)
     body = body_of()

@@ -73,7 +73,7 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
     """Store what `body_of` reads as a batch of the key's user, and count it, or that it was refused.
 
     `named_by` is the header Idempotency-Key. Raises `InvalidRequest`, and `Refused` for all else: what `body_of`,
-    `idempotency.read`, `Earlier.check`, `account_names.resolve`, `store`, `check_rate` and `count_request` raise.
+    `idempotency.read`, `Earlier.check`, `batch_request.parse`, `store`, `check_rate` and `count_request` raise.
     """
     with _counting(key.user):
         named = idempotency.read(named_by, key.user_id)
