@@ -20,8 +20,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
-from accounts.allowed_addresses import may_sign_in
-from accounts.models import User
+from accounts.models import User, may_sign_in
 from accounts.signed_in import signed_in
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
