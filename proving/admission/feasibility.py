@@ -23,8 +23,9 @@ from proving import facts, heads
 from proving.budget.reservations import Reservation
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from proving.gas_model import proof_gas, trie_samples
-from proving.gas_model.proof_gas import Estimate, Likely, Missing, Route, Tries
+from proving.gas_model import proof_gas, trie_shapes
+from proving.gas_model.proof_gas import Estimate, Likely, Missing, Route
+from proving.gas_model.trie_shapes import Tries
 from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.paths.planning import TooFar
@@ -285,7 +286,7 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
         return Tries()
     rpc = inquiry.connection.source_rpc
     header, head = together.together(lambda: rpc.known_header(oldest.number), inquiry.head)
-    wanted = trie_samples.wanted(header, oldest.facts, (fact for one in asked for fact in one.facts))
+    wanted = trie_shapes.samples(header, oldest.facts, (fact for one in asked for fact in one.facts))
     is_old = oldest.number <= head.number - _KEPT_BY_ALL
     answers = rpc.proofs(wanted)
     lacking = next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None)
@@ -312,7 +313,7 @@ def sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
 
 def _told_by(answers: Sequence[AccountProof | ChainError]) -> Tries:
     proofs = [answer for answer in answers if isinstance(answer, AccountProof)]
-    return trie_samples.read(proofs) if proofs else Tries()
+    return trie_shapes.of_samples(proofs) if proofs else Tries()
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from proving.gas_model import trie_shapes
-from proving.gas_model.trie_shapes import Nodes, Shape
+from proving.gas_model.trie_shapes import LEAF_BYTES, Nodes, Shape, Storage, Tries
 from proving.registry import packing
 from queries.columns import AccountField, HeaderField
 
@@ -41,8 +41,8 @@ _NUMBER_BYTES, _FIELDS_BYTES, _TIME_BYTES, _CALL_BYTES = 6, 5, 60, 55
 _ACCOUNT_BYTES, _ABSENT_BYTES, _STORAGE_BYTES, _SLOT_BYTES = 23, 22, 1, 5
 _OTHER_LEAF_BYTES, _HASH_BYTES = 100, 32
 
-# What is not known is taken for the largest of mainnet: its headers, its accounts, the slots of its largest contracts.
-_HEADER_BYTES, _LEAF_BYTES = 650, 80
+# What is not known is taken for the largest of mainnet: its headers, the slots of its largest contracts.
+_HEADER_BYTES = 650
 _DEEP_STATE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9, 2)
 _DEEP_STORAGE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9)
 
@@ -110,23 +110,6 @@ class Load:
 # --- What is known of the tries ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Storage:
-    """The storage of an account."""
-
-    shape: Shape
-    value_size: float = _HASH_BYTES  # of a slot that is not zero, in bytes
-
-
-@dataclass(frozen=True)
-class Tries:
-    """The tries of a source chain, as the proofs of some accounts tell. The rest is assumed as large as mainnet's."""
-
-    state: Shape | None = None
-    leaf_size: float = _LEAF_BYTES  # nonce, balance and hashes of an account, in bytes
-    storages: Mapping[str, Storage] = field(default_factory=dict)  # by address, of some
-
-
 class _Known(ABC):
     """Tell what tries are taken for."""
 
@@ -155,7 +138,7 @@ class _Bound(_Known):
     """So that nothing comes out dearer."""
 
     def __init__(self, tries: Tries) -> None:
-        super().__init__(tries.state.deeper if tries.state else _DEEP_STATE, float(_LEAF_BYTES))
+        super().__init__(tries.state.deeper if tries.state else _DEEP_STATE, float(LEAF_BYTES))
         self._storages = tries.storages
 
     def storage(self, address: str) -> Storage:

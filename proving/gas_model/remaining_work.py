@@ -12,7 +12,8 @@ from django.db.models import Exists, Max, OuterRef, QuerySet
 from proving import facts
 from proving.facts import Fact
 from proving.gas_model import proof_gas
-from proving.gas_model.proof_gas import Estimate, Missing, Route, Tries
+from proving.gas_model.proof_gas import Estimate, Missing, Route
+from proving.gas_model.trie_shapes import Tries
 from proving.models import LIVE_STATES, Transaction, proves_facts
 from queries.models import Batch, Block, PathUnit, Query, StepKind
 
