@@ -30,7 +30,6 @@ from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
 from proving.worker import turns
-from proving.worker.heartbeats import SILENCE
 from queries import storage
 
 logger = logging.getLogger(__name__)
@@ -121,9 +120,9 @@ class Worker:
             )
             # Of the dead, and those that say they are of the future.
             day = timedelta(days=1)
-            WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)).delete()
+            WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
         older = WorkerHeartbeat.objects.exclude(worker__endswith=_BY_LANES)
-        waits = older.filter(beat_at__range=(Now() - _BEFORE_LANES, Now() + SILENCE)).exists()
+        waits = older.filter(beat_at__range=(Now() - _BEFORE_LANES, Now() + WorkerHeartbeat.SILENCE)).exists()
         if waits and not self._waits:
             logger.warning("a worker of an older version runs, or did a minute ago: waiting until it has ended")
         self._waits = waits

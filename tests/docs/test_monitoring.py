@@ -11,6 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+import proving.sources.attested
 import proving.worker.turns  # noqa: F401 (what a worker counts, it loads)
 from config import metrics_server
 from devnet.devchain import PROJECT
