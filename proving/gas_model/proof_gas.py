@@ -48,7 +48,7 @@ _DEEP_STORAGE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9)
 
 # The most of a transaction that blocks share: fewer suffer when one of them reverts, and a block has room for it.
 SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
-# Of such a transaction (`proving.worker.groups`).
+# Of such a transaction.
 _SHARED_BLOCKS = 64
 # Hops of one transaction (`proving.paths.building`).
 _MOST_HOPS = 40

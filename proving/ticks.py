@@ -12,7 +12,7 @@ from django.conf import settings
 logger = logging.getLogger(__name__)
 
 TICK = "tick"
-"""The task that `proving.worker.celery_app` does."""
+"""The task that `proving.celery_app` does."""
 
 # By then workers have polled by themselves, often. The clocks of two machines may differ by less.
 _EXPIRES_SECONDS = 60
