@@ -30,6 +30,9 @@ from django.db.models import Count, Func, IntegerField, Min, OuterRef, Q, QueryS
 from django.db.models.functions import Now
 from django.db.models.sql.compiler import SQLCompiler
 
+from chains.chains_file import ChainsError
+from chains.signer_keys import SignerError
+from config.configured_chains import get_chains
 from database import due_rows
 from database.statements import chunks
 from proving import lanes, pruning

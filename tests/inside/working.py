@@ -47,7 +47,7 @@ def observe() -> None:
 
 def watch() -> None:
     """A worker asks those of the chains and attesters that are due."""
-    assert turns.turn(LaneName(LaneKind.WATCH)) == 0
+    assert worker.turn(LaneName(LaneKind.WATCH)) == 0
 
 
 def accept_all() -> None:
