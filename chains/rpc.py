@@ -178,13 +178,14 @@ class RpcClient:
 
     def known_header(self, number: int) -> Header:
         """Return the header of a block below the head, which every node has. Raises `InvalidReply` where one hasn't."""
-        return self._must_have(number, self.header(number))
+        return self.must_have(number, self.header(number))
 
     def known_headers(self, numbers: Sequence[int]) -> list[Header]:
         """Return what `known_header` does, for several blocks, in order."""
-        return [self._must_have(*found) for found in zip(numbers, self.headers(numbers), strict=True)]
+        return [self.must_have(*found) for found in zip(numbers, self.headers(numbers), strict=True)]
 
-    def _must_have(self, number: int, header: Header | None) -> Header:
+    def must_have(self, number: int, header: Header | None) -> Header:
+        """Return the header of a block below the head, if there is one. Raises `InvalidReply`."""
         if header is None:
             raise InvalidReply(f"A node of chain {self.chain.id} doesn't have block {number}, below its own head.")
         return header

@@ -9,27 +9,28 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from datetime import datetime
 
 from django.conf import settings
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from chains import together
+from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rollups import DataCost
-from chains.rpc import ChainError, Fees, RpcClient, RpcRefused
-from chains.together import Raised
+from chains.rpc import ChainError, Fees, RpcClient, RpcRefused, result
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import connections, facts
 from proving.admission import feasibility
-from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Inquiry
+from proving.admission.feasibility import Ahead, BlockFacts, Cost, Counted, Inquiry
 from proving.budget import allowance
 from proving.budget.reservations import Reservation
+from proving.connections import OpenConnection
 from proving.facts import Fact, HeaderFact
 from proving.gas_model.proof_gas import Estimate, Likely, Missing, Part
+from proving.heads import QUESTIONS
 from proving.registry.deployments import Unusable
 from queries import batch_request, progress, submission
 from queries.batch_request import BatchRequest, Selector
@@ -177,13 +178,9 @@ def _ask(request: BatchRequest, destination: Chain) -> tuple[list[SourceEstimate
             raise _OutOfTime
 
     rpc = get_page_rpc(destination.id)
-    sources, fees, confirming_blocks = together.together(
-        lambda: together.each(
-            partial(_of_source, destination, source, parts, go_on) for source, parts in _by_source(request).items()
-        ),
-        rpc.fees,
-        lambda: _confirming_blocks(destination, rpc),
-    )
+    (head, finalized), suggested = rpc.ask(QUESTIONS, [questions.priority_fee()])
+    fees, confirming_blocks = rpc.fees_by(head, suggested[0]), _confirming_blocks(destination, head, finalized)
+    sources = [_of_source(destination, source, parts, go_on) for source, parts in _by_source(request).items()]
     return sources, fees, confirming_blocks
 
 
@@ -196,14 +193,13 @@ def _by_source(request: BatchRequest) -> Mapping[int, Mapping[Selector, _Asking]
     return found
 
 
-def _confirming_blocks(destination: Chain, rpc: RpcClient) -> int:
+def _confirming_blocks(
+    destination: Chain, head: Header | ChainError | None, finalized: Header | ChainError | None
+) -> int:
     if isinstance(destination.confirmations, int):
         return destination.confirmations - 1
-    try:
-        head, finalized = together.together(rpc.head, lambda: rpc.header("finalized"))
-    except RpcRefused:
-        return _FINAL_DEPTH
-    return head.number - finalized.number if finalized else _FINAL_DEPTH
+    latest, final = result(head), None if isinstance(finalized, RpcRefused) else result(finalized)
+    return latest.number - final.number if latest and final else _FINAL_DEPTH
 
 
 def _of_source(
@@ -213,7 +209,7 @@ def _of_source(
         connection = connections.open_for_waiting(destination.id, source)
         head = connection.source_rpc.head()
         deadline = progress.deadline_from(timezone.now())
-        return _of_connection(Inquiry(connection, deadline, go_on, lambda: head), selected, head)
+        return _of_connection(connection, deadline, selected, head, go_on)
     except Unusable as why:
         return SourceEstimate(source, waits=[str(why)])
     except ChainError as error:
@@ -229,24 +225,30 @@ class _Found:
     unfound: Mapping[int, _Asking]  # by the time (unix seconds) whose block is still to come
     rejections: Sequence[Rejection]
 
-    def existing(self, head: Header) -> list[Asked]:
-        return [Asked.once(number, self.at[number].values()) for number in sorted(self.at) if number <= head.number]
+    def existing(self, head: Header) -> list[BlockFacts]:
+        return [
+            BlockFacts.once(number, self.at[number].values()) for number in sorted(self.at) if number <= head.number
+        ]
 
     def coming(self, head: Header) -> list[_Asking]:
         return [*(asking for number, asking in self.at.items() if number > head.number), *self.unfound.values()]
 
 
-def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> _Found:
+def _find(rpc: RpcClient, selected: Mapping[Selector, _Asking], head: Header) -> _Found:
     blocks: dict[Selector, int] = {}
     at: dict[int, dict[int, Sequence[Fact]]] = defaultdict(dict)
     unfound: dict[int, _Asking] = {}
     rejections: list[Rejection] = []
+    times = [one.timestamp for one in selected if one.timestamp is not None and one.timestamp < head.timestamp]
+    at_times = dict(zip(times, feasibility.blocks_of_times(rpc, times, head), strict=True))
     for selector, asking in selected.items():
-        number: int | Rejection | None = selector.number
+        number: int | Rejection | ChainError | None = selector.number
         if selector.tag:
-            number = feasibility.block_of_tag(inquiry, selector.tag, head, None)
-        elif selector.timestamp is not None and selector.timestamp < head.timestamp:
-            number = feasibility.block_of_time(inquiry, selector.timestamp, head)
+            number = feasibility.block_of_tag(rpc, selector.tag, head, None)
+        elif selector.timestamp is not None:
+            number = at_times.get(selector.timestamp)
+        if isinstance(number, ChainError):
+            raise number
         if isinstance(number, Rejection):
             rejections.append(number)
         elif number is not None:
@@ -257,50 +259,50 @@ def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) 
     return _Found(blocks, at, unfound, rejections)
 
 
-def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> SourceEstimate:
-    found = _find(inquiry, selected, head)
-    ahead = feasibility.ahead(found.at, found.unfound, inquiry.source, head)
+def _of_connection(
+    connection: OpenConnection,
+    deadline: datetime,
+    selected: Mapping[Selector, _Asking],
+    head: Header,
+    go_on: Callable[[], None],
+) -> SourceEstimate:
+    source = connection.source_rpc.chain
+    found = _find(connection.source_rpc, selected, head)
+    go_on()
+    ahead = feasibility.ahead(found.at, found.unfound, source, head)
     asked, coming = found.existing(head), found.coming(head)
-    checked = feasibility.check(inquiry, asked, heights=lambda: None)
-    faults = list(_faults(checked.obstacles))
+    blocks = feasibility.look_up(connection, asked, head, go_on)
+    (checked,) = feasibility.check(connection, [Inquiry(asked, deadline)], blocks, go_on)
+    faults = [str(one) for one in checked.obstacles if isinstance(one, ChainError)]
     rejections = [one for one in (*found.rejections, ahead, *checked.obstacles) if isinstance(one, Rejection)]
     waits = [ahead.wait.sentence] if isinstance(ahead, Ahead) else []
     required = checked.required
     if required is None:
         return SourceEstimate(
-            inquiry.source.id,
+            source.id,
             head.number,
             found.blocks,
             rejections=rejections,
             waits=[*waits, *faults],
             faults=faults,
         )
-    tries = checked.tries if asked or not coming else feasibility.sample_of_history(inquiry, head)
+    tries = checked.tries if asked or not coming else feasibility.sample_of_history(connection.source_rpc, head)
     estimates = [required.estimate, feasibility.to_come(coming, tries)]
-    rpc = inquiry.connection.destination_rpc
-    costs = [feasibility.cost(rpc, one, required.fees) for one in estimates]
+    costs = feasibility.costs(connection.destination_rpc, [(one, required.fees) for one in estimates])
     return SourceEstimate(
-        inquiry.source.id,
+        source.id,
         head.number,
         found.blocks,
-        cost=costs[0] + costs[1],
-        parts=_parts(required.counted, asked, [Asked.once(0, asking.values()) for asking in coming], estimates),
+        cost=result(costs[0]) + result(costs[1]),
+        parts=_parts(required.counted, asked, [BlockFacts.once(0, asking.values()) for asking in coming], estimates),
         estimates=estimates,
         jumps=len(required.counted.route.jumps),
         jump_origin=required.counted.route.jump_origin,
-        seconds=_seconds_until(found, inquiry.source, head),
+        seconds=_seconds_until(found, source, head),
         rejections=rejections,
         waits=[*waits, *required.counted.route.waits, *faults],
         faults=faults,
     )
-
-
-def _faults(obstacles: Iterable[object]) -> Iterator[str]:
-    for obstacle in obstacles:
-        if isinstance(obstacle, Raised):
-            if not isinstance(obstacle.error, ChainError):
-                raise obstacle.error
-            yield str(obstacle.error)
 
 
 def _seconds_until(found: _Found, source: Chain, head: Header) -> float:
@@ -310,7 +312,7 @@ def _seconds_until(found: _Found, source: Chain, head: Header) -> float:
 
 
 def _parts(
-    counted: Counted, asked: Sequence[Asked], coming: Sequence[Asked], estimates: Sequence[Estimate]
+    counted: Counted, asked: Sequence[BlockFacts], coming: Sequence[BlockFacts], estimates: Sequence[Estimate]
 ) -> dict[Part, PartEstimate]:
     every, missing = _count([*asked, *coming]), _count([*counted.missing, *coming])
     ways = counted.route.paths + len(counted.route.jumps)
@@ -321,7 +323,7 @@ def _parts(
     return {part: PartEstimate(every[part], every[part] - missing[part], gas[part]) for part in Part if every[part]}
 
 
-def _count(blocks: Iterable[Asked | Missing]) -> Counter[Part]:
+def _count(blocks: Iterable[BlockFacts | Missing]) -> Counter[Part]:
     """Count how much of each part is asked for, without the headers themselves."""
     found: Counter[Part] = Counter()
     for block in blocks:

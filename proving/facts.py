@@ -1,7 +1,7 @@
 """What queries ask for, word by word: what it must be, as proven here, and what the facts registry says."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
@@ -18,17 +18,40 @@ from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query
 
 
-def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
-    """Return the number of the block N with time(N) <= timestamp < time(N+1), or None if the first block is later.
+def blocks_at(rpc: RpcClient, timestamps: Sequence[int], head: Header) -> list[int | ChainError | None]:
+    """Return for each time the number of the block N with time(N) <= timestamp < time(N+1), or why it isn't known.
 
-    `head` must be later than the timestamp. Times rise with numbers, and on most chains nearly evenly: guessing by the
-    slope between what is known finds it in a few headers; every other guess halves what is left, for chains whose
-    blocks don't come evenly. Raises `NodeUnavailable`.
+    None: the first block is later. `head` must be later than all of these times, which are sought side by side.
+    """
+    found: dict[int, int | ChainError | None] = {}
+    searches = {each: _search(each, head, rpc.chain.block_seconds) for each in dict.fromkeys(timestamps)}
+    guesses = {each: next(search) for each, search in searches.items()}
+    while guesses:
+        answers = rpc.ask([questions.header(number) for number in guesses.values()])
+        for (each, number), answer in zip(list(guesses.items()), answers, strict=True):
+            try:
+                guesses[each] = searches[each].send(rpc.must_have(number, result(answer)))
+            except (StopIteration, ChainError) as end:
+                found[each] = end.value if isinstance(end, StopIteration) else end
+                del guesses[each]
+    return [found[each] for each in timestamps]
+
+
+def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
+    """Return what `blocks_at` does of one time. Raises `ChainError`."""
+    return result(blocks_at(rpc, [timestamp], head)[0])
+
+
+def _search(timestamp: int, head: Header, block_seconds: float) -> Generator[int, Header, int | None]:
+    """Seek the latest block that is not after a time: it yields numbers of blocks, and is sent their headers.
+
+    Times rise with numbers, and on most chains nearly evenly: guessing by the slope between what is known finds it in a
+    few headers; every other guess halves what is left, for chains whose blocks don't come evenly.
     """
     assert head.timestamp > timestamp
     # Not every chain's first header can be read, and any time before it will do until the search ends there.
     low, low_time, high = 0, 0, head
-    halve, reach = False, 1 / rpc.chain.block_seconds
+    halve, reach = False, 1 / block_seconds
     while high.number - low > 1:
         middle = (low + high.number) // 2
         if low == 0:
@@ -38,7 +61,7 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
         elif not halve:
             share = (timestamp - low_time) / (high.timestamp - low_time)
             middle = low + round(share * (high.number - low))
-        guess = rpc.known_header(min(max(middle, low + 1), high.number - 1))
+        guess = yield min(max(middle, low + 1), high.number - 1)
         if not low_time <= guess.timestamp <= high.timestamp:
             raise InvalidReply(f"The times of blocks {low} to {high.number} do not rise.")
         # A guess that leaves nearly everything was a bad one.
@@ -48,7 +71,7 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
         else:
             high = guess
         halve = (high.number - low) * 2 > before
-    return None if low == 0 and rpc.known_header(0).timestamp > timestamp else low
+    return None if low == 0 and (yield 0).timestamp > timestamp else low
 
 
 @dataclass(frozen=True)

@@ -88,11 +88,14 @@ def highest_lately(chain_id: int) -> int:
 
 
 def recent(chain: Chain, rpc: RpcClient) -> Heads:
-    """Read the heads as `read` does, or return those that this process has read within the last `poll_seconds`."""
+    """Return the heads that are `remembered`, or `read` them."""
+    return remembered(chain, rpc) or read(chain, rpc)
+
+
+def remembered(chain: Chain, rpc: RpcClient) -> Heads | None:
+    """Return the heads that this process has read within the last `poll_seconds`."""
     last = _last.get(rpc)
-    if last is not None and last.heads is not None and time.monotonic() - last.seen_at < poll_seconds(chain):
-        return last.heads
-    return read(chain, rpc)
+    return last.heads if last is not None and time.monotonic() - last.seen_at < poll_seconds(chain) else None
 
 
 def poll_seconds(chain: Chain) -> float:

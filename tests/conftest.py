@@ -130,7 +130,7 @@ def no_head_of_before(request, monkeypatch) -> None:
     From outside `runworker --once` observes each chain first.
     """
     if request.node.get_closest_marker("outside") is None:
-        monkeypatch.setattr(heads, "recent", heads.read)
+        monkeypatch.setattr(heads, "remembered", lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

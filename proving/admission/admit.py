@@ -6,9 +6,10 @@ nothing but the queries that name it.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -17,22 +18,21 @@ from django.db.models import Case, Count, F, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from accounts.models import User
-from chains import together
 from chains.chains_file import Chain
-from chains.rpc import NodeUnavailable, RpcRefused
-from chains.together import Outcome, Raised
+from chains.rpc import ChainError
 from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, row_locks
 from database.due_rows import Postponement
 from proving import connections, facts, heads, job_runs, lanes
 from proving.admission import feasibility
-from proving.admission.feasibility import Ahead, Asked, Cost, Counted, Feasibility, Inquiry, Wait
+from proving.admission.feasibility import Ahead, BlockFacts, Cost, Counted, Feasibility, Inquiry, Required, Wait
 from proving.budget import allowance, reservations
 from proving.budget.reservations import Reservation
+from proving.connections import OpenConnection
 from proving.facts import Fact
 from proving.gas_model.proof_gas import Estimate
-from proving.lanes import HeldLane, LaneLost
+from proving.lanes import HeldLane
 from proving.registry import deployments
 from proving.transactions import signers
 from queries import progress, submission
@@ -76,79 +76,82 @@ class _Admission:
         return self.ahead.head if self.ahead else None
 
 
+_Decision = Wait | Rejection | _Admission
+
+
 def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
     """Decide about the queries of these batches that are not admitted yet, or say what the decision waits for.
 
-    Return how many failed by an error of ours.
+    Batches of one destination. Return how many failed by an error of ours.
     """
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
     postponement = lane.write(partial(due_rows.postpone, opened, keys))
-    return lanes.side_by_side([partial(_admit, lane, postponement, batch) for batch in postponement.rows])
+
+    def work(batches: Sequence[Batch]) -> None:
+        began = time.monotonic()
+        waits = _decide_all(lane, batches)
+        lane.write(partial(_give_back, postponement, batches, waits))
+        for batch in batches:
+            outcome = "fails" if _fails(waits[batch.pk]) else "waits" if waits[batch.pk] else "done"
+            job_runs.note("batch", outcome, began)
+
+    def give_up(batch: Batch) -> None:
+        wait = Wait("An error of this service, which has been logged.", None)
+        lane.write(partial(_give_back, postponement, [batch], {batch.pk: [wait]}))
+        job_runs.note("batch", "defect", time.monotonic())
+
+    return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
 
 
-def _admit(lane: HeldLane, postponement: Postponement[Batch], batch: Batch) -> None:
-    with job_runs.job_run("batch", batch=batch.pk, chain=batch.destination_chain_id) as job_run:
-        try:
-            waits = _decide_all(lane, batch)
-        except LaneLost:
-            raise
-        except Exception:
-            waits = [Wait("An error of this service, which has been logged.", None)]
-            _give_back(lane, postponement, batch, waits)
-            raise
-        failing = _give_back(lane, postponement, batch, waits)
-        job_run.outcome = "fails" if failing else "waits" if waits else "done"
-
-
-def _decide_all(lane: HeldLane, batch: Batch) -> list[Wait]:
-    """Decide about each source chain, and return what is still waited for."""
-    waits: list[Wait] = []
-    unadmitted = together.share_work("unadmitted", batch.pk, _unadmitted)
-    for source, questions in unadmitted.items():
-        decision = _decide(lane, batch, source, questions)
-        if isinstance(decision, Rejection) and decision.code in _BY_A_NODE:
-            decision = _wait_instead(batch, decision) or decision
-        if isinstance(decision, Wait):
-            waits.append(decision)
-            continue
-        if not together.share_work("decided", _Decided(batch, source, decision), partial(_record_all, lane)):
-            return []
-        if len(unadmitted) > 1:
-            batch.refresh_from_db(fields=["status", "estimated_gas", "estimated_wei", "fee"])
-        if isinstance(decision, _Admission) and decision.ahead:
-            waits.append(decision.ahead.wait)
+def _decide_all(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, list[Wait]]:
+    """Decide about each source chain of the batches, and return what each still waits for."""
+    users = User.objects.in_bulk({batch.user_id for batch in batches})
+    for batch in batches:
+        batch.user = users[batch.user_id]
+    waits: dict[str, list[Wait]] = {batch.pk: [] for batch in batches}
+    going = {batch.pk: batch for batch in batches}
+    unadmitted = _unadmitted(list(going))
+    sources = sorted({source for asked in unadmitted.values() for source in asked})
+    for source in sources:
+        asking = [(batch, unadmitted[pk][source]) for pk, batch in going.items() if source in unadmitted[pk]]
+        decided: list[_Decided] = []
+        for pk, found in _decide(lane, source, asking).items():
+            decision: _Decision = found
+            if isinstance(decision, Rejection) and decision.code in _BY_A_NODE:
+                decision = _wait_instead(going[pk], decision) or decision
+            if isinstance(decision, Wait):
+                waits[pk].append(decision)
+            else:
+                decided.append(_Decided(going[pk], source, decision))
+        for one, goes_on in zip(decided, lane.write(partial(_record_all, decided)) if decided else (), strict=True):
+            if not goes_on:
+                del going[one.batch.pk]
+                waits[one.batch.pk] = []
+            elif isinstance(one.decision, _Admission) and one.decision.ahead:
+                waits[one.batch.pk].append(one.decision.ahead.wait)
+            if len(sources) > 1:
+                one.batch.refresh_from_db(fields=["status", "estimated_gas", "estimated_wei", "fee"])
     return waits
 
 
-@dataclass(frozen=True)
-class _GivenBack:
-    """A batch that is due again after a pause; with None not at all."""
-
-    batch: Batch
-    pause: timedelta | None
-    attempts: int
-    waiting_for: str
+def _fails(waits: Sequence[Wait]) -> bool:
+    return bool(waits) and all(wait.pause is None for wait in waits)
 
 
-def _give_back(lane: HeldLane, postponement: Postponement[Batch], batch: Batch, waits: Sequence[Wait]) -> bool:
-    """Make the batch due again while something is waited for; return whether it fails."""
-    failing = bool(waits) and all(wait.pause is None for wait in waits)
-    backoff = due_rows.backoff(batch.attempts)
-    pause = min((wait.pause or backoff for wait in waits), default=None)
-    sentence = " ".join(dict.fromkeys(wait.sentence for wait in waits))
-    given_back = _GivenBack(batch, pause, batch.attempts + 1 if failing else 0, sentence)
-    together.share_work("give back", given_back, partial(_give_back_all, lane, postponement))
-    return failing
-
-
-def _give_back_all(lane: HeldLane, postponement: Postponement[Batch], several: Sequence[_GivenBack]) -> Sequence[None]:
-    def write() -> None:
-        for one in several:
-            said = {"waiting_for": one.waiting_for, "looked_at": Now()}
-            postponement.end([one.batch], one.pause, attempts=one.attempts, **said)
-
-    lane.write(write)
-    return [None] * len(several)
+def _give_back(
+    postponement: Postponement[Batch], batches: Sequence[Batch], waits: Mapping[str, Sequence[Wait]]
+) -> None:
+    """Make each batch due again while something is waited for."""
+    for batch in batches:
+        these = waits[batch.pk]
+        backoff = due_rows.backoff(batch.attempts)
+        postponement.end(
+            [batch],
+            min((wait.pause or backoff for wait in these), default=None),
+            attempts=batch.attempts + 1 if _fails(these) else 0,
+            waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in these)),
+            looked_at=Now(),
+        )
 
 
 def _wait_instead(batch: Batch, rejection: Rejection) -> Wait | None:
@@ -171,11 +174,8 @@ class _Decided:
         return self.decision.blocks if isinstance(self.decision, _Admission) else ()
 
 
-def _record_all(lane: HeldLane, several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
-    return lanes.write_together(lane, several, _record_together)
-
-
-def _record_together(several: Sequence[_Decided]) -> Sequence[bool]:
+def _record_all(several: Sequence[_Decided]) -> Sequence[bool]:
+    """Write the decisions about batches, in the caller's database transaction. Return which of them go on."""
     # So that two batches can't reserve the same rest of a limit.
     row_locks.lock(User.objects.filter(pk__in={one.batch.user_id for one in several}))
     batches = Batch.objects.filter(pk__in=[one.batch.pk for one in several])
@@ -263,35 +263,61 @@ def _store_headers(blocks: Sequence[Block]) -> None:
         )
 
 
-def _decide(lane: HeldLane, batch: Batch, source: int, questions: "_Questions") -> Wait | Rejection | _Admission:
-    batch.user = together.share_work("user", batch.user_id, _users)
-    destination = get_chains().chain(batch.destination_chain_id)
-    if not batch.is_self_funded and (no_signer := signers.why_none(destination)):
-        return Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
-    if exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
-        return exhausted  # Before any node is asked.
+def _decide(lane: HeldLane, source: int, asking: "_OfBatches") -> dict[str, _Decision]:
+    """Decide about the queries of batches, by their ids, about one source chain."""
+    destination = get_chains().chain(asking[0][0].destination_chain_id)
+    found: dict[str, _Decision] = {}
+    for batch, _ in asking:  # Before any node is asked.
+        if not batch.is_self_funded and (no_signer := signers.why_none(destination)):
+            found[batch.pk] = Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
+        elif exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
+            found[batch.pk] = exhausted
+    left = [(batch, questions) for batch, questions in asking if batch.pk not in found]
+    if not left:
+        return found
     try:
-        connection = connections.open_unless_stopped(batch.destination_chain_id, source)
-        chain, rpc = connection.source_rpc.chain, connection.source_rpc
-        inquiry = Inquiry(connection, batch.deadline_at, lambda: None, lambda: heads.recent(chain, rpc).latest)
-        # What a time or a tag selects is only known when its block is found. All else is asked side by side.
-        if questions.unfound:
-            if refusal := _find_blocks(lane, batch, inquiry, questions):
-                return refusal
-            (unadmitted,) = _unadmitted([batch.pk])
-            questions = unadmitted[source]
-        return _decide_about_blocks(batch, inquiry, questions)
+        connection = connections.open_unless_stopped(destination.id, source)
+        decided: Mapping[str, _Decision | ChainError] = _decide_by_chains(lane, connection, left)
     except deployments.Unusable as why:
-        return Wait(str(why), timedelta(seconds=10))
-    except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("batch %s waits: %s", batch.pk, error.for_operators)
-        return Wait(str(error), None)
+        decided = {batch.pk: Wait(str(why), timedelta(seconds=10)) for batch, _ in left}
+    except ChainError as error:
+        decided = {batch.pk: error for batch, _ in left}
+    for pk, decision in decided.items():
+        if isinstance(decision, ChainError):
+            logger.warning("batch %s waits: %s", pk, decision.for_operators)
+        found[pk] = Wait(str(decision), None) if isinstance(decision, ChainError) else decision
+    return found
 
 
-def _users(ids: Sequence[int]) -> list[User]:
-    """Return the users in the order of `ids`, with the limits of their own."""
-    found = User.objects.in_bulk(ids)
-    return [found[pk] for pk in ids]
+def _decide_by_chains(
+    lane: HeldLane, connection: OpenConnection, asking: "_OfBatches"
+) -> dict[str, _Decision | ChainError]:
+    """Ask both chains what all of these batches take, and decide about each. Raises `ChainError` where none can be."""
+    rpc = connection.source_rpc
+    found: dict[str, _Decision | ChainError] = {}
+    # The block that a time or a tag selects must be found first.
+    if any(questions.unfound for _, questions in asking):
+        found |= _find_blocks(lane, connection, asking)
+        unadmitted = _unadmitted([batch.pk for batch, _ in asking if batch.pk not in found])
+        asking = [(batch, unadmitted[batch.pk][rpc.chain.id]) for batch, _ in asking if batch.pk in unadmitted]
+    asked = [one for _, questions in asking for one in questions.asked]
+    seen = heads.remembered(rpc.chain, rpc)
+    # A later block may have come since that was read.
+    may_exist = seen is not None and all(one.number <= seen.latest.number for one in asked)
+    blocks = feasibility.look_up(connection, asked, seen.latest if seen and may_exist else None)
+    going: list[_Existing] = []
+    for batch, questions in asking:
+        is_awaited = batch.looked_at is not None
+        ahead = feasibility.ahead(questions.at, questions.times, rpc.chain, blocks.head, is_awaited=is_awaited)
+        existing, rest = questions.divided(blocks.head.number)
+        if isinstance(ahead, Rejection):
+            found[batch.pk] = ahead
+        elif ahead and not existing.at:
+            found[batch.pk] = ahead.wait
+        else:
+            going.append(_Existing(batch, existing, rest, ahead))
+    inquiries = [Inquiry(one.questions.asked, one.batch.deadline_at) for one in going]
+    return found | _decide_about_existing(connection, going, feasibility.check(connection, inquiries, blocks))
 
 
 _Asking = Mapping[int, Sequence[Fact]]
@@ -324,8 +350,8 @@ class _Questions:
         return [time for time in self.unfound if isinstance(time, int)]
 
     @property
-    def asked(self) -> list[Asked]:
-        return [Asked.once(number, asking.values()) for number, asking in self.at.items()]
+    def asked(self) -> list[BlockFacts]:
+        return [BlockFacts.once(number, asking.values()) for number, asking in self.at.items()]
 
     def divided(self, head: int) -> "tuple[_Questions, list[_Asking]]":
         """Return the questions about blocks up to `head`, and what is asked for at each block or time to come."""
@@ -334,7 +360,23 @@ class _Questions:
         return _Questions(existing, self.blocks, {}), [*coming, *self.unfound.values()]
 
 
-def _unadmitted(batches: Sequence[str]) -> list[dict[int, _Questions]]:
+_OfBatches = Sequence[tuple[Batch, _Questions]]
+"""What batches ask of one source chain."""
+
+
+@dataclass(frozen=True)
+class _Existing:
+    """The part of a batch whose blocks exist."""
+
+    batch: Batch
+    questions: _Questions
+    rest: Sequence[_Asking]
+    """What is asked for at each block or time to come."""
+    ahead: Ahead | None
+    """The wait for these. None: all exist."""
+
+
+def _unadmitted(batches: Sequence[str]) -> dict[str, dict[int, _Questions]]:
     """Return, for each of the batches, what its queries ask for that are not admitted yet, by the source chain."""
     queries = Query.objects.filter(batch__in=batches, is_admitted=False).order_by("source_chain_id", "pk")
     blocks = Block.objects.filter(pk__in=queries.order_by().values("block")).defer("header_rlp").in_bulk()
@@ -342,89 +384,82 @@ def _unadmitted(batches: Sequence[str]) -> list[dict[int, _Questions]]:
     for query in queries.iterator(chunk_size=1000):
         questions = found[query.batch_id].setdefault(query.source_chain_id, _Questions({}, {}, {}))
         questions.add(query, blocks.get(query.block_id or 0))
-    return [{source: one.sorted() for source, one in found[batch].items()} for batch in batches]
+    return {batch: {source: one.sorted() for source, one in asked.items()} for batch, asked in found.items()}
 
 
-def _find_blocks(lane: HeldLane, batch: Batch, inquiry: Inquiry, questions: _Questions) -> Rejection | None:
-    """Give the queries that name a time or a tag their blocks, except times that may still get a later one."""
-    source = inquiry.source
-    seen = heads.recent(source, inquiry.connection.source_rpc)
-    if any(time >= seen.latest.timestamp for time in questions.times):
+def _find_blocks(lane: HeldLane, connection: OpenConnection, asking: _OfBatches) -> dict[str, Rejection | ChainError]:
+    """Give the queries that name a time or a tag their blocks, except times that may still get a later one.
+
+    Return why a block can't be found, by the ids of batches.
+    """
+    rpc, source = connection.source_rpc, connection.config.source_id
+    named = list(dict.fromkeys(one for _, questions in asking for one in questions.unfound))
+    times = [one for one in named if isinstance(one, int)]
+    seen = heads.recent(rpc.chain, rpc)
+    if any(moment >= seen.latest.timestamp for moment in times):
         # A later block may have come since that was read.
-        seen = heads.read(source, inquiry.connection.source_rpc)
-    # All queries of a tag at once: they have one block, wherever we are killed.
-    for named in questions.unfound:
-        if isinstance(named, str):
-            number = feasibility.block_of_tag(inquiry, named, seen.latest, seen.finalized)
-        elif named < seen.latest.timestamp:
-            number = feasibility.block_of_time(inquiry, named, seen.latest)
-        else:
+        seen = heads.read(rpc.chain, rpc)
+    past = [moment for moment in times if moment < seen.latest.timestamp]
+    numbers: dict[int | str, int | Rejection | ChainError] = {
+        one: feasibility.block_of_tag(rpc, one, seen.latest, seen.finalized) for one in named if isinstance(one, str)
+    }
+    numbers |= zip(past, feasibility.blocks_of_times(rpc, past, seen.latest), strict=True)
+    refused: dict[str, Rejection | ChainError] = {}
+    for batch, questions in asking:
+        here = {one: numbers[one] for one in questions.unfound if one in numbers}
+        at = {one: number for one, number in here.items() if isinstance(number, int)}
+        for why in here.values():
+            if not isinstance(why, int):
+                refused.setdefault(batch.pk, why)
+        if batch.pk in refused or not at:
             continue
-        if isinstance(number, Rejection):
-            return number
-        blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
-        naming = Q(block_tag=named) if isinstance(named, str) else Q(timestamp=named)
+        blocks = submission.find_blocks(batch.destination_chain_id, {(source, number) for number in at.values()})
+        # All queries of a tag at once: they have one block, wherever we are killed.
         with lane.writing():
-            batch.unadmitted(source.id).filter(naming, block=None).update(block_id=blocks[source.id, number])
-    return None
-
-
-def _ahead(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Ahead | Rejection | None:
-    head = inquiry.head()
-    if feasibility.ahead(questions.at, questions.times, inquiry.source, head):
-        # It may have come since that was read.
-        head = heads.read(inquiry.source, inquiry.connection.source_rpc).latest
-    is_awaited = batch.looked_at is not None
-    return feasibility.ahead(questions.at, questions.times, inquiry.source, head, is_awaited=is_awaited)
-
-
-def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Admission:
-    """Decide about the blocks that exist. Of those to come, nothing can be asked but when they come."""
-    found = None if questions.unfound else _check(inquiry, questions, lambda: _ahead(batch, inquiry, questions))
-    coming = _ahead(batch, inquiry, questions) if found is None else next(iter(found.obstacles), None)
-    if isinstance(coming, Rejection):
-        return coming
-    if not isinstance(coming, Ahead):
-        assert found is not None, "it was asked"
-        return _decide_about_existing(batch, inquiry, questions, found)
-    existing, rest = questions.divided(coming.head)
-    if not existing.at:
-        return coming.wait
-    admission = _decide_about_existing(batch, inquiry, existing, _check(inquiry, existing, lambda: None), rest)
-    return replace(admission, ahead=coming) if isinstance(admission, _Admission) else admission
-
-
-def _check(inquiry: Inquiry, questions: _Questions, heights: Callable[[], Ahead | Rejection | None]) -> Feasibility:
-    destination_rpc = inquiry.connection.destination_rpc
-    # The reconcile of its blocks needs the destination's newest block next.
-    beside = partial(heads.recent, destination_rpc.chain, destination_rpc)
-    return feasibility.check(inquiry, questions.asked, heights=heights, beside=beside)
+            for one, number in at.items():
+                naming = Q(block_tag=one) if isinstance(one, str) else Q(timestamp=one)
+                batch.unadmitted(source).filter(naming, block=None).update(block_id=blocks[source, number])
+    return refused
 
 
 def _decide_about_existing(
-    batch: Batch, inquiry: Inquiry, questions: _Questions, found: Feasibility, rest: Sequence[_Asking] = ()
+    connection: OpenConnection, several: Sequence[_Existing], checked: Sequence[Feasibility]
+) -> dict[str, _Decision | ChainError]:
+    found: dict[str, _Decision | ChainError] = {}
+    good: list[tuple[_Existing, Required, Estimate]] = []
+    for one, feasible in zip(several, checked, strict=True):
+        if obstacle := next(iter(feasible.obstacles), None):
+            found[one.batch.pk] = obstacle
+        else:
+            assert feasible.required is not None, "nothing stands in the way"
+            good.append((one, feasible.required, feasibility.to_come(one.rest, feasible.tries)))
+    wanted = [(estimate, required.fees) for _, required, coming in good for estimate in (required.estimate, coming)]
+    costs = iter(feasibility.costs(connection.destination_rpc, wanted))
+    for one, required, coming in good:
+        now, later = next(costs), next(costs)
+        if isinstance(now, ChainError):
+            found[one.batch.pk] = now
+        elif isinstance(later, ChainError):
+            found[one.batch.pk] = later
+        else:
+            found[one.batch.pk] = _decide_about_costs(one, required, coming, now, later)
+    return found
+
+
+def _decide_about_costs(
+    one: _Existing, required: Required, coming: Estimate, now: Cost, later: Cost
 ) -> Rejection | _Admission:
-    """Decide about the part of a batch whose blocks exist; `rest` is still to come."""
-    for obstacle in found.obstacles:
-        if isinstance(obstacle, Raised):
-            raise obstacle.error
-        assert isinstance(obstacle, Rejection), "all of it exists"
-        return obstacle
-    assert found.required is not None, "nothing stands in the way"
-    estimate = found.required.estimate
-    rpc = inquiry.connection.destination_rpc
-    coming = feasibility.to_come(rest, found.tries)
-    costs, of_coming = (feasibility.cost(rpc, one, found.required.fees) for one in (estimate, coming))
     admission = _Admission(
-        costs.bound,
-        _parts(questions, estimate, rest, coming),
-        _with_headers(questions, found.required.counted),
-        coming=of_coming.bound,
+        now.bound,
+        _parts(one.questions, required.estimate, one.rest, coming),
+        _with_headers(one.questions, required.counted),
+        one.ahead,
+        later.bound,
     )
     # What can never fit is said before what a higher fee would help.
     return (
-        _beyond(allowance.too_large, batch, admission.needed)
-        or _fee_too_low(batch, admission.needed, costs, estimate.path_gas)
+        _beyond(allowance.too_large, one.batch, admission.needed)
+        or _fee_too_low(one.batch, admission.needed, now, required.estimate.path_gas)
         or admission
     )
 

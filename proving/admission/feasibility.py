@@ -3,26 +3,36 @@
 It asks both chains and reads rows. It writes nothing: `admit` does, which decides by it. `batch_estimate` shows it.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Self
 
 from django.conf import settings
 
-from chains import history, rollups, together
+from chains import history, questions, rollups
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rollups import DataCost
-from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
-from chains.together import Raised
-from database.statements import by_size, chunks
+from chains.rpc import (
+    AccountProof,
+    ChainError,
+    Fees,
+    NodeUnavailable,
+    ProofRequest,
+    Question,
+    Reverted,
+    RpcClient,
+    RpcRefused,
+    result,
+)
+from database.statements import chunks
 from proving import facts, heads
 from proving.budget.reservations import Reservation
 from proving.connections import OpenConnection
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
 from proving.gas_model import proof_gas, trie_shapes
 from proving.gas_model.proof_gas import Estimate, Likely, Missing, Route
 from proving.gas_model.trie_shapes import Tries
@@ -38,7 +48,7 @@ _KEPT_BY_ALL = 128
 _LONGEST_PAUSE_SECONDS = 60
 # Of the year 5138. A later time is one in milliseconds.
 _LATEST_IN_SECONDS = 10**11
-# Headers, blocks or facts that are read between two calls of `go_on`.
+# Blocks or facts that are asked for in one exchange.
 _PER_READ = 200
 
 
@@ -54,7 +64,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Asked:
+class BlockFacts:
     """The facts that are asked for at one block of the source chain, each once."""
 
     number: int
@@ -65,22 +75,19 @@ class Asked:
         """Return what several queries ask for at a block, each fact once."""
         return cls(number, list(dict.fromkeys(fact for wanted in several for fact in wanted)))
 
+    @property
+    def headers(self) -> set[int]:
+        """Return the blocks whose headers are needed: for times that of the next block too."""
+        return {self.number, self.number + any(isinstance(fact, TimeFact) for fact in self.facts)}
+
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A connection, and how long its chains may be asked."""
+    """The facts that a batch asks for at blocks of one source chain that exist. Their numbers rise."""
 
-    connection: OpenConnection
+    asked: Sequence[BlockFacts]
     deadline: datetime
-    """The time at which a batch that asks for it is rejected."""
-    go_on: Callable[[], None]
-    """Called between steps that take long. What it raises ends the inquiry."""
-    head: Callable[[], Header]
-    """The source chain's newest block, of a moment ago at most."""
-
-    @property
-    def source(self) -> Chain:
-        return self.connection.source_rpc.chain
+    """The time at which the batch is rejected."""
 
 
 # --- What does not exist yet ------------------------------------------------------------------------------------------
@@ -146,12 +153,12 @@ def _until_they_exist(numbers: Collection[int], times: Collection[int], source: 
         )
         seconds.append((block - head.number - 1) * source.block_seconds)
     if times:
-        time = min(times)
+        earliest = min(times)
         sentences.append(
-            f"No block of chain {source.id} is later than the time {time} yet, so it may still get a later block."
+            f"No block of chain {source.id} is later than the time {earliest} yet, so it may still get a later block."
             f"{_last_of(times)}"
         )
-        seconds.append(time - head.timestamp)
+        seconds.append(earliest - head.timestamp)
     # A stale node may catch up at any moment.
     pause = timedelta(seconds=max(poll_seconds(source), min(*seconds, _LONGEST_PAUSE_SECONDS)))
     return Wait(" ".join(sentences), pause)
@@ -164,36 +171,31 @@ def _last_of(coming: Collection[int]) -> str:
 # --- What times and tags select ---------------------------------------------------------------------------------------
 
 
-def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
-    """Return the number of the latest block that is not after a time (unix seconds), which is before `head`."""
-    number = facts.block_at(inquiry.connection.source_rpc, time, head)
-    if number is not None:
-        return number
-    return Rejection(
-        RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
-        f"The time {time} is before the first block of chain {inquiry.source.id}.",
-        retryable=False,
-    )
+def blocks_of_times(rpc: RpcClient, times: Sequence[int], head: Header) -> list[int | Rejection | ChainError]:
+    """Return the number of the latest block that is not after each of these times (unix seconds), all before `head`."""
+    found: list[int | Rejection | ChainError] = []
+    for moment, number in zip(times, facts.blocks_at(rpc, times, head), strict=True):
+        before_first = f"The time {moment} is before the first block of chain {rpc.chain.id}."
+        code = RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK
+        found.append(Rejection(code, before_first, retryable=False) if number is None else number)
+    return found
 
 
-def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | None) -> int | Rejection:
-    """Return the number of the block that has this tag, by the headers that were seen.
-
-    Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
-    """
+def block_of_tag(rpc: RpcClient, tag: str, head: Header, finalized: Header | None) -> int | Rejection | ChainError:
+    """Return the number of the block that has this tag, by the headers that were seen."""
     header, said = (head if tag == BlockTag.LATEST else finalized), ""
     if header is None:
         try:
-            header = inquiry.connection.source_rpc.header("finalized")
-        except RpcRefused as refused:
-            if refused.may_pass:
-                raise
-            said = f" {refused}"
+            header = rpc.header("finalized")
+        except ChainError as error:
+            if not isinstance(error, RpcRefused) or error.may_pass:
+                return error
+            said = f" {error}"
     if header is not None:
         return header.number
     return Rejection(
         RejectionCode.FINALIZED_UNKNOWN,
-        f"No node of chain {inquiry.source.id} says which of its blocks is the newest final one.{said}",
+        f"No node of chain {rpc.chain.id} says which of its blocks is the newest final one.{said}",
         retryable=True,
     )
 
@@ -202,10 +204,21 @@ def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | N
 
 
 @dataclass(frozen=True)
+class Counted:
+    """The facts that the registry does not hold yet, and the paths to their blocks."""
+
+    missing: Sequence[Missing]
+    """The missing facts of each block; may be none."""
+    route: Route
+    headers: Mapping[int, Header]
+    """Headers of these blocks by number, as the source chain has them now."""
+
+
+@dataclass(frozen=True)
 class Required:
     """The path, the gas and the money that are required."""
 
-    counted: "Counted"
+    counted: Counted
     estimate: Estimate
     fees: Fees
     """The destination's fees."""
@@ -215,100 +228,205 @@ class Required:
 class Feasibility:
     """The feasibility of proving blocks that exist."""
 
-    obstacles: Sequence[Rejection | Ahead | Raised]
-    """The obstacles, or what could not be asked. A block that doesn't exist comes first: the rest failed on that."""
+    obstacles: Sequence[Rejection | ChainError]
+    """The obstacles, or why something could not be asked."""
     tries: Tries
     required: Required | None
     """None where an obstacle keeps it from being known."""
 
 
-def check(
-    inquiry: Inquiry,
-    asked: Sequence[Asked],
-    *,
-    heights: Callable[[], Ahead | Rejection | None],
-    beside: Callable[[], object] = lambda: None,
-) -> Feasibility:
-    """Ask all questions about these blocks side by side, and estimate what they take.
+@dataclass(frozen=True)
+class Blocks:
+    """What both chains tell of blocks by their numbers alone."""
 
-    The blocks rise. `heights` tells whether they exist. `beside` is run too.
+    source: RpcClient
+    head: Header
+    """The source's newest block."""
+    headers: Mapping[int, Header | ChainError | None]
+    roots: Mapping[int, bytes | ChainError]
+    """The state roots that the registry knows."""
+    fees: Fees | ChainError
+    """The destination's fees."""
+
+    def header(self, number: int) -> Header:
+        """Return the header of a block that exists. Raises `ChainError`."""
+        return self.source.must_have(number, result(self.headers[number]))
+
+
+def look_up(
+    connection: OpenConnection,
+    several: Iterable[BlockFacts],
+    head: Header | None,
+    go_on: Callable[[], None] = lambda: None,
+) -> Blocks:
+    """Ask about blocks by their numbers, in one exchange with each chain where they are not hundreds.
+
+    Without a `head` that is asked for too, and noted. `go_on` is called between exchanges; what it raises ends it.
+    Raises `ChainError` where no head is told.
     """
-    found = together.run(
-        (
-            heights,
-            lambda: _lacking_properties(inquiry, asked),
-            lambda: _sample(inquiry, asked),
-            lambda: _count(inquiry, asked),
-            inquiry.connection.destination_rpc.fees,
-            beside,
-        )
-    )
-    coming, lacking, sampled, counted, fees, _ = found
-    if coming is None and isinstance(counted, Counted):
-        counted = _with_all_headers(inquiry, asked, counted)
-    said = (coming, *(lacking if isinstance(lacking, list) else [lacking]), sampled, counted, fees)
-    tries, required = sampled if isinstance(sampled, Tries) else Tries(), None
-    if isinstance(counted, Counted):
-        if counted.route.hops and tries.state is None:
-            tries = sample_of_history(inquiry, counted.headers[counted.missing[0].number])
-        if isinstance(fees, Fees):
-            required = Required(counted, proof_gas.estimate(counted.missing, tries, counted.route), fees)
-    return Feasibility([one for one in said if isinstance(one, Rejection | Ahead | Raised)], tries, required)
+    source, destination, contract = connection.source_rpc, connection.destination_rpc, connection.registry.contract
+    wanted = {number for one in several for number in one.headers}
+    began, headers, roots = time.monotonic(), dict[int, Header | ChainError | None](), dict[int, bytes | ChainError]()
+    fees: Fees | ChainError | None = None
+    for part in list(chunks(sorted(wanted), _PER_READ)) or [()]:
+        newest = () if head else heads.QUESTIONS
+        of_source = [*newest, *map(questions.header, part)]
+        of_registry = [questions.call(*contract.state_root(number)) for number in part]
+        of_fees = [] if fees else [questions.priority_fee()]
+        if connection.is_own:
+            told, words, suggested = source.ask(of_source, of_registry, of_fees)
+        else:
+            told = source.ask(of_source)
+        if head is None:
+            head = heads.note(source.chain, source, told[: len(newest)], began).latest
+        latest: list[Header | ChainError | None] = [head]
+        if not connection.is_own:
+            of_head = [questions.header("latest") for _ in of_fees]
+            words, suggested, latest = destination.ask(of_registry, of_fees, of_head)
+        if fees is None:
+            fees = _fees(destination, latest[0], suggested[0])
+        headers |= zip(part, told[len(newest) :], strict=True)
+        roots |= zip(part, words, strict=True)
+        go_on()
+    assert head is not None, "it was asked for"
+    assert fees is not None, "they were asked for"
+    return Blocks(source, head, headers, roots, fees)
 
 
-def _with_all_headers(inquiry: Inquiry, asked: Sequence[Asked], counted: "Counted") -> "Counted | Raised":
-    """Return `counted` if it has the header of every block. A block without a header was not counted."""
-    if all(one.number in counted.headers for one in asked):
-        return counted
-    return Raised(NodeUnavailable(f"A node of chain {inquiry.source.id} lacks headers that it must have."))
+def _fees(rpc: RpcClient, head: Header | ChainError | None, suggested: int | ChainError) -> Fees | ChainError:
+    try:
+        return rpc.fees_by(head, suggested)
+    except ChainError as error:
+        return error
 
 
-def _lacking_properties(inquiry: Inquiry, asked: Sequence[Asked]) -> list[Rejection]:
-    """Return a rejection for each block whose header lacks a property that is asked for."""
-    fields = {one.number: [fact.field for fact in one.facts if isinstance(fact, HeaderFact)] for one in asked}
-    found: list[Rejection] = []
-    for numbers in chunks([number for number, wanted in fields.items() if wanted], _PER_READ):
-        for header in inquiry.connection.source_rpc.known_headers(numbers):
-            if lacking := facts.lacking(header, fields[header.number]):
-                sentence = facts.why_lacking(inquiry.source.id, header, lacking)
-                found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
-        inquiry.go_on()
+@dataclass
+class _Inspection:
+    """An inquiry, and what it asks of the chains."""
+
+    inquiry: Inquiry
+    blocks: Sequence[Missing]
+    """All that is asked for, as if nothing of it was held."""
+    lacking: Sequence[Rejection]
+    samples: Sequence[ProofRequest]
+    views: Sequence[ViewRequest]
+    """Facts that the registry may hold."""
+
+
+def check(
+    connection: OpenConnection,
+    inquiries: Sequence[Inquiry],
+    blocks: Blocks,
+    go_on: Callable[[], None] = lambda: None,
+) -> list[Feasibility]:
+    """Ask the questions of all inquiries together, by blocks that were looked up, and estimate what each takes.
+
+    What could not be asked for one is no obstacle to the others. `go_on` is as that of `look_up`.
+    """
+    contract = connection.registry.contract
+    inspections = [_inspect(connection, inquiry, blocks) for inquiry in inquiries]
+    good = [one for one in inspections if isinstance(one, _Inspection)]
+    hashed = {number: blocks.header(number) for one in good for number in _hashes(one.blocks)}
+    words = [questions.call(*contract.vouches(number, header.hash), "pending") for number, header in hashed.items()]
+    words += [question for one in good for view in one.views for question in view.questions(contract)]
+    samples, told = _ask(connection, [sample for one in good for sample in one.samples], words, go_on)
+    sampled, answers = iter(samples), iter(told)
+    vouched = {number: next(answers) for number in hashed}
+    found: list[Feasibility] = []
+    for one in inspections:
+        if isinstance(one, ChainError):
+            found.append(Feasibility([one], Tries(), None))
+            continue
+        held = [[next(answers) for _ in view.questions(contract)] for view in one.views]
+        tries = _sampled(connection, one, [next(sampled) for _ in one.samples], blocks.head)
+        try:
+            counted: Counted | Rejection | ChainError = _count(connection, one, blocks, vouched, held)
+        except ChainError as error:
+            counted = error
+        found.append(_feasibility(connection, one, blocks, tries, counted))
+        go_on()
     return found
 
 
-def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
-    """Return what the tries are like, by proofs at the oldest block that needs some.
+def _inspect(connection: OpenConnection, inquiry: Inquiry, blocks: Blocks) -> _Inspection | ChainError:
+    asked, missing, lacking = inquiry.asked, list[Missing](), list[Rejection]()
+    try:
+        for one in asked:
+            header, root = blocks.header(one.number), blocks.roots[one.number]
+            known = b"" if isinstance(root, Reverted) else result(root)
+            missing.append(Missing(one.number, one.facts, any(known), header))
+            fields = [fact.field for fact in one.facts if isinstance(fact, HeaderFact)]
+            if without := facts.lacking(header, fields):
+                sentence = facts.why_lacking(connection.config.source_id, header, without)
+                lacking.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
+        for number in _hashes(missing):
+            blocks.header(number)
+    except ChainError as error:
+        return error
+    # At the oldest block that needs some: many nodes keep only the newest states.
+    oldest = next((one for one in missing if any(isinstance(fact, AccountFact | SlotFact) for fact in one.facts)), None)
+    samples: Sequence[ProofRequest] = ()
+    if oldest is not None and oldest.header is not None:
+        samples = trie_shapes.samples(oldest.header, oldest.facts, (fact for one in asked for fact in one.facts))
+    views = [
+        ViewRequest(one.number, part, "latest")
+        for one in missing
+        if one.is_known
+        for part in chunks(one.facts, _PER_READ)
+    ]
+    return _Inspection(inquiry, missing, lacking, samples, views)
 
-    It is also asked whether some node still serves proofs there: many keep only the newest states.
-    """
-    oldest = next((one for one in asked if any(isinstance(fact, AccountFact | SlotFact) for fact in one.facts)), None)
-    if oldest is None:
+
+def _hashes(blocks: Iterable[Missing]) -> list[int]:
+    """Return the blocks whose hashes are needed, which fall."""
+    return sorted({number for one in blocks if one.needs_header for number in one.hashes}, reverse=True)
+
+
+def _ask(
+    connection: OpenConnection,
+    samples: Sequence[ProofRequest],
+    words: Sequence[Question[bytes]],
+    go_on: Callable[[], None],
+) -> tuple[list[AccountProof | ChainError], list[bytes | ChainError]]:
+    """Ask the source for proofs and the registry for words: in one exchange where both are on one chain."""
+    proofs: list[AccountProof | ChainError] = []
+    answers: list[bytes | ChainError] = []
+    if samples and not (connection.is_own and words):
+        proofs, samples = connection.source_rpc.proofs(samples), ()
+    for part in chunks(words, _PER_READ):
+        sampled, some = connection.destination_rpc.ask([questions.proof(one) for one in samples], part)
+        proofs, answers, samples = [*proofs, *sampled], [*answers, *some], ()
+        go_on()
+    return proofs, answers
+
+
+def _sampled(
+    connection: OpenConnection, one: _Inspection, answers: Sequence[AccountProof | ChainError], head: Header
+) -> Tries | Rejection | ChainError:
+    """Return what the tries are like, or why it can't be known: where it matters, some node must serve old proofs."""
+    if not one.samples:
         return Tries()
-    rpc = inquiry.connection.source_rpc
-    header, head = together.together(lambda: rpc.known_header(oldest.number), inquiry.head)
-    wanted = trie_shapes.samples(header, oldest.facts, (fact for one in asked for fact in one.facts))
-    is_old = oldest.number <= head.number - _KEPT_BY_ALL
-    answers = rpc.proofs(wanted)
+    number = one.samples[0].block_number
+    is_old = number <= head.number - _KEPT_BY_ALL
     lacking = next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None)
     # Young blocks are asked for again when their queries are proven.
     if lacking and is_old:
-        raise lacking
-    inquiry.go_on()
+        return lacking
     refused = [answer for answer in answers if isinstance(answer, RpcRefused)]
     if is_old and len(refused) == len(answers) and not refused[0].may_pass:
         return Rejection(
             RejectionCode.PROOF_UNAVAILABLE,
-            f"No node of chain {inquiry.source.id} serves proofs at block {oldest.number}. {refused[0]} Accounts and "
-            "slots at old blocks take an archive node. Fields of the header take none.",
+            f"No node of chain {connection.config.source_id} serves proofs at block {number}. {refused[0]} Accounts "
+            "and slots at old blocks take an archive node. Fields of the header take none.",
             retryable=True,
         )
     return _told_by(answers)
 
 
-def sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
+def sample_of_history(rpc: RpcClient, header: Header) -> Tries:
     """Return what the state trie is like by the account that a path leads through, if no other account is asked for."""
     wanted = ProofRequest(header.number, header.hash, header.state_root, history.CONTRACT)
-    return _told_by(inquiry.connection.source_rpc.proofs([wanted]))
+    return _told_by(rpc.proofs([wanted]))
 
 
 def _told_by(answers: Sequence[AccountProof | ChainError]) -> Tries:
@@ -316,98 +434,68 @@ def _told_by(answers: Sequence[AccountProof | ChainError]) -> Tries:
     return trie_shapes.of_samples(proofs) if proofs else Tries()
 
 
-# --- What is missing --------------------------------------------------------------------------------------------------
+def _count(
+    connection: OpenConnection,
+    one: _Inspection,
+    blocks: Blocks,
+    vouched: Mapping[int, bytes | ChainError],
+    held: Sequence[Sequence[bytes | ChainError]],
+) -> Counted | Rejection:
+    """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust.
 
-
-@dataclass(frozen=True)
-class Counted:
-    """The facts that the registry does not hold yet, and the paths to their blocks."""
-
-    missing: Sequence[Missing]
-    """The missing facts of each block that exists; may be none."""
-    route: Route
-    headers: Mapping[int, Header]
-    """Headers of these blocks, and of some that follow, by number: as the source chain has them now."""
-
-
-def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
-    """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    looked_up: list[Missing] = []
-    headers: dict[int, Header] = {}
-    for part in chunks(asked, _PER_READ):
-        found, read = _look_up(inquiry, part)
-        looked_up += found
-        headers |= read
-    unknown = [one for one in looked_up if not one.is_known]
-    held = partial(_without_held, inquiry, [one for one in looked_up if one.is_known])
-
-    def route_to(wanting: Iterable[Missing]) -> Route | TooFar | NotYet:
-        numbers = sorted({number for one in wanting if one.needs_header for number in one.hashes}, reverse=True)
-        targets = [headers[number] for number in numbers if number in headers]
-        return planning.route_to(inquiry.connection, targets, deadline=inquiry.deadline)
-
+    Raises `ChainError`.
+    """
+    contract, source = connection.registry.contract, connection.config.source_id
+    lacking: dict[int, list[Fact]] = defaultdict(list)
+    for view, answers in zip(one.views, held, strict=True):
+        words = result(view.view(contract, answers)).facts
+        lacking[view.block_number] += [fact for fact, word in words.items() if word is None]
+    # What is not held tells for which blocks a path is needed.
+    missing = [replace(each, facts=lacking[each.number]) if each.is_known else each for each in one.blocks]
+    targets = [blocks.header(number) for number in _hashes(missing) if not contract.decode_vouches(vouched[number])]
     try:
-        if any(one.is_known and one.needs_header for one in looked_up):
-            # Only what is not held tells for which of these blocks a path is needed.
-            missing = held()
-            route = route_to([*unknown, *missing])
-        else:
-            route, missing = together.together(lambda: route_to(unknown), held)
+        route = planning.route_to(connection, targets, deadline=one.inquiry.deadline)
     except planning.StatesRefused as refused:
         return Rejection(
             RejectionCode.PROOF_UNAVAILABLE,
-            f"No node of chain {inquiry.source.id} serves the states that lead to so old a block. {refused}",
+            f"No node of chain {source} serves the states that lead to so old a block. {refused}",
             retryable=True,
         )
     if isinstance(route, TooFar):
         return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
     if isinstance(route, NotYet):
-        deadline = f"{inquiry.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        deadline = f"{one.inquiry.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         return Rejection(
             RejectionCode.BLOCK_TOO_NEW,
             f"{route.sentence} That is after the batch's deadline, {deadline}.",
             retryable=True,
         )
-    counted = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in (*unknown, *missing)]
-    return Counted(counted, route, headers)
+    counted = [replace(each, jump=route.jumps.get(each.hashed, 0)) for each in missing]
+    return Counted(counted, route, {each.number: each.header for each in missing if each.header})
 
 
-def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[Missing], dict[int, Header]]:
-    """Return which of the blocks the registry knows; and by number the headers of them, and of those that follow."""
-    contract = inquiry.connection.registry.contract
-    following = {one.number + 1 for one in asked if any(isinstance(fact, TimeFact) for fact in one.facts)}
-    numbers = sorted({one.number for one in asked} | following)
-    roots, read = together.together(
-        lambda: inquiry.connection.destination_rpc.eth_calls([contract.state_root(one.number) for one in asked]),
-        lambda: inquiry.connection.source_rpc.headers(numbers),
-    )
-    inquiry.go_on()
-    headers = {header.number: header for header in read if header is not None}
-    found = [
-        Missing(one.number, one.facts, isinstance(root, bytes) and any(root), headers[one.number])
-        for one, root in zip(asked, roots, strict=True)
-        if one.number in headers
-    ]
-    return found, headers
-
-
-def _without_held(inquiry: Inquiry, known: Sequence[Missing]) -> list[Missing]:
-    """Return the blocks without the facts that the registry holds already."""
-    rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
-    pieces = [(one, part) for one in known for part in chunks(one.facts, _PER_READ)]
-    missing: dict[int, list[Fact]] = defaultdict(list)
-    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
-        views = together.each(partial(facts.read, rpc, contract, one.number, part, at="latest") for one, part in parcel)
-        for (one, _), view in zip(parcel, views, strict=True):
-            missing[one.number] += [fact for fact, word in view.facts.items() if word is None]
-        inquiry.go_on()
-    return [replace(one, facts=missing[one.number]) for one in known]
+def _feasibility(
+    connection: OpenConnection,
+    one: _Inspection,
+    blocks: Blocks,
+    sampled: Tries | Rejection | ChainError,
+    counted: Counted | Rejection | ChainError,
+) -> Feasibility:
+    tries, required = sampled if isinstance(sampled, Tries) else Tries(), None
+    if isinstance(counted, Counted):
+        if counted.route.hops and tries.state is None:
+            tries = sample_of_history(connection.source_rpc, blocks.header(counted.missing[0].number))
+        if isinstance(blocks.fees, Fees):
+            required = Required(counted, proof_gas.estimate(counted.missing, tries, counted.route), blocks.fees)
+    said = (*one.lacking, sampled, counted, blocks.fees)
+    return Feasibility([each for each in said if isinstance(each, Rejection | ChainError)], tries, required)
 
 
 def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Estimate:
     """Estimate blocks that don't exist yet: all that each asks for, and no path. Each is numbered by its place."""
     missing = [
-        Missing(place, Asked.once(place, asking.values()).facts, is_known=False) for place, asking in enumerate(blocks)
+        Missing(place, BlockFacts.once(place, asking.values()).facts, is_known=False)
+        for place, asking in enumerate(blocks)
     ]
     return proof_gas.estimate(missing, tries, Route())
 
@@ -434,9 +522,16 @@ class Cost:
         return Cost(self.gas + other.gas, self.wei + other.wei, data)
 
 
-def cost(destination_rpc: RpcClient, estimate: Estimate, fees: Fees) -> Cost:
-    """Return what the estimate costs at these fees, with a rollup's data. Raises `NodeUnavailable`, `RpcRefused`."""
-    data = rollups.data_cost(destination_rpc, estimate.size.bound, estimate.gas.bound)
+def costs(rpc: RpcClient, wanted: Sequence[tuple[Estimate, Fees]]) -> list[Cost | ChainError]:
+    """Return what each estimate costs at these fees, with a rollup's data, by one exchange with the destination."""
+    data = rollups.data_costs(rpc, [(estimate.size.bound, estimate.gas.bound) for estimate, _ in wanted])
+    return [
+        one if isinstance(one, ChainError) else _cost(estimate, fees, one)
+        for (estimate, fees), one in zip(wanted, data, strict=True)
+    ]
+
+
+def _cost(estimate: Estimate, fees: Fees, data: DataCost) -> Cost:
     likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
     gas = estimate.gas + Likely(likely.gas, data.gas)
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.

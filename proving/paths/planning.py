@@ -23,7 +23,6 @@ from proving.gas_model.proof_gas import Likely, Route
 from proving.gas_model.remaining_work import HOP_GAS
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
-from proving.registry import deployments
 from proving.sources import NotYet, Start
 
 # Gas of the header that a path begins with, rounded up (make bench-gas).
@@ -224,12 +223,12 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
 
 
 def route_to(connection: OpenConnection, targets: Sequence[Header], *, deadline: datetime) -> Route | TooFar | NotYet:
-    """Find the paths to the hashes of all these blocks, which fall.
+    """Find the paths to the hashes of all these blocks, which fall, and whose hashes the registry can't take now.
 
     `NotYet` where one can't begin before the deadline. A path stops at the blocks that it passes.
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    route, left = _jumps(connection, _unknown(connection, targets))
+    route, left = _jumps(connection, targets)
     while left:
         path = survey(connection, left[-1])
         if isinstance(path, TooFar):
@@ -250,16 +249,6 @@ def route_to(connection: OpenConnection, targets: Sequence[Header], *, deadline:
         route = _with(connection, route, path, passed, stops)
         left = left[: -len(passed)]
     return route
-
-
-def _unknown(connection: OpenConnection, targets: Sequence[Header]) -> list[Header]:
-    """Return the blocks whose hashes the registry can't take now."""
-    unknown: list[Header] = []
-    for chunk in chunks(targets, _PER_READ):
-        asked = [(header.number, header.hash) for header in chunk]
-        vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked)
-        unknown += [header for header, is_vouched_for in zip(chunk, vouched, strict=True) if not is_vouched_for]
-    return unknown
 
 
 def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route, Sequence[Header]]:

@@ -37,7 +37,7 @@ from tests.proving.money import ETHER, mine_at, price_of
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, a_key, chains_toml, fresh, reconfigure, request, submit, waiting
 
-recent = heads.recent
+remembered = heads.remembered
 
 
 def until_done(batches: Sequence[Batch], rounds: int = 8) -> None:
@@ -247,7 +247,7 @@ def test_those_that_wait_for_each_other_share_although_they_came_one_after_anoth
 def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
     """The service behind a node that counts exchanges."""
     # Heads are read once in so many seconds, which no test waits for.
-    monkeypatch.setattr(heads, "recent", recent)
+    monkeypatch.setattr(heads, "remembered", remembered)
     monkeypatch.setattr(heads, "poll_seconds", lambda _: 1e6)
     with DistantNode(chain.url) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, node.url)

@@ -182,7 +182,10 @@ def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(lane, costly, sett
     decided = [admit._Decided(batch, 31337, admit._Admission(Reservation(600_000, 1))) for batch in batches]
     with lanes.hold(LaneName(LaneKind.LARGE_ADMISSION, 31337)) as other:
         assert other
-        met = meet(partial(admit._record_all, lane, decided[:1]), partial(admit._record_all, other, decided[1:]))
+        met = meet(
+            lambda: lane.write(partial(admit._record_all, decided[:1])),
+            lambda: other.write(partial(admit._record_all, decided[1:])),
+        )
     assert (met.first, met.second, met.waited) == ([True], [False], True)
     codes = Batch.objects.order_by("pk").values_list("status", "rejection_code")
     assert list(codes) == [("ACCEPTED", ""), ("REJECTED", "budget_exceeded")]
@@ -310,9 +313,8 @@ def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not(lane):
     met = meet(lambda: pruning._prune_proofs(timezone.now()), lambda: submit(a_key(BOB), request(BOB, block=12)))
     assert (met.first, met.waited) == (1, False)
     AccountProof.objects.update(nodes=["0xab"])
-    accepted = partial(
-        admit._record_all, lane, [admit._Decided(met.second, 31337, admit._Admission(Reservation(1, 1)))]
-    )
+    decided = [admit._Decided(met.second, 31337, admit._Admission(Reservation(1, 1)))]
+    accepted = partial(lane.write, partial(admit._record_all, decided))
     Batch.objects.exclude(pk=batch.pk).update(proofs_pruned_at=timezone.now())
     met_again = meet(lambda: pruning._prune_proofs(timezone.now()), accepted)
     assert (met_again.first, met_again.waited) == (1, True)
