@@ -19,8 +19,7 @@ from chains.rpc import RpcRefused
 from database.statements import chunks
 from proving import heads, sources
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely, Route
-from proving.gas_model.remaining_work import HOP_GAS
+from proving.gas_model.proof_gas import HOP_GAS, Likely, Route
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start

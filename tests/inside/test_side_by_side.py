@@ -29,7 +29,7 @@ from proving import lanes, pruning, stops
 from proving.admission import admit
 from proving.budget import cost_allocation, limits
 from proving.budget.reservations import Reservation
-from proving.gas_model.remaining_work import RemainingWork
+from proving.gas_model.proof_gas import RemainingWork
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import turn
