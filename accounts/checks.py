@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 (Django's name for it)
 
-from accounts.allowed_addresses import ANYONE
+from accounts.models import ANYONE
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
 

@@ -7,7 +7,6 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from accounts import throttle
-from accounts.client_address import client_network
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 
@@ -33,7 +32,7 @@ def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None
         key_name=key.name if key else "",
         key_ends=key.ends if key else "",
         detail=detail,
-        client_network=client_network(request),
+        client_network=throttle.client_network(request),
     )
 
 

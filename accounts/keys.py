@@ -20,12 +20,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from accounts.allowed_addresses import may_sign_in
-from accounts.models import AccountEvent, ApiKey, EventKind, User
+from accounts.models import AccountEvent, ApiKey, EventKind, User, may_sign_in
 from config.error_answers import Refused
 from config.logs import redact_keys
 from database import row_locks
-from database.compiled_queries import CompiledQuery, Given
+from database.statements import CompiledQuery, Given
 
 PREFIX = "bqs_"
 FIRST_NAME = "default"

@@ -21,8 +21,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from accounts import keys, throttle
-from accounts.allowed_addresses import may_sign_in
-from accounts.models import SignInNonce, User
+from accounts.models import SignInNonce, User, may_sign_in
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import checksummed, fault
 from config.configured_chains import get_chains

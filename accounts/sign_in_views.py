@@ -22,11 +22,11 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts import development_sign_in, event_log, sign_in
-from accounts.client_address import client_address
 from accounts.form_input import given_in, safe_next
 from accounts.models import EventKind, User
 from accounts.sign_in import SignInError, finish, start
 from accounts.signed_in import signed_in
+from accounts.throttle import client_address
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, is_json, refused_answer
 from config.logs import redact_keys

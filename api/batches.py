@@ -24,7 +24,7 @@ from proving.registry import deployments
 from queries import batch_json, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
 from queries.status import QueryStatus, poll_seconds

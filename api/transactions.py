@@ -16,7 +16,7 @@ from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
 from database import row_locks
-from database.chunks import chunks
+from database.statements import chunks
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Left, TooSlow
 from queries.api_endpoint import KEY, ApiError, errors

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from chains.chains_file import Chain
-from chains.exchange_metrics import NODE_EXCHANGES
 from chains.node_errors import (
     FINAL,
     ChainError,
@@ -22,7 +21,7 @@ from chains.node_errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.request_batches import Endpoint, Further, Question, Request
+from chains.request_batches import NODE_EXCHANGES, Endpoint, Further, Question, Request
 
 Answer = TypeVar("Answer")
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
+from prometheus_client import Counter, Histogram
+
 from chains import bounded_http
 from chains.bounded_http import Post
 from chains.encoding import read_quantity
-from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES
 from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable, RpcRefused, read_refusal
 from chains.untrusted_text import secrets_of
 
@@ -52,6 +53,18 @@ _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 # Each time so long passes after a batch failed, its node is asked for twice as much: it may be quicker by now. To find
 # out may take a time-out.
 _DOUBLING_SECONDS = 60
+
+# A label has a node's host and never its URL, which may hold a key.
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+NODE_EXCHANGES = Counter(
+    "batchquery_node_exchanges_total",
+    "HTTP requests to nodes, by what came of them: answered, or why there was no usable answer.",
+    ("chain", "node", "outcome"),
+)
+NODE_EXCHANGE_SECONDS = Histogram(
+    "batchquery_node_exchange_seconds", "How long an HTTP request to a node took.", ("chain", "node"), buckets=_SECONDS
+)
 
 Request = tuple[str, list[Any]]
 """A method and its parameters, as JSON has them."""

@@ -6,7 +6,7 @@ import siwe  # type: ignore[import-untyped]  # noqa: F401 (accounts.sign_in woul
 from django.core.wsgi import get_wsgi_application
 from django.db import connection
 
-import chains.ens  # noqa: F401 (queries.account_names would import it within a request)
+import chains.ens  # noqa: F401 (queries.batch_request would import it within a request)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 

@@ -45,7 +45,7 @@ class Cluster(Service):
         self.start_web_at(self._second_port, "web-2")
 
     def start_worker(self, name: str = "worker-1", *options: str, **variables: str) -> None:
-        celery = (sys.executable, "-m", "celery", "-A", "proving.worker.celery_app", "-q", "worker", "-n", f"{name}@%h")
+        celery = (sys.executable, "-m", "celery", "-A", "proving.celery_app", "-q", "worker", "-n", f"{name}@%h")
         self.start(name, *celery, "--without-gossip", "--without-mingle", "--without-heartbeat", *options, **variables)
 
 

@@ -21,7 +21,7 @@ from config.metrics_server import may_read
 from proving.health import findings
 from proving.health.findings import Problem
 from proving.health.service_metrics import ServiceMetrics
-from proving.worker import heartbeats
+from proving.models import WorkerHeartbeat
 from queries import storage
 from queries.api_endpoint import READ
 
@@ -70,7 +70,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
             # The session is in the database, which a monitor asks for nothing else.
             is_for_operator = is_for_operator or request.user.is_staff
             problems, notices = findings.findings()
-            last_beat = heartbeats.last_beat()
+            last_beat = WorkerHeartbeat.last()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         why = "The database does not answer, so nothing is known of the worker."

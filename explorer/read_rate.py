@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from accounts import throttle
-from accounts.client_address import client_address
+from accounts.throttle import client_address
 from config.error_answers import error_answer
 
 # The proofs of the largest batch take the interpreter more than a second, between which others are answered.

@@ -20,9 +20,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
-from accounts.client_address import client_address
 from accounts.models import User
 from accounts.signed_in import signed_in
+from accounts.throttle import client_address
 from config.error_answers import Refused, error_answer, wants_json
 from explorer import missing, read_rate
 from explorer.batch import (

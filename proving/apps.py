@@ -3,8 +3,6 @@
 from django.apps import AppConfig
 from django.conf import settings
 
-from queries.signals import stored
-
 
 class ProvingConfig(AppConfig):
     name = "proving"
@@ -12,6 +10,7 @@ class ProvingConfig(AppConfig):
     def ready(self) -> None:
         if settings.BROKER_URL:
             # It imports Celery, which nothing else needs.
-            from proving.worker import ticks  # noqa: PLC0415
+            from proving import ticks  # noqa: PLC0415
+            from queries.models import stored  # noqa: PLC0415
 
             stored.connect(ticks.tick)

@@ -29,11 +29,11 @@ from proving.budget.reservations import Reservation
 from proving.facts import Fact, HeaderFact
 from proving.gas_model.proof_gas import Estimate, Likely, Missing, Part
 from proving.registry.deployments import Unusable
-from queries import batch_request, progress, submission, submission_rate
+from queries import batch_request, progress, submission
 from queries.batch_request import BatchRequest, Selector
-from queries.error_codes import Rejection
+from queries.columns import Rejection
 from queries.models import Query
-from queries.submission_rate import ESTIMATES
+from queries.submission import ESTIMATES
 
 # How long a thread asks nodes, and when the client should try again.
 _MOST_SECONDS = 10
@@ -129,12 +129,12 @@ class BatchEstimate:
 def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, bytes]:
     """Return the request that `body_of` reads, and its body. Counts it among the estimates of the key's user.
 
-    Raises `InvalidRequest`, and what `body_of`, `account_names.resolve` and `submission_rate` raise.
+    Raises `InvalidRequest`, and what `body_of`, `account_names.resolve` and `submission.count_request` raise.
     """
-    submission_rate.count_request(key.user, ESTIMATES)
+    submission.count_request(key.user, ESTIMATES)
     body = body_of()
     request = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
-    submission_rate.count_queries(key.user, sum(part.size for part in request.parts()), ESTIMATES)
+    submission.count_queries(key.user, sum(part.size for part in request.parts()), ESTIMATES)
     return request, body
 
 

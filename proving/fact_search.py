@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 from proving import facts
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.models import FactsRegistry
+from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
-from queries.properties import AccountField, HeaderField
 from queries.query_parameters import Address, Number, Slot
 
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"

@@ -11,11 +11,11 @@ from chains.encoding import hex_data
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Question, Reverted, RpcClient, result
-from database.chunks import chunks
+from database.statements import chunks
 from proving.models import AccountProof, SlotProof
 from proving.registry.deployments import Call, Registry, selector
+from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query
-from queries.properties import AccountField, HeaderField
 
 
 def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:

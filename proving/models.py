@@ -1,14 +1,16 @@
 """What proving keeps: registries, fetched proofs, the signers' transactions and the workers' heartbeats."""
 
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.db import models
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from chains import history
 from database.due_rows import DueRow
+from queries.columns import Uint256Field
 from queries.models import Batch, Block, Query
-from queries.uint256 import Uint256Field
 
 
 class _InUse(models.Manager["FactsRegistry"]):
@@ -512,5 +514,19 @@ class WorkerHeartbeat(models.Model):
     broker_problem = models.TextField(blank=True, db_default="", default="")
     exchanges = models.JSONField(default=list, null=True)
 
+    # A worker that has been silent for so long is taken for dead.
+    SILENCE: ClassVar[timedelta] = timedelta(seconds=20)
+
     def __str__(self) -> str:
         return self.worker
+
+    @classmethod
+    def last(cls) -> datetime | None:
+        """Return when a worker was last heard of."""
+        beats = cls.objects.filter(beat_at__lt=Now() + cls.SILENCE)
+        return beats.order_by("-beat_at").values_list("beat_at", flat=True).first()
+
+    @classmethod
+    def running(cls) -> "models.QuerySet[WorkerHeartbeat]":
+        """Select the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
+        return cls.objects.filter(beat_at__gt=Now() - cls.SILENCE, beat_at__lt=Now() + cls.SILENCE)

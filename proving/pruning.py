@@ -26,7 +26,7 @@ from django.utils import timezone
 from accounts import event_log
 from accounts.models import AccountEvent, SignInNonce, ThrottleCount
 from database import due_rows, row_locks
-from database.chunks import chunks
+from database.statements import chunks
 from proving import lanes
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import (

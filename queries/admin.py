@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from accounts.admin import ReadOnlyAdmin
 from queries import progress
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import Batch, Block, WebhookDelivery
 
 

@@ -25,10 +25,9 @@ from pydantic import Field
 from accounts import keys
 from accounts.models import ApiKey, User
 from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
-from database.compiled_queries import CompiledQuery
+from database.statements import CompiledQuery
 from queries import batch_request, storage
 from queries.batch_request import Fault
-from queries.error_codes import ERROR_CODES
 
 
 class ApiError(Refused):
@@ -118,7 +117,41 @@ class JsonErrorsMiddleware:
 
 _REF = "#/components/schemas/"
 
-_CODES = "\n".join(f"- {status} `{code}`: {when}" for status, code, when in ERROR_CODES)
+# Every status and code of an error, and when it is answered (docs/specification.md, "Errors").
+_ERROR_CODES = (
+    (400, "invalid_request", "the body or a query parameter is wrong"),
+    (400, "unsupported", "all that is wrong is that it asks for what this service doesn't do"),
+    (400, "incomplete", "the body ended early"),
+    (400, "invalid_idempotency_key", "the header Idempotency-Key is malformed"),
+    (400, "bad_request", "the request as such is malformed"),
+    (401, "unauthorized", "the key is missing, unknown, expired or revoked, or its owner may not sign in"),
+    (403, "too_large_for_limit", "no wait makes room for a batch of this size"),
+    (404, "not_found", "there is none with this identifier, or it is another's"),
+    (404, "not_done", "the query, or one of the batch, is not completed yet"),
+    (404, "rejected", "the batch was rejected"),
+    (404, "no_proof", "the proof is not kept here"),
+    (405, "method_not_allowed", "the path doesn't take this method"),
+    (409, "already_finished", "the batch has ended"),
+    (409, "paid_by_operator", "the service sends the transactions of this batch"),
+    (410, "proofs_pruned", "the proofs of the batch were removed"),
+    (411, "length_required", "the body comes without Content-Length"),
+    (413, "too_large", "the body is too large"),
+    (414, "uri_too_long", "the request line is too long"),
+    (415, "unsupported_encoding", "the body is compressed"),
+    (415, "unsupported_media_type", "the body is multipart/form-data"),
+    (422, "idempotency_key_reused", "the Idempotency-Key came with another body before"),
+    (429, "too_many_requests", "go on after Retry-After seconds"),
+    (429, "too_many_open_batches", "more of your batches would be open than may be"),
+    (429, "too_many_open_queries", "the same of accounts, slots and headers"),
+    (431, "header_too_large", "the header is too large"),
+    (500, "internal_error", "a defect of the service"),
+    (502, "unavailable", "the proxy answers, and the service behind it doesn't"),
+    (503, "storage_unavailable", "the database can't store or tell anything just now"),
+    (503, "busy", "others have the service store large batches just now"),
+    (503, "chain_unavailable", "the nodes don't tell what is asked just now"),
+    (503, "names_unavailable", "no node tells what names stand for"),
+)
+_CODES = "\n".join(f"- {status} `{code}`: {when}" for status, code, when in _ERROR_CODES)
 _INTRODUCTION = f"""
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
 chain, which may be the same chain or another.
@@ -270,7 +303,7 @@ KEY = KeyAuth(_key)
 """`request.auth` is the `ApiKey`, with its `user_id`."""
 
 SUBMITTING_KEY = KeyAuth(_submitting_key)
-"""The same as `KEY`; its `user` also has what `queries.submission_rate` asks for."""
+"""The same as `KEY`; its `user` also has what `queries.submission` asks for."""
 
 
 class Detail(Schema):

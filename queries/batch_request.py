@@ -3,8 +3,9 @@
 Source: docs/specification.md, "Batch query".
 """
 
+import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Annotated, Any, Literal
@@ -23,15 +24,18 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains import encoding
-from chains.chains_file import Chains
-from queries import account_names, strict_json
-from queries.account_names import Account, Accounts
+from chains.chains_file import Chain, Chains
+from chains.rpc import NodeUnavailable
+from config.error_answers import Refused
+from queries import strict_json
+from queries.columns import AccountField, HeaderField
 from queries.models import BlockTag
-from queries.properties import AccountField, HeaderField
 from queries.strict_json import INVALID, UNSUPPORTED
 from queries.strict_json import invalid as _invalid
 from queries.strict_json import unsupported as _unsupported
-from queries.webhook_request import WebhookRequest
+from queries.webhook_targets import WebhookRequest
+
+logger = logging.getLogger(__name__)
 
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
@@ -41,6 +45,8 @@ _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # To normalise them takes half a millisecond for each letter, and ten times as much for a Han letter.
 _MOST_NAMES = 50
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
+# When a client should try again whose names can't be resolved.
+_RETRY_SECONDS = 5
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -82,6 +88,30 @@ class InvalidRequest(ValueError):
     def sentence(self) -> str:
         more = f"{'more than ' if self.has_more else ''}{len(self.faults) - 1}"
         return self.faults[0].message + (f" ({more} more in details)" if len(self.faults) > 1 else "")
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account as a request names it. Under its name and under its address it is two, and so under two names."""
+
+    address: str  # EIP-55
+    name: str = ""  # normalised (ENSIP-15); empty: it was named by its address
+
+
+@dataclass(frozen=True)
+class NoAccount:
+    """The reason why a name stands for no account. It follows "the name …" in a sentence."""
+
+    because: str
+    is_supported: bool = True
+
+
+Accounts = Mapping[str, Account | NoAccount]
+"""By the name, as the request has it."""
+
+
+class NamesUnavailable(Refused):
+    """Names can't be resolved now. Nothing of the request is stored."""
 
 
 def _shortened(text: str) -> str:
@@ -189,7 +219,7 @@ def _selector(value: object) -> Selector:
 
 def _account(value: object, info: ValidationInfo) -> Account:
     text = value if isinstance(value, str) else ""
-    if account_names.is_name(text):
+    if is_name(text):
         return _account_of(text, _context(info))
     address = encoding.checksummed(text)
     if address is None:
@@ -406,7 +436,7 @@ def too_many(count: int, most: int) -> Fault:
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     """Return the request in `body`, with its names resolved.
 
-    Raises `InvalidRequest` with every fault, and what `account_names.resolve` raises.
+    Raises `InvalidRequest` with every fault, and what `resolve_names` raises.
     """
     try:
         document = strict_json.parse(body, max_keys=_KEYS_PER_QUERY * max_queries + _OTHER_KEYS)
@@ -417,7 +447,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     # Counted before validation, so that a body that is too large costs no more than one that is accepted.
     if (count := _named(document.value)) > max_queries:
         raise InvalidRequest([too_many(count, max_queries)])
-    names = account_names.named(document.value) if chains.ens else []
+    names = _names_in(document.value) if chains.ens else []
     if len(names) > _MOST_NAMES:
         many = f"{len(names)} names are too many; a batch may have {_MOST_NAMES}."
         raise InvalidRequest([Fault("/data", many)])
@@ -427,7 +457,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
         sentence = f"The names have more than {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which take long."
         raise InvalidRequest([Fault("/data", sentence)])
     repeated = (Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys)
-    accounts = account_names.resolve(names, chains)
+    accounts = resolve_names(names, chains)
     try:
         fields = document.value if isinstance(document.value, dict) else {}
         context = _Context(
@@ -495,3 +525,60 @@ def _fault(error: ErrorDetails) -> Fault:
         "list_type": f"{where} must be a list.",
     }
     return Fault(path, sentences.get(error["type"], f"{where} must be a string."))
+
+
+# --- ENS names as keys of `accounts` --------------------------------------------------------------------------------
+
+
+def is_name(key: str) -> bool:
+    return "." in key
+
+
+def _names_in(document: Any) -> list[str]:
+    """Return the keys of `accounts` in a body that are names, each once, however malformed the body is."""
+    data = document.get("data") if isinstance(document, dict) else None
+    blocks = [blocks for blocks in data.values() if isinstance(blocks, dict)] if isinstance(data, dict) else []
+    accounts = [block.get("accounts") for of_one in blocks for block in of_one.values() if isinstance(block, dict)]
+    return list(dict.fromkeys(key for of_one in accounts if isinstance(of_one, dict) for key in of_one if is_name(key)))
+
+
+def resolve_names(names: Sequence[str], chains: Chains) -> Accounts:
+    """Return the accounts that these ENS names stand for; empty where names are not supported.
+
+    Each is resolved once for a batch, which holds a thread of the web server meanwhile. Raises `NamesUnavailable`.
+    """
+    if chains.ens is None or not names:
+        return {}
+    chain = chains.chain(chains.ens.chain_id)
+    try:
+        return _resolved(names, chain)
+    except NodeUnavailable as error:
+        logger.warning("names are not resolved: %s", error.for_operators)
+        raise NamesUnavailable(
+            "names_unavailable",
+            f"The names can't be resolved now: the nodes of chain {chain.id} don't answer. Nothing was stored; send it "
+            "again in a moment.",
+            retry_after=_RETRY_SECONDS,
+        ) from None
+
+
+def _resolved(names: Sequence[str], chain: Chain) -> Accounts:
+    # The web server imports it before its first request; no worker and no command waits for it.
+    from chains import ens  # noqa: PLC0415
+
+    found: dict[str, Account | NoAccount] = {}
+    normal: dict[str, str] = {}
+    for name in names:
+        try:
+            normal[name] = ens.normalized(name)
+        except ens.InvalidName as invalid:
+            found[name] = NoAccount(str(invalid))
+    wanted = list(dict.fromkeys(normal.values()))
+    answers = dict(zip(wanted, ens.resolve(chain, wanted), strict=True))
+    for name, normalized in normal.items():
+        answer = answers[normalized]
+        if isinstance(answer, str):
+            found[name] = Account(answer, normalized)
+        else:
+            found[name] = NoAccount(str(answer), is_supported=answer.is_supported)
+    return found

@@ -14,18 +14,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 from django.db import models
 from django.db.models import Min
+from django.dispatch import Signal
 from django.utils import timezone
 from ulid import ULID
 
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from database.due_rows import DueRow
-from queries.properties import AccountField, HeaderField
-from queries.uint256 import Uint256Field
+from queries.columns import AccountField, HeaderField, Uint256Field
 
 # Models are loaded at each start, and would load RLP and hashing with it.
 if TYPE_CHECKING:
     from chains.header import Header
+
+
+stored = Signal()
+"""Sent with the `batch` when it is committed. A receiver must neither fail nor take time: a client waits."""
 
 
 def new_batch_id() -> str:

@@ -16,10 +16,10 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from database import bulk_writes, row_locks
-from database.chunks import chunks
+from database import row_locks, statements
+from database.statements import chunks
 from queries import clock, webhooks
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import (
     OPEN_STATUSES,
     Batch,
@@ -208,7 +208,7 @@ def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed
             change["transaction_hash"] = tx_hash
         Step.objects.filter(query__in=pks, kind=step).update(**change)
     columns = ("query_id", "kind", "status", "completed_at", "transaction_hash")
-    bulk_writes.insert(Step(started_at=now), columns, begun)
+    statements.insert(Step(started_at=now), columns, begun)
     for following, pks in going_on.items():
         Query.objects.filter(pk__in=pks).update(step=following)
 

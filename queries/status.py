@@ -11,7 +11,7 @@ from django.db.models import Case, Exists, FilteredRelation, Q, When
 from django.utils import timezone
 
 from accounts import keys
-from database.compiled_queries import CompiledQuery, Given
+from database.statements import CompiledQuery, Given
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 
 # Seconds between two requests, by the age of the batch.

@@ -7,6 +7,8 @@ import logging
 import shutil
 import time
 from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from django.db import Error as DatabaseError
 from django.db import connection
@@ -16,8 +18,13 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.functions import Now
 
 from config.error_answers import READ_ONLY, why_unavailable
-from database.sqlite_file import sqlite_file
 from queries.models import StorageCheck
+
+
+def sqlite_file() -> Path:
+    """Return the database's file, where the database is SQLite."""
+    return Path(unquote(urlsplit(str(connection.settings_dict["NAME"])).path))
+
 
 logger = logging.getLogger(__name__)
 

@@ -23,18 +23,17 @@ from django.db.models import Count, FilteredRelation, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from accounts import throttle
 from accounts.models import ApiKey, User, own_or
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from database import bulk_writes, row_locks
-from database.chunks import chunks
-from database.compiled_queries import CompiledQuery, Given
-from queries import batch_request, idempotency, submission_rate, webhooks
+from database import row_locks, statements
+from database.statements import CompiledQuery, Given, chunks
+from queries import batch_request, idempotency, webhooks
 from queries.batch_request import BatchRequest, Part
 from queries.idempotency import Named
-from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id, stored
 from queries.progress import deadline_from
-from queries.signals import stored
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +73,14 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
     """Store what `body_of` reads as a batch of the key's user, and count it, or that it was refused.
 
     `named_by` is the header Idempotency-Key. Raises `InvalidRequest`, and `Refused` for all else: what `body_of`,
-    `idempotency.read`, `Earlier.check`, `account_names.resolve`, `store` and `submission_rate` raise.
+    `idempotency.read`, `Earlier.check`, `batch_request.parse`, `store`, `check_rate` and `count_request` raise.
     """
     with _counting(key.user):
         named = idempotency.read(named_by, key.user_id)
     earlier = named.find() if named else None
     if earlier:
         return _replayed(key.user, earlier, body_of)
-    submission_rate.check(key.user)
+    check_rate(key.user)
     try:
         with _counting(key.user):
             body = body_of()
@@ -96,7 +95,7 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
 
 def _replayed(user: User, earlier: idempotency.Earlier, body_of: Callable[[], bytes]) -> Submitted:
     """Answer as an earlier request with the same key was answered."""
-    submission_rate.count_request(user)
+    count_request(user)
     earlier.check(body_of())
     return Submitted(earlier.batch_id, is_replayed=True)
 
@@ -109,7 +108,7 @@ def _counting(user: User) -> Iterator[None]:
     except (DatabaseError, idempotency.AlreadyStored):
         raise  # To count it would wait for the same lock once more; the other one is counted as an answer.
     except Exception:
-        submission_rate.count_request(user)
+        count_request(user)
         raise
 
 
@@ -119,7 +118,7 @@ def _counting(user: User) -> Iterator[None]:
 def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None = None) -> Batch:
     """Create the batch with its queries, each in its first step, due at once.
 
-    It counts in `submission_rate` with them, and raises what that raises, `TooMuch` and `Busy`. With `named` it raises
+    It is counted with them. Raises what `count_request` and `count_queries` raise, `TooMuch` and `Busy`; with `named`,
     `queries.idempotency.AlreadyStored`.
     """
     parts = list(request.parts())
@@ -130,23 +129,23 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
 
     def write() -> None:
         with transaction.atomic():
-            submission_rate.count_request(key.user)
-            submission_rate.count_queries(key.user, batch.size)
+            count_request(key.user)
+            count_queries(key.user, batch.size)
             # What is counted now stays so.
             row_locks.lock(User.objects.filter(pk=key.user_id))
             _check_room(batch)
-            bulk_writes.insert(batch, (), [()])
+            statements.insert(batch, (), [()])
             if named:
                 named.remember(batch.pk, body)
             if webhook:
                 webhooks.store(webhook)
             blocks = find_blocks(request.destinationChainId, {place for place in places if place})
-            bulk_writes.insert(
+            statements.insert(
                 Query(batch=batch),
                 ("block_id", *_QUERY_COLUMNS),
                 [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
             )
-            bulk_writes.insert_for_each(
+            statements.insert_for_each(
                 Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
                 "query_id",
                 "FROM queries_query WHERE batch_id = %s",
@@ -219,7 +218,7 @@ def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | No
     """Return why the request would be refused now for what the user has open. Stores nothing."""
     try:
         _check_room(_new_batch(request, body, key, list(request.parts())))
-    except (TooMuch, submission_rate.TooLarge) as refused:
+    except (TooMuch, TooLarge) as refused:
         return refused
     return None
 
@@ -248,9 +247,7 @@ def _check_room(batch: Batch) -> None:
         strict=True,
     ):
         if more > (most := own_or(own, installations)):
-            raise submission_rate.TooLarge(
-                f"You may have {most} {named} open at a time, and this batch alone would be {more}."
-            )
+            raise TooLarge(f"You may have {most} {named} open at a time, and this batch alone would be {more}.")
         if now + more > most:
             raise TooMuch(
                 f"too_many_open_{what}",
@@ -268,7 +265,7 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
             # Another submission may have made the row already, or makes it now: then this one waits, and reads it. In
             # the order of numbers, so that no two wait for each other.
-            bulk_writes.insert(
+            statements.insert(
                 Block(destination_chain_id=destination, source_chain_id=source),
                 ("number",),
                 [(number,) for number in chunk],
@@ -277,3 +274,82 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
             rows = Block.objects.filter(destination_chain_id=destination, source_chain_id=source, number__in=chunk)
             ids.update({(source, number): pk for number, pk in rows.values_list("number", "pk")})
     return ids
+
+
+# --- How much a user may submit, or have estimated, in a minute ----------------------------------------------------
+
+# Refused requests count too: refusing one may cost as much as storing one. Accounts, slots and headers count only once
+# they are stored, or estimated. Status polls don't count: they come every few seconds, and must cost no write.
+REQUESTS, QUERIES = "submissions", "submitted queries"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A kind of request that is counted by itself. The same limits hold for each."""
+
+    verb: str
+    requests: str
+    queries: str
+
+
+SUBMISSIONS = Rate("submit", REQUESTS, QUERIES)
+ESTIMATES = Rate("estimate", "estimates", "estimated queries")
+
+
+class TooLarge(Refused):
+    """It is more than the user may ever submit in a minute."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("too_large_for_limit", f"{sentence} Ask the operator of this service for more.")
+
+
+def check_rate(user: User) -> None:
+    """Check that the user may submit now. Only reads.
+
+    Raises `TooLarge`, and `Refused`: too_many_requests where the user has to wait anyway.
+    """
+    batches, queries = _batches(user), _queries(user)
+    if not batches or not queries:
+        raise TooLarge("You may submit no batches.")
+    # A request holds at least one query, so there is nothing to do once the queries are used up.
+    limits = ((QUERIES, queries), (REQUESTS, batches))
+    seconds = next(filter(None, (throttle.seconds_to_wait(what, user.pk, most) for what, most in limits)), 0)
+    _refuse_for(user, seconds, SUBMISSIONS)
+
+
+def count_request(user: User, rate: Rate = SUBMISSIONS) -> None:
+    """Count one request of the user. Raises `TooLarge`, and `Refused`: too_many_requests."""
+    if not (most := _batches(user)):
+        raise TooLarge("You may submit no batches.")
+    _refuse_for(user, throttle.take(rate.requests, user.pk, most), rate)
+
+
+def count_queries(user: User, queries: int, rate: Rate = SUBMISSIONS) -> None:
+    """Count the accounts, slots and headers that a request asks for.
+
+    Raises `TooLarge`, and `Refused`: too_many_requests.
+    """
+    if queries > (most := _queries(user)):
+        raise TooLarge(
+            f"This batch has {queries} accounts, slots and headers, and you may submit {most} in a minute. Send it in "
+            "parts."
+        )
+    _refuse_for(user, throttle.take(rate.queries, user.pk, most, queries), rate)
+
+
+def _batches(user: User) -> int:
+    return own_or(user.max_batches_per_minute, settings.MAX_BATCHES_PER_MINUTE)
+
+
+def _queries(user: User) -> int:
+    return own_or(user.max_queries_per_minute, settings.MAX_QUERIES_PER_MINUTE)
+
+
+def _refuse_for(user: User, seconds: int, rate: Rate) -> None:
+    if seconds:
+        raise Refused(
+            "too_many_requests",
+            f"You may {rate.verb} {_batches(user)} batches a minute, faulty ones included, with {_queries(user)} "
+            "accounts, slots and headers in them.",
+            retry_after=seconds,
+        )

@@ -21,7 +21,7 @@ from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, Webh
 
 # The admin loads this module at each start, and would load pydantic with it.
 if TYPE_CHECKING:
-    from queries.webhook_request import WebhookRequest
+    from queries.webhook_targets import WebhookRequest
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)

@@ -78,7 +78,7 @@ def test_no_modules_import_each_other_in_a_circle():
         for name, path in names.items()
     }
     assert "config.gunicorn" in names
-    assert imported["proving.worker.worker"] >= {"proving.worker.turns", "proving.lanes"}
+    assert imported["proving.worker"] >= {"proving.reconcile.turn", "proving.lanes"}
     TopologicalSorter(imported).prepare()
 
 
@@ -141,7 +141,7 @@ def test_few_modules_can_spend_money():
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
     assert senders == {"reconcile/apply.py", "registry/deploying.py"}
     assert tenders == {
-        "worker/turns.py",
+        "worker.py",
         "registry/deploying.py",
     }
 

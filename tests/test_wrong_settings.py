@@ -14,7 +14,7 @@ COMMANDS = {
     "worker": ["manage.py", "runworker"],
     "web": [*GUNICORN, "config.wsgi"],
     "attester": ["manage.py", "run_attester"],
-    "celery": ["-m", "celery", "-A", "proving.worker.celery_app", "worker"],
+    "celery": ["-m", "celery", "-A", "proving.celery_app", "worker"],
 }
 
 

@@ -14,9 +14,9 @@ from chains.packed import AccountToProve
 from chains.rpc import AccountProof, ProofRequest, SlotProof
 from chains.trie import verify_account, verify_slot
 from proving.facts import AccountFact, Fact, SlotFact
-from proving.gas_model import proof_gas, trie_samples
+from proving.gas_model import proof_gas, trie_shapes
 from proving.gas_model.proof_gas import Likely, Missing, Route
-from queries.properties import AccountField
+from queries.columns import AccountField
 from tests.proving.estimated_batches import Result
 
 _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
@@ -52,7 +52,7 @@ def estimated(case: Case) -> Likely:
         address = to_checksum_address(account.address)
         wanted += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
         wanted += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
-    tries = trie_samples.read(list(_served(case, trie_samples.wanted(header, wanted, wanted))))
+    tries = trie_shapes.of_samples(list(_served(case, trie_shapes.samples(header, wanted, wanted))))
     missing = [Missing(case.number, wanted, is_known=bool(case.before), header=header)]
     return proof_gas.estimate(missing, tries, Route()).gas
 

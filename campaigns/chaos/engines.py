@@ -23,7 +23,7 @@ ENGINES = {"sqlite": (False, False), "postgresql": (True, False), "celery": (Tru
 WORKERS = 3
 # Blocks that batches ask for, and those that no reorganisation reaches from the head.
 OLD_BLOCKS, DEEPEST_REORG = 120, 20
-_CELERY = (sys.executable, "-m", "celery", "-A", "proving.worker.celery_app", "-q", "worker")
+_CELERY = (sys.executable, "-m", "celery", "-A", "proving.celery_app", "-q", "worker")
 
 
 class ChaosService(Service):

@@ -18,9 +18,8 @@ from chains.beacon.era_files import MOST_BLOCK
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
-from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES
 from chains.node_errors import BadStatus, LimitsRequests, NodeUnavailable, RpcRefused
-from chains.request_batches import Request, has_too_many_values, without_answer
+from chains.request_batches import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES, Request, has_too_many_values, without_answer
 
 Answer = TypeVar("Answer")
 

@@ -26,11 +26,10 @@ from explorer.lists.headlines import Headline
 from proving import batch_waits
 from proving.batch_waits import Actor, Counts, ShownWait
 from proving.health.attester_checks import SIGNED
-from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState
+from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from proving.registry import deployments
-from proving.worker import heartbeats
 from queries import query_rows
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
 
 # Seconds between polls, by the age of an open batch; and of a closed one, while a reorg or a pending transaction can
@@ -233,7 +232,7 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
         transaction_count=count,
         waits=batch_waits.waits(batch, counts),
         poll_seconds=seconds,
-        no_worker=seconds is not None and not heartbeats.is_running(),
+        no_worker=seconds is not None and not WorkerHeartbeat.running().exists(),
         notices=tuple(_notices(batch, held_by)) if seconds is not None else (),
     )
 

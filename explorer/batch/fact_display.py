@@ -13,8 +13,8 @@ from explorer.formatting.amounts import rounded, whole_units
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from queries.columns import AccountField, HeaderField
 from queries.models import Query
-from queries.properties import AccountField, HeaderField
 
 # How many slots of one account are on one page.
 SLOTS_PAGE = 50

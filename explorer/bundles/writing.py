@@ -15,7 +15,7 @@ from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
 from chains.encoding import hex_data
 from chains.header import Header
-from database.chunks import by_size, chunks
+from database.statements import by_size, chunks
 from explorer.batch import batch_page
 from explorer.bundles import FORMAT, next_headers
 from proving import facts

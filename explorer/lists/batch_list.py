@@ -22,8 +22,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from accounts.client_address import client_address
 from accounts.models import User
+from accounts.throttle import client_address
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import iso

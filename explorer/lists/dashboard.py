@@ -17,7 +17,7 @@ from accounts.signed_in import signed_in
 from config.error_answers import wants_json
 from explorer.lists import batch_list
 from proving.budget import allowance
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus
 
 _DAYS = 30

@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from pydantic import ValidationError
 
-from accounts.client_address import client_address
+from accounts.throttle import client_address
 from chains.encoding import fault, hex_data
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains

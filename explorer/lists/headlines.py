@@ -8,8 +8,8 @@ from explorer.batch.fact_display import ADDRESS_ENDS, InShort, Value
 from explorer.batch.query_cards import ShownQuery
 from explorer.formatting.utc_times import utc
 from proving.batch_waits import Counts
+from queries.columns import AccountField
 from queries.models import BlockTag
-from queries.properties import AccountField
 
 _PROPERTIES = {
     AccountField.NONCE.name: "Nonce",

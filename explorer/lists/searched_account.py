@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from explorer import read_rate
-from queries import account_names
-from queries.account_names import Account, NoAccount
+from queries import batch_request
+from queries.batch_request import Account, NoAccount
 
 NUMBER, HASH = re.compile(r"[0-9]{1,18}", re.ASCII), re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
 """A search may also be a block's number, or the hash of a block or a transaction."""
@@ -35,15 +35,15 @@ def read(text: str, client_address: str) -> SearchedAccount | None:
     if _ADDRESS.fullmatch(text):
         # In a request a wrong checksum is an error; for a search the digits are enough.
         return SearchedAccount(str(checksummed(text.lower())))
-    if get_chains().ens is None or not account_names.is_name(text):
+    if get_chains().ens is None or not batch_request.is_name(text):
         return None
     if seconds := read_rate.count(client_address):
         return SearchedAccount(problem=f"Your network has read the chain too often. Try again in {seconds} s.")
     try:
-        match account_names.resolve([text], get_chains())[text]:
+        match batch_request.resolve_names([text], get_chains())[text]:
             case Account(address, name):
                 return SearchedAccount(address, name)
             case NoAccount(because):
                 return SearchedAccount(problem=f"The name {text} {because}.")
-    except account_names.Unavailable:
+    except batch_request.NamesUnavailable:
         return SearchedAccount(problem=f"The name {text} can't be resolved now. Try again in a moment.")

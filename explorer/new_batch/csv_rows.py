@@ -10,7 +10,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from explorer.new_batch.forms import MAX_ROWS
-from queries.properties import AccountField, HeaderField
+from queries.columns import AccountField, HeaderField
 
 COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
 """In this order, unless the first line names them."""

@@ -13,9 +13,9 @@ from explorer.new_batch.forms import NewBatchForm
 from proving import batch_estimate
 from proving.budget import allowance
 from proving.gas_model.proof_gas import Part
-from queries import submission_rate
+from queries import submission
 from queries.batch_request import InvalidRequest
-from queries.submission_rate import ESTIMATES
+from queries.submission import ESTIMATES
 
 _FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)
 
@@ -25,7 +25,7 @@ def context(user: User, form: NewBatchForm) -> dict[str, Any]:
     if form.is_blank:
         return {}
     try:
-        submission_rate.count_request(user, ESTIMATES)
+        submission.count_request(user, ESTIMATES)
         return _estimated(user, form) if form.is_valid else {}
     except InvalidRequest:
         return {}
@@ -36,7 +36,7 @@ def context(user: User, form: NewBatchForm) -> dict[str, Any]:
 def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
     request = form.parse()
     parts = list(request.parts())
-    submission_rate.count_queries(user, sum(part.size for part in parts), ESTIMATES)
+    submission.count_queries(user, sum(part.size for part in parts), ESTIMATES)
     found = batch_estimate.estimate(request, form.body, ApiKey(user=user))
     blocks = {
         (str(source.source), selector.text): (number, source.head - number)

@@ -20,7 +20,7 @@ from config.configured_chains import get_chains
 from explorer.new_batch.storage_slots import KEYS
 from queries import batch_request
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, Fault, InvalidRequest, pointer, too_many
-from queries.properties import AccountField, HeaderField
+from queries.columns import AccountField, HeaderField
 
 MAX_ROWS = 50
 """A row holds any number of accounts."""

@@ -20,8 +20,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
-from accounts.allowed_addresses import may_sign_in
-from accounts.models import User
+from accounts.models import User, may_sign_in
 from accounts.signed_in import signed_in
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
@@ -30,11 +29,11 @@ from explorer.formatting.amounts import whole_units
 from explorer.formatting.sentences import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
-from queries import submission, submission_rate
+from queries import submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
-from queries.submission_rate import ESTIMATES
+from queries.submission import ESTIMATES
 
 # Longer JSON is only offered as a file.
 _MOST_SHOWN_CHARACTERS = 20_000
@@ -245,9 +244,9 @@ class _Post:
         key = self.user.api_keys.live(timezone.now()).order_by("pk").first()
         if key is None:
             raise ApiError(403, "no_api_key", "You have no API key. Make one among your keys: batches belong to one.")
-        submission_rate.check(self.user)
+        submission.check_rate(self.user)
         if not self.form.is_valid:
-            submission_rate.count_request(self.user)
+            submission.count_request(self.user)
             return _answer(self.request, self.form)
         token = self.form.batch.cleaned_data["token"] or secrets.token_hex()
         try:
@@ -296,7 +295,7 @@ class _Post:
         return self._changed(self._rows, f"id_rows-{self.number}-slot_key", f"Slot {slot} is added.")
 
     def paste(self) -> HttpResponse:
-        submission_rate.count_request(self.user, ESTIMATES)
+        submission.count_request(self.user, ESTIMATES)
         form, rows = self.form, self._rows
         names = {chain.name.casefold(): str(chain.id) for chain in get_chains().chains}
         file = self.request.FILES.get("file")

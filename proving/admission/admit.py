@@ -36,7 +36,7 @@ from proving.lanes import HeldLane
 from proving.registry import deployments
 from proving.transactions import signers
 from queries import progress, submission
-from queries.error_codes import Rejection, RejectionCode
+from queries.columns import Rejection, RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Sender, open_queries
 
 logger = logging.getLogger(__name__)

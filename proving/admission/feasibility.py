@@ -26,18 +26,19 @@ from chains.rpc import (
     RpcRefused,
     result,
 )
-from database.chunks import by_size, chunks
+from database.statements import by_size, chunks
 from proving import facts, heads
 from proving.budget.reservations import Reservation
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
-from proving.gas_model import proof_gas, trie_samples
-from proving.gas_model.proof_gas import Estimate, Likely, Missing, Route, Tries
+from proving.gas_model import proof_gas, trie_shapes
+from proving.gas_model.proof_gas import Estimate, Likely, Missing, Route
+from proving.gas_model.trie_shapes import Tries
 from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.paths.planning import TooFar
 from proving.sources import NotYet
-from queries.error_codes import Rejection, RejectionCode
+from queries.columns import Rejection, RejectionCode
 from queries.models import BlockTag
 
 # Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
@@ -334,7 +335,7 @@ def _sample(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[T
         for part in parts
     ]
     wanted = [
-        trie_samples.wanted(header, one.facts, (fact for every in part.asked for fact in every.facts))
+        trie_shapes.samples(header, one.facts, (fact for every in part.asked for fact in every.facts))
         if one is not None and isinstance(header := read.headers[one.number], Header)
         else []
         for part, one in zip(parts, oldest, strict=True)
@@ -383,7 +384,7 @@ def sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
 
 def _told_by(answers: Sequence[AccountProof | ChainError]) -> Tries:
     proofs = [answer for answer in answers if isinstance(answer, AccountProof)]
-    return trie_samples.read(proofs) if proofs else Tries()
+    return trie_shapes.of_samples(proofs) if proofs else Tries()
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving.budget import reservations
 from proving.budget.reservations import Reservation
-from queries.error_codes import Rejection, RejectionCode
+from queries.columns import Rejection, RejectionCode
 
 
 @dataclass(frozen=True)

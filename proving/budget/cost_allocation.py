@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from django.db.models import Exists, F, OuterRef, prefetch_related_objects
 
-from database.chunks import chunks
-from proving.gas_model import remaining_work
+from database.statements import chunks
+from proving.gas_model import proof_gas
 from proving.models import Share, SignedTransaction, Transaction, TransactionState, goes_to_replaced_registry
 from queries.models import Batch, Query, Sender
 
@@ -134,7 +134,7 @@ def portions_of(tx: Transaction) -> Counter[str]:
     asking = list(tx.queries.annotate(estimate=F("batch__estimated_gas"), sender=F("batch__sender")))
     weights: Counter[str] = Counter()
     for query in asking:
-        weights[query.batch_id] += remaining_work.gas_of(query)
+        weights[query.batch_id] += proof_gas.gas_of(query)
     paying = {query.batch_id: (query.estimate, query.sender) for query in asking}
     for batch, (estimate, sender) in paying.items():
         if sender == Sender.SELF:
@@ -147,5 +147,5 @@ def largest(queries: Collection[int]) -> frozenset[str]:
     """Return, of the batches of these queries, the one that would take most by itself; none where there is none."""
     weights: Counter[str] = Counter()
     for query in Query.objects.filter(pk__in=queries):
-        weights[query.batch_id] += remaining_work.gas_of(query)
+        weights[query.batch_id] += proof_gas.gas_of(query)
     return frozenset(batch for batch, _ in weights.most_common(1))

@@ -16,8 +16,8 @@ from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving.budget import reservations
 from proving.budget.reservations import sum_reserved_gas, sum_reserved_wei, sum_wei
-from proving.gas_model import remaining_work
-from proving.gas_model.remaining_work import RemainingWork
+from proving.gas_model import proof_gas
+from proving.gas_model.proof_gas import RemainingWork
 from proving.models import Transaction
 from queries.models import Batch, Query
 
@@ -60,7 +60,7 @@ def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] =
         return {}
     batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries))).defer("request")
     known = frozenset(proven)
-    return {batch.pk: remaining_work.unproven(batch, beside=known, with_paths=with_paths) for batch in batches}
+    return {batch.pk: proof_gas.unproven(batch, beside=known, with_paths=with_paths) for batch in batches}
 
 
 def for_each(chain: Chain, stored: Mapping[Transaction, Counter[str]], rest: Rest) -> Iterator[list[Limit]]:

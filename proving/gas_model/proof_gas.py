@@ -7,20 +7,25 @@ A transaction pays 21,000, and the more of two: 16 for each byte of calldata and
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property
 from operator import attrgetter
 
+from django.db.models import Exists, Max, OuterRef, QuerySet
+
 from chains import history
 from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
+from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from proving.gas_model import trie_shapes
-from proving.gas_model.trie_shapes import Nodes, Shape
+from proving.gas_model.trie_shapes import LEAF_BYTES, Nodes, Shape, Storage, Tries
+from proving.models import LIVE_STATES, Transaction, proves_facts
 from proving.registry import packing
-from queries.properties import AccountField, HeaderField
+from queries.columns import AccountField, HeaderField
+from queries.models import Batch, Block, PathUnit, Query, StepKind
 
 _TRANSACTION = 21_000
 _GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
@@ -41,14 +46,14 @@ _NUMBER_BYTES, _FIELDS_BYTES, _TIME_BYTES, _CALL_BYTES = 6, 5, 60, 55
 _ACCOUNT_BYTES, _ABSENT_BYTES, _STORAGE_BYTES, _SLOT_BYTES = 23, 22, 1, 5
 _OTHER_LEAF_BYTES, _HASH_BYTES = 100, 32
 
-# What is not known is taken for the largest of mainnet: its headers, its accounts, the slots of its largest contracts.
-_HEADER_BYTES, _LEAF_BYTES = 650, 80
+# What is not known is taken for the largest of mainnet: its headers, the slots of its largest contracts.
+_HEADER_BYTES = 650
 _DEEP_STATE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9, 2)
 _DEEP_STORAGE = trie_shapes.of_children(16, 16, 16, 16, 16, 16, 9)
 
 # The most of a transaction that blocks share: fewer suffer when one of them reverts, and a block has room for it.
 SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
-# Of such a transaction (`proving.worker.groups`).
+# Of such a transaction.
 _SHARED_BLOCKS = 64
 # Hops of one transaction (`proving.paths.building`).
 _MOST_HOPS = 40
@@ -110,23 +115,6 @@ class Load:
 # --- What is known of the tries ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Storage:
-    """The storage of an account."""
-
-    shape: Shape
-    value_size: float = _HASH_BYTES  # of a slot that is not zero, in bytes
-
-
-@dataclass(frozen=True)
-class Tries:
-    """The tries of a source chain, as the proofs of some accounts tell. The rest is assumed as large as mainnet's."""
-
-    state: Shape | None = None
-    leaf_size: float = _LEAF_BYTES  # nonce, balance and hashes of an account, in bytes
-    storages: Mapping[str, Storage] = field(default_factory=dict)  # by address, of some
-
-
 class _Known(ABC):
     """Tell what tries are taken for."""
 
@@ -155,7 +143,7 @@ class _Bound(_Known):
     """So that nothing comes out dearer."""
 
     def __init__(self, tries: Tries) -> None:
-        super().__init__(tries.state.deeper if tries.state else _DEEP_STATE, float(_LEAF_BYTES))
+        super().__init__(tries.state.deeper if tries.state else _DEEP_STATE, float(LEAF_BYTES))
         self._storages = tries.storages
 
     def storage(self, address: str) -> Storage:
@@ -524,3 +512,69 @@ class _Together:
             if one.transactions:
                 gas[one.first] += self._each if one.transactions == 1 else _TRANSACTION * one.transactions
         return gas
+
+
+# --- What is still to do for a batch, as its rows tell ----------------------------------------------------------------
+
+# Always on the high side. Admission has asked the chains (`proving.admission`), and left with each query its part of
+# the batch's estimate.
+
+# Of a hop, on mainnet.
+HOP_GAS = 250_000
+# Of a jump, beside the header of the block that it leads to. It is a part of what its queries were estimated to take.
+JUMP_GAS = 75_000
+
+
+@dataclass(frozen=True)
+class RemainingWork:
+    """The facts that are neither proven nor under way."""
+
+    proof_gas: int = 0
+    path_gas: int = 0  # by which the registry comes to trust the blocks
+    unadmitted_gas: int = 0  # for what is not checked against its source chain yet; no part of `gas`
+
+    @property
+    def gas(self) -> int:
+        return self.proof_gas + self.path_gas
+
+
+def gas_of(query: Query) -> int:
+    """Return the most gas that a query takes: its part of the batch's estimate, or what it could take by itself."""
+    return of_unknown([query]).gas.bound if query.estimated_gas is None else query.estimated_gas
+
+
+def of_unknown(queries: Iterable[Query]) -> Estimate:
+    """Estimate queries about which no node was asked: all their facts, on the largest of chains, without paths."""
+    wanted: dict[Hashable, dict[Fact, None]] = defaultdict(dict)
+    for query in queries:
+        where = (query.source_chain_id, query.block_id, query.timestamp, query.block_tag)
+        wanted[where].update(dict.fromkeys(facts.of(query)))
+    missing = [Missing(0, list(there), is_known=False) for there in wanted.values()]
+    return estimate(missing, Tries(), Route())
+
+
+def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) -> RemainingWork:
+    """Count what of a batch's queries is neither proven nor under way, as the rows know it, without the ids `beside`.
+
+    What is not admitted is counted by itself. `with_paths` counts also how the registry comes to trust old blocks, as
+    far as that is planned; paths that lead over the same blocks count once.
+    """
+    under_way = Transaction.objects.filter(
+        proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
+    ).exclude(continued=OuterRef("pk"))
+    left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
+    proof_gas = sum(gas_of(query) for query in left.iterator(chunk_size=1000) if query.pk not in beside)
+    unadmitted = list(batch.queries.filter(is_admitted=False))
+    unadmitted_gas = sum(query.estimated_gas or 0 for query in unadmitted)
+    unadmitted_gas += of_unknown(query for query in unadmitted if query.estimated_gas is None).gas.bound
+    return RemainingWork(proof_gas, _path_gas(left) if with_paths else 0, unadmitted_gas)
+
+
+def _path_gas(left: QuerySet[Query]) -> int:
+    accumulating = Transaction.objects.filter(accumulates=OuterRef("pk"), state__in=LIVE_STATES)
+    needing_header = Block.objects.filter(~Exists(accumulating), pk__in=left.values("block")).filter(
+        queries__in=left.exclude(step=StepKind.ACCOUNT_ACCUMULATED)
+    )
+    # A jump goes with the block's own proofs.
+    longest = needing_header.filter(path_unit=PathUnit.HOPS).aggregate(hops=Max("path_left"))["hops"]
+    return HOP_GAS * (longest or 0)

@@ -6,13 +6,18 @@ is, and of `n` keys at random `16^k * (1 - (1 - 16^-k)^n)` nodes at depth `k` ar
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from eth_utils.crypto import keccak
 
 from chains.encoding import Item, decode_rlp
+from chains.header import Header
+from chains.rpc import AccountProof, ProofRequest
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, Account
+from proving.facts import AccountFact, Fact, SlotFact
 
 _BRANCH = 17
 
@@ -214,3 +219,82 @@ def _distinct(depth: int, keys: float, transactions: int) -> float:
     places = float(_PLACES**depth)
     found = -places * math.expm1(keys * math.log1p(-1 / places)) if depth else 1.0
     return min(keys, found + transactions - 1)
+
+
+# --- Samples --------------------------------------------------------------------------------------------------------
+
+# Of the accounts, of accounts with requested slots, and of each account's slots.
+_ACCOUNTS, _CONTRACTS, _SLOTS = 4, 4, 4
+# What is not known is taken for the largest of mainnet.
+LEAF_BYTES = 80
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The storage of an account."""
+
+    shape: Shape
+    value_size: float = _HASH  # of a slot that is not zero, in bytes
+
+
+@dataclass(frozen=True)
+class Tries:
+    """The tries of a source chain, as the proofs of some accounts tell. The rest is assumed as large as mainnet's."""
+
+    state: Shape | None = None
+    leaf_size: float = LEAF_BYTES  # nonce, balance and hashes of an account, in bytes
+    storages: Mapping[str, Storage] = field(default_factory=dict)  # by address, of some
+
+
+def samples(header: Header, here: Iterable[Fact], everywhere: Iterable[Fact]) -> list[ProofRequest]:
+    """Choose a few of the accounts that are asked for at a block, and those with the most slots asked for anywhere."""
+    slots: dict[str, list[int]] = {}
+    for fact in everywhere:
+        if isinstance(fact, SlotFact):
+            slots.setdefault(fact.address, []).append(int(fact.slot, 16))
+    contracts = sorted(slots, key=lambda address: len(slots[address]), reverse=True)[:_CONTRACTS]
+    others = sorted({fact.address for fact in here if isinstance(fact, AccountFact)}.difference(contracts))
+    chosen = [*_spread(others, _ACCOUNTS), *contracts]
+    return [
+        ProofRequest(header.number, header.hash, header.state_root, address, _spread(slots.get(address, ()), _SLOTS))
+        for address in chosen
+    ]
+
+
+def of_samples(proofs: Sequence[AccountProof]) -> Tries:
+    """Return what the proofs tell about the tries."""
+    ways: list[TriePath] = []
+    leaves: list[int] = []
+    storages: dict[str, Storage] = {}
+    for proof in proofs:
+        ways.append(path_of(bytes.fromhex(proof.address[2:]), proof.nodes))
+        if proof.account.exists:
+            leaves.append(_leaf_size(proof.account))
+        if proof.slots:
+            storages[proof.address] = _storage(proof)
+    if not leaves:
+        return Tries(of_paths(ways), storages=storages)
+    return Tries(of_paths(ways), sum(leaves) / len(leaves), storages)
+
+
+def _storage(proof: AccountProof) -> Storage:
+    present = [_size(slot.value) for slot in proof.slots if slot.value]
+    shape = of_paths([path_of(slot.slot.to_bytes(32), slot.nodes) for slot in proof.slots])
+    return Storage(shape, sum(present) / len(present)) if present else Storage(shape)
+
+
+def _leaf_size(account: Account) -> int:
+    hashes = (account.storage_root != EMPTY_TRIE_ROOT) + (account.code_hash != EMPTY_CODE_HASH)
+    return _size(account.nonce) + _size(account.balance) + _HASH * hashes
+
+
+def _size(number: int) -> int:
+    """Return the size in bytes."""
+    return (number.bit_length() + 7) // 8
+
+
+def _spread(items: Sequence[_T], most: int) -> list[_T]:
+    """Return at most `most` items, from all over the list."""
+    return [items[place * len(items) // most] for place in range(most)] if len(items) > most else list(items)

@@ -6,8 +6,9 @@ from chains.chains_file import Connection
 from proving import sources
 from proving.facts import AccountFact
 from proving.gas_model import proof_gas
-from proving.gas_model.proof_gas import Missing, Route, Tries
-from queries.properties import AccountField
+from proving.gas_model.proof_gas import Missing, Route
+from proving.gas_model.trie_shapes import Tries
+from queries.columns import AccountField
 
 _ANY_ACCOUNT = "0x" + "0" * 40
 

@@ -12,9 +12,8 @@ from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 
 from config.configured_chains import get_chains
-from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode
+from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, WorkerHeartbeat
 from proving.registry import deployments
-from proving.worker import heartbeats
 from queries import storage
 from queries.models import OPEN_STATUSES, Batch, Sender
 
@@ -38,7 +37,7 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 
 
 def workers() -> Iterator[Problem]:
-    if not heartbeats.is_running():
+    if not WorkerHeartbeat.running().exists():
         yield Problem("no_worker", "No worker is running. Batches are stored, but none is proven.")
 
 
@@ -47,7 +46,7 @@ def chains() -> Iterator[Problem]:
     configured = {chain.id: chain for chain in get_chains().chains}
     seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - _COUNTS, Now() + _COUNTS))
     problems = dict(seen.values_list("chain_id", "problems"))
-    is_observing = heartbeats.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
+    is_observing = WorkerHeartbeat.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
     for chain_id, chain in configured.items():
         if chain_id in problems:
             yield from (Problem(*pair) for pair in problems[chain_id])

@@ -20,8 +20,16 @@ from prometheus_client.registry import Collector
 
 from config.configured_chains import get_chains
 from proving.health.findings import CHECKS, CODES
-from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, TransactionState
-from proving.worker import heartbeats
+from proving.models import (
+    ChainHead,
+    ChainWatch,
+    FactsRegistry,
+    Signer,
+    Stop,
+    Transaction,
+    TransactionState,
+    WorkerHeartbeat,
+)
 from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, Webhook, WebhookDelivery
 
 _Family = CounterMetricFamily | GaugeMetricFamily
@@ -233,7 +241,7 @@ def _chains() -> Iterator[_Family]:
 
 
 def _health() -> Iterator[_Family]:
-    yield from _families((), [((), heartbeats.running().count())], ("workers", "Workers that run."))
+    yield from _families((), [((), WorkerHeartbeat.running().count())], ("workers", "Workers that run."))
     codes = [problem.code for check in CHECKS for problem in check()]
     help_text = "Problems that keep the service from working, by the codes of /healthz."
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]

@@ -16,7 +16,7 @@ from eth_utils.crypto import keccak
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import Log, RpcRefused
-from database.chunks import chunks
+from database.statements import chunks
 from proving.connections import OpenConnection
 from proving.heads import Heads
 from proving.lanes import HeldLane

@@ -16,11 +16,10 @@ from datetime import datetime
 from chains import history
 from chains.header import Header
 from chains.rpc import RpcRefused
-from database.chunks import chunks
+from database.statements import chunks
 from proving import heads, sources
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely, Route
-from proving.gas_model.remaining_work import HOP_GAS
+from proving.gas_model.proof_gas import HOP_GAS, Likely, Route
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start

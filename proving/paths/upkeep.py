@@ -34,13 +34,6 @@ def deployed() -> QuerySet[FactsRegistry]:
     return FactsRegistry.in_use.exclude(deployed_at=None)
 
 
-def fetch_leaves(lane: HeldLane, key: object) -> None:
-    """Fetch what old blocks are proven by: a worker's duty."""
-    from proving.paths import jump_leaves  # noqa: PLC0415 (where a chain has a beacon chain)
-
-    jump_leaves.fetch(lane, key)
-
-
 def look_after(lane: HeldLane, key: object) -> None:
     """Check whether it may be used, and learn what others have sent: a worker's duty."""
     postponement = lane.write(partial(due_rows.postpone, deployed(), [key]))

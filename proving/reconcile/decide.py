@@ -28,7 +28,7 @@ from proving.reconcile.observation import (
 )
 from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import NotYet, Preparation, Start
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 

@@ -16,7 +16,7 @@ from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import BlockIdentifier, ChainError, result
-from database.chunks import chunks
+from database.statements import chunks
 from proving import facts, sources
 from proving.connections import Context
 from proving.facts import Fact, Missing, RegistryView, TimeFact, ViewRequest

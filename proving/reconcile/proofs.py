@@ -13,7 +13,7 @@ from chains import questions
 from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
-from database.chunks import by_size, chunks
+from database.statements import by_size, chunks
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query, StepKind, open_queries
 

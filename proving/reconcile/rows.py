@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from chains.encoding import hex_data
 from database import row_locks
-from database.chunks import by_size, chunks
+from database.statements import by_size, chunks
 from proving.connections import WorkContext
 from proving.models import AccountProof, SlotProof
 from proving.reconcile.decide import (

@@ -10,7 +10,7 @@ from functools import partial
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
 from database import row_locks
-from database.chunks import chunks
+from database.statements import chunks
 from proving import facts
 from proving.facts import Fact
 from proving.models import LIVE_STATES, Transaction, proves_facts

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from chains import questions, rollups
 from chains.rpc import ChainError, Reverted, RpcClient, result
-from database.chunks import chunks
+from database.statements import chunks
 from proving import connections
 from proving.connections import Context
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact

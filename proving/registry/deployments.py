@@ -19,8 +19,7 @@ from chains import questions
 from chains.encoding import hex_data
 from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Reverted, RpcClient, result
 from config.configured_chains import get_chains, get_rpc
-from contracts import NO_CONTRACT, load_artifact
-from contracts.known_bad import why_bad
+from contracts import NO_CONTRACT, load_artifact, why_bad
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
 

@@ -9,7 +9,7 @@ from eth_utils.crypto import keccak
 
 from chains import packed
 from chains.packed import AccountToProve, BlockBranch, HeaderParts
-from database.chunks import chunks
+from database.statements import chunks
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof
 from proving.registry.deployments import Registry

@@ -4,12 +4,179 @@ Each has a contract (`contracts/src/IBlockHashSource.sol`), and a class here tha
 that a source vouches for, `proving.paths.planning` leads to all blocks before.
 """
 
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from importlib import import_module
+from typing import Any, Protocol
+
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
-from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
+from chains.header import Header
+from chains.rpc import InvalidReply, RpcClient
+from proving.connections import OpenConnection
+from proving.gas_model.proof_gas import Likely
+from proving.models import FactsRegistry
+from proving.registry.deployments import Call, call
 
-__all__ = ["BlockHashSource", "NotYet", "Preparation", "Start", "of"]
+logger = logging.getLogger(__name__)
+
+# Of a proxy's implementation (EIP-1967).
+_IMPLEMENTATION_SLOT = int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1
+
+
+@dataclass(frozen=True)
+class Start:
+    """A block that the block hash source vouches for once `calls` are made, in the same transaction or before."""
+
+    number: int
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A transaction that must be mined before a start can be known."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """The block hash source can't vouch for what is needed at this moment."""
+
+    sentence: str  # what is waited for
+    expected_at: datetime | None = None  # not before this; None: nobody knows
+
+
+class BlockHashSource(Protocol):
+    """One kind of block hash source. It keeps no state: it asks the chains for what it needs, and sends nothing.
+
+    `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what.
+    """
+
+    contract: str
+    title: str
+
+    def trust(self, connection: Connection) -> str:
+        """Say who must be trusted for what, in a sentence."""
+
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:
+        """Return the arguments of the contract's constructor."""
+
+    def gas(self, connection: Connection) -> Likely:
+        """Return the gas that it takes to have one block vouched for."""
+        return Likely()
+
+    def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
+        """Return where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
+
+        Raises `NodeUnavailable`, `RpcRefused`.
+        """
+
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
+        """Return the block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
+
+    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
+        """Return whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
+        return True  # What is recorded stays.
+
+    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int | None:
+        """Return how many of the source's newest blocks need no path; None: any final one does without.
+
+        `keeps_hashes`: the source's state has a history of block hashes (EIP-2935).
+        """
+        return 1
+
+    def newest(self, connection: OpenConnection) -> int | NotYet:
+        """Return the number of the newest block that a path could start from now. Raises as `reach`."""
+
+
+class Recorder(BlockHashSource, Protocol):
+    """A kind whose contract records headers, each once it can be shown to it."""
+
+    def recorded(self, connection: OpenConnection, number: int) -> bytes:
+        """Return the hash that is recorded of a block; zeros where none is."""
+        source = connection.registry.block_hash_source
+        return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
+
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
+        header = connection.source_rpc.header(start)
+        if header is None:
+            return not_there(connection.config, start)
+        recorded = self.recorded(connection, start)
+        if recorded == header.hash:
+            return Start(start)
+        if any(recorded):
+            chain = connection.config.source_id
+            return NotYet(f"The block hash source knows another block {start} of chain {chain} than its nodes.")
+        return self.record(connection, header)
+
+    def record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+        """Return the block with the calls that record it; or what must be sent before."""
+
+
+def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
+    """Return the word that each function of the block hash source's contract answers. Raises as `reach`."""
+    address = connection.registry.block_hash_source
+    answers = connection.destination_rpc.eth_calls([call(contract, address, one) for one in functions])
+    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
+    if len(words) < len(functions):
+        raise InvalidReply(f"There is no {contract} at {address}.")
+    return words
+
+
+def trust_in_rollup(connection: Connection) -> str:
+    """Say who must be trusted where a rollup tells of the chain that it is derived from, a sentence."""
+    return (
+        f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived from "
+        f"chain {connection.source_id}."
+    )
+
+
+def days(seconds: int) -> str:
+    return f"{seconds / 86_400:.1f} days"
+
+
+def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
+    """Return where the code is that each contract runs, by its name; of one that is no proxy, its own address.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    slots = rpc.storages([(address, _IMPLEMENTATION_SLOT, "latest") for address in contracts.values()])
+    return {
+        name: to_checksum_address(slot.to_bytes(32)[12:]) if slot else address
+        for (name, address), slot in zip(contracts.items(), slots, strict=True)
+    }
+
+
+def why_unknown(connection: OpenConnection, chain_id: int, present: Callable[[], Mapping[str, str]]) -> str:
+    """Say what code on this chain chains.toml doesn't name, if it names any, in sentences; and note it."""
+    known, sentence = connection.config.known_implementations, ""
+    others = [f"{name}: {code}" for name, code in present().items() if code not in known] if known else []
+    if others:
+        sentence = (
+            f"What vouches for blocks of chain {connection.config.source_id} has changed on chain {chain_id}. "
+            f"chains.toml doesn't name this code in known_implementations: {', '.join(others)}. The operator must see "
+            "what it does, and add it there."
+        )
+    note(connection, [sentence])
+    return sentence
+
+
+def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
+    """Tell the operator what is wrong, or that all is right again."""
+    notice = " ".join(filter(None, sentences))
+    rows = FactsRegistry.objects.filter(pk=connection.registry.row_id)
+    if rows.exclude(notice=notice).update(notice=notice) and notice:
+        logger.error("%s", notice)
+
+
+def not_there(connection: Connection, number: int) -> NotYet:
+    """Say that nodes of the source chain have no such block."""
+    return NotYet(f"Block {number} of chain {connection.source_id} is not there.")
 
 
 def of(connection: Connection) -> BlockHashSource:

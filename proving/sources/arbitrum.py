@@ -16,7 +16,7 @@ from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.deployments import call
-from proving.sources.base import (
+from proving.sources import (
     NotYet,
     Preparation,
     Recorder,

@@ -12,7 +12,7 @@ from chains.chains_file import Connection
 from chains.rpc import Reverted
 from proving.connections import OpenConnection
 from proving.registry.deployments import call
-from proving.sources.base import BlockHashSource, NotYet, Start, trust_in_rollup
+from proving.sources import BlockHashSource, NotYet, Start, trust_in_rollup
 
 # Source: OffchainLabs/block-hash-pusher. Both have these addresses on all chains.
 BUFFER, PUSHER = "0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071", "0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88"

@@ -22,8 +22,8 @@ from proving.gas_model.proof_gas import Likely
 from proving.models import FactsRegistry
 from proving.registry import deployments
 from proving.registry.deployments import Call, call
+from proving.sources import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.arbitrum import Arbitrum
-from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 
 # The Outbox's mapping of send roots to hashes. Source: nitro-contracts, AbsOutbox.
 _ROOTS_SLOT = 3

@@ -8,18 +8,24 @@ from typing import Any
 
 from eth_abi.abi import decode
 from eth_utils.address import to_checksum_address
+from prometheus_client import Counter
 
 from chains.attestation import Answer, Attestation, Domain, Refusal, answer_label, ask
 from chains.chains_file import Connection
-from chains.exchange_metrics import ATTESTER_ANSWERS
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.deployments import call
-from proving.sources.base import BlockHashSource, NotYet, Start, not_there, note
+from proving.sources import BlockHashSource, NotYet, Start, not_there, note
 
 # Gas of attesting a block, and of each signature, as measured.
 _GAS, _GAS_OF_SIGNATURE = Likely(28_000, 90_000), Likely(8_000, 15_000)
+
+ATTESTER_ANSWERS = Counter(
+    "batchquery_attester_answers_total",
+    "Answers of attesters: signed, or the code of a refusal, or why there was no usable answer.",
+    ("source", "destination", "attester", "answer"),
+)
 
 
 class Attested(BlockHashSource):

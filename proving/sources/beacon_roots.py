@@ -18,7 +18,7 @@ from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.deployments import call
-from proving.sources.base import NotYet, Recorder, Start, trust_in_rollup
+from proving.sources import NotYet, Recorder, Start, trust_in_rollup
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
 # Roots that it holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.

@@ -5,7 +5,7 @@ from typing import Any
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.registry.deployments import call
-from proving.sources.base import BlockHashSource, NotYet, Start
+from proving.sources import BlockHashSource, NotYet, Start
 
 # The blocks that `blockhash` serves where the chain has no history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256

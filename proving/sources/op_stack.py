@@ -9,7 +9,7 @@ from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.deployments import call
-from proving.sources.base import BlockHashSource, NotYet, Preparation, Start, trust_in_rollup
+from proving.sources import BlockHashSource, NotYet, Preparation, Start, trust_in_rollup
 
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"

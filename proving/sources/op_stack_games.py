@@ -22,7 +22,7 @@ from chains.rpc import InvalidReply, Reverted, RpcClient
 from proving.connections import OpenConnection
 from proving.gas_model.proof_gas import Likely
 from proving.registry.deployments import Call, call
-from proving.sources.base import (
+from proving.sources import (
     NotYet,
     Recorder,
     Start,

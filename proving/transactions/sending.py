@@ -23,12 +23,11 @@ from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, ChainError, Reverted, result
 from config.configured_chains import get_rpc
 from database import row_locks
-from database.chunks import chunks
+from database.statements import chunks
 from proving import heads, stops
 from proving.budget import cost_allocation, limits
 from proving.budget.limits import Rest
-from proving.gas_model.proof_gas import SHARED_BYTES, SHARED_GAS
-from proving.gas_model.remaining_work import RemainingWork
+from proving.gas_model.proof_gas import SHARED_BYTES, SHARED_GAS, RemainingWork
 from proving.lanes import HeldLane
 from proving.models import (
     LIVE_STATES,

@@ -1,7 +1,7 @@
 import pytest
 from django.test import RequestFactory
 
-from accounts.client_address import client_address
+from accounts.throttle import client_address
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import AttesterWatch, ChainHead, FactsRegistry, Share, Transaction
 from queries import progress
-from queries.error_codes import RejectionCode
+from queries.columns import HeaderField, RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, WebhookDelivery
-from queries.properties import HeaderField
 from tests.explorer.batches import (
     HASH,
     ROLLUP,

@@ -156,5 +156,5 @@ def machines(all_machines: Machines) -> Iterator[Machines]:
 
 def celery(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Celery's worker, until it ends by itself."""
-    command = [sys.executable, "-m", "celery", "-A", "proving.worker.celery_app", "worker", *arguments]
+    command = [sys.executable, "-m", "celery", "-A", "proving.celery_app", "worker", *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)

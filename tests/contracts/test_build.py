@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from chains.beacon.jumps import MAINNET
-from contracts import ARTIFACTS_DIR, build, code_digest, load_artifact
-from contracts.known_bad import why_bad
+from contracts import ARTIFACTS_DIR, build, code_digest, load_artifact, why_bad
 from tests.contracts.deployed import Deployed
 from tests.service import ALICE, BOB
 

@@ -12,7 +12,7 @@ from chains import packed
 from chains.header import Header, InvalidHeader
 from chains.packed import AccountToProve, encode, encode_parent_hash
 from proving import facts
-from queries.properties import HeaderField
+from queries.columns import HeaderField
 from tests import headers
 from tests.contracts import decoder, tries
 from tests.contracts.deployed import Deployed, Reverted

@@ -6,7 +6,7 @@ import pytest
 from django.db.models.lookups import IsNull
 
 from accounts.models import ThrottleCount
-from database.compiled_queries import CompiledQuery, Given
+from database.statements import CompiledQuery, Given
 
 pytestmark = pytest.mark.django_db
 

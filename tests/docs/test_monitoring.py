@@ -11,7 +11,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-import proving.worker.turns  # noqa: F401 (what a worker counts, it loads)
+import proving.sources.attested
+import proving.worker  # noqa: F401 (what a worker counts, it loads)
 from config import metrics_server
 from devnet.devchain import PROJECT
 from proving.health.service_metrics import ServiceMetrics

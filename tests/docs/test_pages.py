@@ -8,7 +8,7 @@ import pytest
 from chains.chains_file import Attester, Chain, Connection, Ens
 from chains.signer_keys import Signer
 from devnet.devchain import PROJECT
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from tests.docs.examples import pages
 
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")

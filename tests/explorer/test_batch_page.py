@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts import keys
 from proving.models import AccountProof
 from queries import progress
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import Batch, StepKind
 from tests.explorer.batches import (
     BALANCE,

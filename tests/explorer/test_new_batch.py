@@ -17,7 +17,7 @@ from accounts.models import ApiKey, User
 from batch_query_client.command_line.asked_in_files import Asked, document
 from explorer.new_batch.forms import RowForm
 from queries import progress
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import Batch
 from tests.explorer.batches import batch_at, many_accounts, path
 from tests.golden_pages import compare

@@ -13,7 +13,7 @@ from django.utils import timezone
 from explorer.batch import fragment
 from proving.models import FactsRegistry, Signer
 from queries import progress
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import Batch, Block, Step
 from tests.explorer.batches import (
     a_batch,

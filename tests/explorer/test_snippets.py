@@ -19,8 +19,8 @@ from explorer.batch import code_snippets, submitted_request
 from explorer.lists import first_query
 from proving import facts
 from proving.registry import deployments
+from queries.columns import AccountField, HeaderField
 from queries.models import Batch
-from queries.properties import AccountField, HeaderField
 from tests.explorer.batches import a_batch, everything, page, path
 from tests.factories import until
 from tests.service import ALICE, BOB, a_key, request, submit, work_until_done

@@ -4,8 +4,9 @@ from campaigns.benchmarks import estimates
 from campaigns.benchmarks.gas import Lab, generated
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas_model import proof_gas
-from proving.gas_model.proof_gas import Missing, Route, Tries
-from queries.properties import AccountField
+from proving.gas_model.proof_gas import Missing, Route
+from proving.gas_model.trie_shapes import Tries
+from queries.columns import AccountField
 from tests.inside.working import work_once
 from tests.proving.estimated_batches import Result, cases_of, measured
 from tests.service import ALICE, a_key, asking

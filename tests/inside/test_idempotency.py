@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from queries import idempotency, submission_rate
+from queries import idempotency, submission
 from queries.models import Batch
 from tests.service import ALICE, header, request
 from tests.side_by_side import meet
@@ -23,8 +23,8 @@ def sent(key, body=BODY, name: str = "k"):
 @pytest.mark.parametrize("same_body", [True, False])
 def test_the_second_of_two_waits_for_the_first_to_be_stored(key, monkeypatch, same_body):
     # Otherwise it would wait for the throttle's row, and no longer look for the key before it stores.
-    monkeypatch.setattr(submission_rate, "count_request", lambda *_: None)
-    monkeypatch.setattr(submission_rate, "count_queries", lambda *_: None)
+    monkeypatch.setattr(submission, "count_request", lambda *_: None)
+    monkeypatch.setattr(submission, "count_queries", lambda *_: None)
     met = meet(lambda: sent(key), lambda: sent(key, BODY if same_body else OTHER))
     assert met.waited
     assert met.first.status_code == 200

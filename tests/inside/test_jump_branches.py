@@ -22,12 +22,11 @@ from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
 from config.configured_chains import get_chains
 from devnet.beacon_api import BeaconApi, BeaconNode, Reply
-from proving import lanes, pruning
+from proving import lanes, pruning, worker
 from proving.lanes import LaneKind, LaneName
 from proving.models import BeaconAnchor, JumpLeaves
 from proving.paths import jumping
 from proving.sources import NotYet
-from proving.worker import turns
 from tests import headers
 from tests.contracts import beacon_model
 from tests.proving import beacon_chains
@@ -85,7 +84,7 @@ def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
         found = ask()
         if not (isinstance(found, NotYet) and found.sentence.startswith("Fetching")):
             return found
-    turns.turn_of_all(LaneName(LaneKind.HISTORY))
+    worker.turn_of_all(LaneName(LaneKind.HISTORY))
     return ask()
 
 

@@ -4,10 +4,9 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
-from proving import lanes
+from proving import lanes, worker
 from proving.lanes import LaneKind, LaneName
 from proving.models import Lane
-from proving.worker import turns
 from queries.models import Batch, Block
 from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
@@ -54,10 +53,10 @@ def due_blocks(address: str, numbers: range, **columns: object) -> None:
 @pytest.mark.django_db
 def test_users_take_turns_and_nobody_has_over_half_of_a_turn_while_others_wait():
     due_blocks(ALICE, range(100))
-    assert len(turns._pick(CONNECTION)) == 64
+    assert len(worker._pick(CONNECTION)) == 64
     due_blocks(BOB, range(200, 201))
     due_blocks(BOB, range(201, 202), attempts=1)
-    chosen = turns._pick(CONNECTION)
+    chosen = worker._pick(CONNECTION)
     numbers = dict(Block.objects.values_list("pk", "number"))
     found = [numbers[pk] for pk in chosen]
     assert {200, 201} <= set(found[:4])
@@ -69,6 +68,6 @@ def test_batches_that_name_a_chain_that_hangs_wait_for_it_by_themselves(service,
     connect_source(tmp_path)
     bodies = [asking(balances([1]), source=source) for source in (31337, SOURCE, 31337, SOURCE)]
     batches = [submit(key, body).pk for key in (a_key(ALICE), a_key(BOB)) for body in bodies]
-    assert set(turns._pick(ADMISSION)) == set(batches[::2])
+    assert set(worker._pick(ADMISSION)) == set(batches[::2])
     Batch.objects.filter(pk__in=batches[::2]).update(due_at=None)
-    assert set(turns._pick(ADMISSION)) == set(batches[1::2])
+    assert set(worker._pick(ADMISSION)) == set(batches[1::2])

@@ -11,7 +11,7 @@ from proving.connections import WorkContext
 from proving.lanes import LaneKind, LaneName
 from proving.reconcile import rows
 from proving.reconcile.decide import Reject
-from queries.error_codes import RejectionCode
+from queries.columns import RejectionCode
 from queries.models import BatchStatus, Block
 from tests.inside.working import accept_all
 from tests.service import ALICE, request, submit

@@ -18,8 +18,8 @@ from proving.lanes import LaneKind
 from proving.models import FactsRegistry, Transaction
 from proving.registry import packing
 from proving.registry.deploying import deploy
+from queries.columns import AccountField
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
-from queries.properties import AccountField
 from tests.chains.lying_node import between, error
 from tests.factories import until
 from tests.inside.working import accept_all, work_once, work_side_by_side

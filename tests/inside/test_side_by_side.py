@@ -29,15 +29,15 @@ from proving import lanes, pruning, stops
 from proving.admission import admit
 from proving.budget import cost_allocation, limits
 from proving.budget.reservations import Reservation
-from proving.gas_model.remaining_work import RemainingWork
+from proving.gas_model.proof_gas import RemainingWork
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import turn
 from proving.reconcile.decide import Settled
 from proving.transactions import sending, signers, transaction_monitor
 from proving.transactions.fees import OfferedFees
-from queries import progress, submission_rate
-from queries.error_codes import RejectionCode
+from queries import progress
+from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
 from tests.databases import same_database
 from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, queries_of, settle
@@ -84,8 +84,8 @@ def lane() -> Iterator[HeldLane]:
 def test_two_submissions_can_t_take_the_same_room(settings, monkeypatch):
     settings.MAX_OPEN_BATCHES = 1
     # Their rows would be waited for, too.
-    monkeypatch.setattr(submission_rate, "count_request", lambda *_: None)
-    monkeypatch.setattr(submission_rate, "count_queries", lambda *_: None)
+    monkeypatch.setattr(submission, "count_request", lambda *_: None)
+    monkeypatch.setattr(submission, "count_queries", lambda *_: None)
     key = a_key()
 
     def refused() -> str:

@@ -8,12 +8,12 @@ import pytest
 
 from accounts.models import User
 from chains.bounded_http import Failed
+from proving import worker
 from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import Lane
 from proving.webhooks import guarded_post
 from proving.webhooks.delivery import _next
 from proving.webhooks.guarded_post import post
-from proving.worker import turns
 from queries.models import Batch, Webhook
 from tests.explorer.batches import finish
 from tests.proving.receiver import Received, Receiver, receiver
@@ -52,7 +52,7 @@ def test_whose_lane_is_lost_notes_nothing():
     with receiver(lose) as hook:
         batch = done(hook.url)
         with pytest.raises(LaneLost):
-            turns.turn(LaneName(LaneKind.WEBHOOKS))
+            worker.turn(LaneName(LaneKind.WEBHOOKS))
     assert attempts(batch) == []
 
 

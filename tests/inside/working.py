@@ -7,12 +7,11 @@ from typing import Any
 
 from accounts.models import ApiKey
 from database import due_rows
-from proving import lanes
+from proving import lanes, worker
 from proving.health import chain_checks
 from proving.lanes import LaneKind, LaneName
 from proving.reconcile.turn import reconcile_all
-from proving.worker import turns
-from proving.worker.worker import Worker
+from proving.worker import Worker
 from queries.models import Batch, BatchStatus, Block
 from tests.proving.money import set_fee
 from tests.service import fresh, submit
@@ -22,8 +21,8 @@ def work_side_by_side(*kinds: LaneKind) -> None:
     """A worker does at once all that is or will be due in lanes of these kinds."""
     for name in lanes.every():
         if name.kind in kinds:
-            due_rows.wake_all(turns.rows(name))
-            assert turns.turn(name) == 0
+            due_rows.wake_all(worker.rows(name))
+            assert worker.turn(name) == 0
 
 
 def work_once() -> None:
@@ -48,7 +47,7 @@ def observe() -> None:
 
 def watch() -> None:
     """A worker asks those of the chains and attesters that are due."""
-    assert turns.turn(LaneName(LaneKind.WATCH)) == 0
+    assert worker.turn(LaneName(LaneKind.WATCH)) == 0
 
 
 def accept_all() -> None:

@@ -55,10 +55,9 @@ from proving.reconcile.observation import (
 )
 from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import NotYet, Preparation, Start
-from queries.error_codes import RejectionCode
+from queries.columns import AccountField, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
-from queries.properties import AccountField, HeaderField
 
 ROOT, HASH = b"\1" * 32, b"\2" * 32
 ALICE = "0x" + "a1" * 20

@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import connection
 
-from database.sqlite_file import sqlite_file
+from queries.storage import sqlite_file
 
 
 class Command(migrate.Command):

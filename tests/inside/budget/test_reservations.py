@@ -6,7 +6,7 @@ import pytest
 
 from config.configured_chains import get_chains
 from proving.budget import cost_allocation, limits
-from proving.gas_model.remaining_work import HOP_GAS, RemainingWork, gas_of, unproven
+from proving.gas_model.proof_gas import HOP_GAS, RemainingWork, gas_of, unproven
 from proving.models import Transaction
 from queries.models import Batch, Block, PathUnit
 from tests.inside.working import admitted, reconcile_block
@@ -17,7 +17,7 @@ from tests.service import ALICE, BOB, CHARLIE, asking, balances, fresh, request,
 
 
 def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, monkeypatch):
-    monkeypatch.setattr("proving.budget.limits.remaining_work.unproven", lambda *_, **__: RemainingWork())
+    monkeypatch.setattr("proving.budget.limits.proof_gas.unproven", lambda *_, **__: RemainingWork())
     # Nothing at first, then enough for two of three.
     batch = admitted(key, request(ALICE, BOB, CHARLIE, block=one_by_one, fee=ETHER), fee=0)
     work()

@@ -12,7 +12,7 @@ from django.conf import settings
 logger = logging.getLogger(__name__)
 
 TICK = "tick"
-"""The task that `proving.worker.celery_app` does."""
+"""The task that `proving.celery_app` does."""
 
 # By then workers have polled by themselves, often. The clocks of two machines may differ by less.
 _EXPIRES_SECONDS = 60
@@ -43,7 +43,7 @@ _sending = threading.Lock()
 
 
 def tick(**_: object) -> None:
-    """Have a worker poll, for `queries.signals.stored`. One message at a time is sent, and nobody waits for it."""
+    """Have a worker poll, for `queries.models.stored`. One message at a time is sent, and nobody waits for it."""
     if _sending.acquire(blocking=False):
         threading.Thread(target=_send, name="tick", daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Celery's worker, where `BROKER_URL` names a broker: `celery -A proving.worker.celery_app -q worker`.
+"""Celery's worker, where `BROKER_URL` names a broker: `celery -A proving.celery_app -q worker`.
 
 A process of it does what `manage.py runworker` does. It polls less often, and at once when it gets a message.
 """
@@ -30,8 +30,8 @@ if not apps.ready:  # Celery's command imports this first.
 from django.conf import settings
 from django.db import connections
 
-from proving.worker.ticks import TICK, app
-from proving.worker.worker import Worker, obstacle
+from proving.ticks import TICK, app
+from proving.worker import Worker, obstacle
 
 logger = logging.getLogger(__name__)
 

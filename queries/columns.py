@@ -1,0 +1,114 @@
+"""Types of columns: codes of rejections, numbers of properties, and 256-bit integers."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+
+class RejectionCode(models.TextChoices):
+    """The API sends these words, so they never change."""
+
+    BLOCK_TOO_OLD = "block_too_old"
+    BLOCK_TOO_NEW = "block_too_new"
+    BLOCK_TOO_FAR_AHEAD = "block_too_far_ahead"
+    TIMESTAMP_TOO_FAR_AHEAD = "timestamp_too_far_ahead"
+    TIMESTAMP_BEFORE_FIRST_BLOCK = "timestamp_before_first_block"
+    FINALIZED_UNKNOWN = "finalized_unknown"
+    HEADER_PROPERTY_MISSING = "header_property_missing"
+    NO_SIGNER = "no_signer"
+    FEE_TOO_LOW = "fee_too_low"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    TOO_LARGE_FOR_BUDGET = "too_large_for_budget"
+    PROOF_UNAVAILABLE = "proof_unavailable"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    CANCELLED_BY_OPERATOR = "cancelled_by_operator"
+    CANCELLED_BY_USER = "cancelled_by_user"
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """The reason why a batch is, or would be, rejected."""
+
+    code: RejectionCode
+    reason: str  # a sentence
+    retryable: bool  # whether sending the same batch again can help
+
+
+class AccountField(models.IntegerChoices):
+    """The properties of an account, numbered as in the facts registry."""
+
+    NONCE = 0
+    BALANCE = 1
+    STORAGE_ROOT = 2
+    CODE_HASH = 3
+
+
+class HeaderField(models.IntegerChoices):
+    """The properties of a header, numbered by their place in its RLP (Yellow Paper, section 4.3, and later EIPs)."""
+
+    PARENT_HASH = 0
+    UNCLES_HASH = 1
+    COINBASE = 2
+    STATE_ROOT = 3
+    TRANSACTIONS_ROOT = 4
+    RECEIPTS_ROOT = 5
+    LOGS_BLOOM = 6  # its fact is the keccak-256 of its bytes
+    DIFFICULTY = 7
+    BLOCK_NUMBER = 8
+    GAS_LIMIT = 9
+    GAS_USED = 10
+    TIMESTAMP = 11
+    EXTRA_DATA = 12  # as LOGS_BLOOM
+    MIX_HASH = 13
+    NONCE = 14
+    BASE_FEE_PER_GAS = 15
+    WITHDRAWALS_ROOT = 16
+    BLOB_GAS_USED = 17
+    EXCESS_BLOB_GAS = 18
+    PARENT_BEACON_BLOCK_ROOT = 19
+    REQUESTS_HASH = 20
+
+
+if TYPE_CHECKING:
+    _IntegerField = models.Field[int, int]
+else:
+    _IntegerField = models.Field  # not subscriptable at run time
+
+
+class Uint256Field(_IntegerField):
+    """An unsigned 256-bit integer, such as an amount of wei.
+
+    Stored as 64 hexadecimal digits: exact in every database (SQLite keeps a DecimalField as a float), and ordered by
+    value because the width is fixed.
+    """
+
+    description = "Unsigned 256-bit integer"
+
+    def get_internal_type(self) -> str:
+        return "CharField"
+
+    def db_type(self, connection: Any) -> str:
+        # To insert many rows, Django makes an array of the type's name without its length: of PostgreSQL's "char" each
+        # would hold one character.
+        return "varchar(64)" if connection.vendor == "postgresql" else "char(64)"
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> int | None:
+        return None if value is None else int(value, 16)
+
+    def to_python(self, value: Any) -> int | None:
+        if value is None or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise ValidationError("Not a whole number.") from None
+
+    def get_prep_value(self, value: Any) -> str | None:
+        number = self.to_python(value)
+        if number is None:
+            return None
+        if not 0 <= number < 1 << 256:
+            raise ValueError(f"{number} does not fit 256 bits")
+        return f"{number:064x}"
