@@ -36,7 +36,7 @@ from proving.reconcile import turn
 from proving.reconcile.decide import Settled
 from proving.transactions import sending, signers, transaction_monitor
 from proving.transactions.fees import OfferedFees
-from queries import progress
+from queries import progress, submission
 from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
 from tests.databases import same_database
