@@ -79,27 +79,18 @@ def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
     """
     postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), keys))
 
-    def give_up(signer: Signer) -> None:
-        _again(lane, postponement, signer, due_rows.backoff(signer.attempts), failed=True)
-
     def work(signers: Sequence[Signer]) -> None:
         for signer in signers:
             _monitor_one(lane, postponement, signer)
 
     # One after the other: what fails is none of the others'.
+    give_up = partial(_try_again, lane, postponement)
     return sum(lanes.work_on([signer], work, give_up) for signer in postponement.rows)
 
 
-def _again(
-    lane: HeldLane,
-    postponement: Postponement[Signer],
-    signer: Signer,
-    pause: timedelta | None,
-    *,
-    failed: bool = False,
-) -> None:
-    attempts = signer.attempts + 1 if failed else 0
-    lane.write(lambda: postponement.end([signer], pause, attempts=attempts))
+def _try_again(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
+    pause = due_rows.backoff(signer.attempts)
+    lane.write(lambda: postponement.end([signer], pause, attempts=signer.attempts + 1))
 
 
 def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
@@ -112,13 +103,13 @@ def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Sig
         except UnknownChain as error:
             # Its rows wait until the chain is configured again; submitting makes the signer due.
             logger.warning("%s Its transactions are left as they are.", error)
-            _again(lane, postponement, signer, None)
+            lane.write(lambda: postponement.end([signer], None))
             job_run.outcome = "waits"
         except (NodeUnavailable, RpcRefused) as error:
             job_run.outcome = "fails"
             if not signer.attempts:  # Once, until it goes on.
                 logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
-            _again(lane, postponement, signer, due_rows.backoff(signer.attempts), failed=True)
+            _try_again(lane, postponement, signer)
 
 
 def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, states: Collection[str]) -> None:
