@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from chains import history
 from database.due_rows import DueRow
-from queries.columns import Uint256Field
 from queries.models import Batch, Block, Query
+from queries.uint256 import Uint256Field
 
 
 class _InUse(models.Manager["FactsRegistry"]):

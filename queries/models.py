@@ -21,7 +21,8 @@ from ulid import ULID
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from database.due_rows import DueRow
-from queries.columns import AccountField, HeaderField, Uint256Field
+from queries.columns import AccountField, HeaderField
+from queries.uint256 import Uint256Field
 
 # Models are loaded at each start, and would load RLP and hashing with it.
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import queries.columns
+import queries.uint256
 from django.db import migrations, models
 
 
@@ -64,8 +64,8 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("address", models.CharField(max_length=42)),
                 ("nodes", models.JSONField()),
-                ("nonce", queries.columns.Uint256Field()),
-                ("balance", queries.columns.Uint256Field()),
+                ("nonce", queries.uint256.Uint256Field()),
+                ("balance", queries.uint256.Uint256Field()),
                 ("storage_root", models.CharField(max_length=66)),
                 ("code_hash", models.CharField(max_length=66)),
                 (
@@ -134,7 +134,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("slot", models.CharField(max_length=66)),
                 ("nodes", models.JSONField()),
-                ("value", queries.columns.Uint256Field()),
+                ("value", queries.uint256.Uint256Field()),
                 (
                     "account",
                     models.ForeignKey(
@@ -153,8 +153,8 @@ class Migration(migrations.Migration):
                 ("to", models.CharField(blank=True, max_length=42)),
                 ("data", models.BinaryField()),
                 ("gas_limit", models.PositiveBigIntegerField()),
-                ("data_fee", queries.columns.Uint256Field(default=0)),
-                ("expected_data_fee", queries.columns.Uint256Field(default=0)),
+                ("data_fee", queries.uint256.Uint256Field(default=0)),
+                ("expected_data_fee", queries.uint256.Uint256Field(default=0)),
                 (
                     "state",
                     models.CharField(
@@ -177,7 +177,7 @@ class Migration(migrations.Migration):
                 ("block_hash", models.CharField(blank=True, max_length=66)),
                 ("succeeded", models.BooleanField(null=True)),
                 ("gas_used", models.PositiveBigIntegerField(default=0)),
-                ("gas_price", queries.columns.Uint256Field(default=0)),
+                ("gas_price", queries.uint256.Uint256Field(default=0)),
                 (
                     "accumulates",
                     models.ManyToManyField(related_name="accumulating_transactions", to="queries.block"),
@@ -216,8 +216,8 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("hash", models.CharField(max_length=66, unique=True)),
                 ("raw", models.BinaryField()),
-                ("max_fee_per_gas", queries.columns.Uint256Field()),
-                ("max_priority_fee_per_gas", queries.columns.Uint256Field()),
+                ("max_fee_per_gas", queries.uint256.Uint256Field()),
+                ("max_priority_fee_per_gas", queries.uint256.Uint256Field()),
                 ("gas_limit", models.PositiveBigIntegerField(null=True)),
                 ("is_cancellation", models.BooleanField(default=False)),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
@@ -235,7 +235,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("gas", models.PositiveBigIntegerField()),
-                ("wei", queries.columns.Uint256Field()),
+                ("wei", queries.uint256.Uint256Field()),
                 ("weight", models.PositiveBigIntegerField()),
                 (
                     "batch",

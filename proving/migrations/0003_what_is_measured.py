@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-import queries.columns
+import queries.uint256
 from django.db import migrations, models
 
 
@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="chainwatch",
             name="spent_in_day",
-            field=queries.columns.Uint256Field(null=True),
+            field=queries.uint256.Uint256Field(null=True),
         ),
         migrations.AddField(
             model_name="signer",
@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="signer",
             name="final_wei",
-            field=queries.columns.Uint256Field(db_default=0, default=0),
+            field=queries.uint256.Uint256Field(db_default=0, default=0),
         ),
         migrations.RunPython(count_what_is_final, migrations.RunPython.noop),
     ]

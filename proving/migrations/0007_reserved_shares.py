@@ -1,6 +1,6 @@
 from django.db import migrations, models
 
-import queries.columns
+import queries.uint256
 
 
 class Migration(migrations.Migration):
@@ -15,6 +15,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="share",
             name="reserved_wei",
-            field=queries.columns.Uint256Field(db_default=0, default=0),
+            field=queries.uint256.Uint256Field(db_default=0, default=0),
         ),
     ]

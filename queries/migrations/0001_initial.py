@@ -3,7 +3,7 @@
 import django.db.models.deletion
 import django.utils.timezone
 import queries.models
-import queries.columns
+import queries.uint256
 from django.conf import settings
 from django.db import migrations, models
 
@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("destination_chain_id", models.PositiveBigIntegerField()),
-                ("fee", queries.columns.Uint256Field()),
+                ("fee", queries.uint256.Uint256Field()),
                 ("request", models.TextField()),
                 ("size", models.PositiveIntegerField(default=0)),
                 ("block_count", models.PositiveIntegerField(default=0)),
@@ -77,9 +77,9 @@ class Migration(migrations.Migration):
                 ("went_back_at", models.DateTimeField(null=True)),
                 ("went_back_because", models.TextField(blank=True)),
                 ("estimated_gas", models.PositiveBigIntegerField(null=True)),
-                ("estimated_wei", queries.columns.Uint256Field(null=True)),
+                ("estimated_wei", queries.uint256.Uint256Field(null=True)),
                 ("gas_used", models.PositiveBigIntegerField(default=0)),
-                ("spent", queries.columns.Uint256Field(default=0)),
+                ("spent", queries.uint256.Uint256Field(default=0)),
                 ("rejection_code", models.CharField(blank=True, max_length=40)),
                 ("rejection_reason", models.TextField(blank=True)),
                 ("rejection_retryable", models.BooleanField(default=False)),
