@@ -573,7 +573,13 @@ def block_of_time(context: Context, timestamp: int, _: Block) -> BlockOfTime:
 
 
 def path(
-    context: Context, target: Header, block: Block, hints: Collection[int] = (), *, is_self_funded: bool = False
+    context: Context,
+    target: Header,
+    block: Block,
+    hints: Collection[int] = (),
+    *,
+    is_first: bool = True,
+    is_self_funded: bool = False,
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash, for a block. `hints` are those of `planning.survey`.
 
@@ -582,9 +588,7 @@ def path(
     # The attempts before may have failed for something else.
     is_patient = block.attempts < _PATIENT_ATTEMPTS or not block.waits_for_path
     found = building.find(context.connection, target, hints, is_patient=is_patient, is_self_funded=is_self_funded)
-    if not isinstance(found, PathFound) or is_self_funded:
-        return found
-    return replace(found, is_first=sent.is_first(block))
+    return replace(found, is_first=is_first) if isinstance(found, PathFound) else found
 
 
 def rest(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[Rest]:

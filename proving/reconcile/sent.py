@@ -124,15 +124,15 @@ def give_way(block: Block, batches: Collection[str]) -> None:
     row_locks.retried(partial(rows.update, waits_for_path=False))
 
 
-def is_first(block: Block) -> bool:
-    """Return whether the block is of the oldest batch of those that wait for a path on its connection, or the lowest.
+def first_for_path(blocks: Sequence[Block]) -> int | None:
+    """Return which block is to have the next path: of these and those that wait for one on their connection, that of
+    the oldest batch, and of this the lowest.
 
     Others lack what a path takes.
     """
     others = Q(block__waits_for_path=True, block__attempts=0, block__due_at__isnull=False)
-    waiting = _waiting(block).filter(Q(block=block) | others, batch__sender=Sender.OPERATOR)
-    first = waiting.order_by("batch", "block__number").values_list("block", flat=True).first()
-    return first in {None, block.pk}
+    waiting = _waiting(blocks[0]).filter(Q(block__in=blocks) | others, batch__sender=Sender.OPERATOR)
+    return waiting.order_by("batch", "block__number").values_list("block", flat=True).first()
 
 
 def _waiting(block: Block) -> QuerySet[Query]:

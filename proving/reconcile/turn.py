@@ -27,7 +27,8 @@ from proving import connections, heads, job_runs, lanes
 from proving.connections import WorkContext
 from proving.lanes import HeldLane
 from proving.paths import building
-from proving.reconcile import apply, decide, observe, proofs, rows
+from proving.paths.building import PathFound
+from proving.reconcile import apply, decide, observe, proofs, rows, sent
 from proving.reconcile.decide import (
     Change,
     Decision,
@@ -46,6 +47,7 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation, OpenRequests
 from proving.registry.deployments import Unusable
+from proving.sources import NotYet
 from queries import progress
 from queries.models import Block, StepKind, open_queries
 from queries.progress import Complete
@@ -266,24 +268,37 @@ def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
     context = turn.context
     decisions = {pk: decide.prove(one) for pk, one in seen.items()}
     turn.act(decisions)
-    paths = 0
+    finding: dict[int, FindPath] = {}
     for pk, decision in decisions.items():
-        match decision.then:
-            case FindTime(timestamp) as asked if pk in turn.going:
-                found = turn.ask(pk, partial(observe.block_of_time, context, timestamp))
-                if found is not None:
-                    turn.act({pk: decide.time(seen[pk], asked, found)})
-            case FindPath(target) as asked if pk in turn.going:
-                if paths >= _PATHS:
-                    turn.end(pk, decide.wait_for_path(seen[pk]))
-                    continue
-                path = turn.ask(pk, partial(observe.path, context, target))
-                if path is not None:
-                    paths += 1
-                    decided = decide.path(seen[pk], asked, path)
-                    turn.act({pk: decided})
-                    if any(isinstance(action, decide.PreparePath | decide.ExtendPath) for action in decided.actions):
-                        paths = _PATHS
+        if pk not in turn.going:
+            continue
+        if isinstance(decision.then, FindPath):
+            finding[pk] = decision.then
+        elif isinstance(decision.then, FindTime):
+            found = turn.ask(pk, partial(observe.block_of_time, context, decision.then.timestamp))
+            if found is not None:
+                turn.act({pk: decide.time(seen[pk], decision.then, found)})
+    _find_paths(turn, seen, finding)
+
+
+def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[int, FindPath]) -> None:
+    """Send what leads to blocks, one after the other: first for the block that has waited longest.
+
+    One at a time extends the registry's trust. So where a path must be sent by itself, the others wait for it.
+    """
+    if not finding:
+        return
+    first = sent.first_for_path([turn.going[pk] for pk in finding])
+    left = _PATHS
+    for pk in sorted(finding, key=lambda pk: pk != first):
+        if not left:
+            turn.end(pk, decide.wait_for_path(seen[pk]))
+            continue
+        path = turn.ask(pk, partial(observe.path, turn.context, finding[pk].target, is_first=first in {None, pk}))
+        if path is not None:
+            goes_on = isinstance(path, NotYet) or (isinstance(path, PathFound) and path.goes_with_proofs)
+            left = left - 1 if goes_on else 0
+            turn.act({pk: decide.path(seen[pk], finding[pk], path)})
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
