@@ -5,7 +5,7 @@ batches no more than the limit per user, and all of them no more than the chain'
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from django.conf import settings
@@ -52,15 +52,26 @@ Rest = Mapping[str, RemainingWork]
 
 
 def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] = (), with_paths: bool) -> Rest:
-    """Count what these queries' batches still need, once the queries `proven` are. It takes long for large batches.
+    """Count what these queries' batches still need, once the queries `proven` are.
 
     What completes queries comes first: only what leads to old blocks must leave enough `with_paths`.
     """
+    return rests_of(chain, [(queries, proven)], with_paths=with_paths)[0]
+
+
+def rests_of(
+    chain: Chain, orders: Sequence[tuple[Collection[int], Collection[int]]], *, with_paths: bool
+) -> list[Rest]:
+    """Count what `rest_of` does for several orders, each with its queries and those that it proves.
+
+    It takes long for large batches, so each batch is counted once for all orders.
+    """
     if chain.test_network:
-        return {}
+        return [{} for _ in orders]
+    queries = {pk for of_order, _ in orders for pk in of_order}
     batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries))).defer("request")
-    known = frozenset(proven)
-    return {batch.pk: proof_gas.unproven(batch, beside=known, with_paths=with_paths) for batch in batches}
+    work = {batch.pk: proof_gas.unproven(batch, with_paths=with_paths) for batch in batches}
+    return [{batch: one.without(proven) for batch, one in work.items()} for _, proven in orders]
 
 
 def for_each(chain: Chain, stored: Mapping[Transaction, Counter[str]], rest: Rest) -> Iterator[list[Limit]]:

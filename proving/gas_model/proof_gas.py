@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache, cached_property
 from operator import attrgetter
@@ -532,6 +532,11 @@ class RemainingWork:
     proof_gas: int = 0
     path_gas: int = 0  # by which the registry comes to trust the blocks
     unadmitted_gas: int = 0  # for what is not checked against its source chain yet; no part of `gas`
+    of_queries: Mapping[int, int] = field(default_factory=dict)  # parts of `proof_gas`, by the queries' ids
+
+    def without(self, queries: Collection[int]) -> "RemainingWork":
+        """Return it without the facts of these queries."""
+        return replace(self, proof_gas=self.proof_gas - sum(self.of_queries.get(pk, 0) for pk in queries))
 
     @property
     def gas(self) -> int:
@@ -553,8 +558,8 @@ def of_unknown(queries: Iterable[Query]) -> Estimate:
     return estimate(missing, Tries(), Route())
 
 
-def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) -> RemainingWork:
-    """Count what of a batch's queries is neither proven nor under way, as the rows know it, without the ids `beside`.
+def unproven(batch: Batch, *, with_paths: bool) -> RemainingWork:
+    """Count what of a batch's queries is neither proven nor under way, as the rows know it.
 
     What is not admitted is counted by itself. `with_paths` counts also how the registry comes to trust old blocks, as
     far as that is planned; paths that lead over the same blocks count once.
@@ -563,11 +568,13 @@ def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) ->
         proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
     ).exclude(continued=OuterRef("pk"))
     left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
-    proof_gas = sum(gas_of(query) for query in left.iterator(chunk_size=1000) if query.pk not in beside)
+    of_queries = dict(left.exclude(estimated_gas=None).values_list("pk", "estimated_gas"))
+    of_queries |= {query.pk: gas_of(query) for query in left.filter(estimated_gas=None).iterator(chunk_size=1000)}
     unadmitted = list(batch.queries.filter(is_admitted=False))
     unadmitted_gas = sum(query.estimated_gas or 0 for query in unadmitted)
     unadmitted_gas += of_unknown(query for query in unadmitted if query.estimated_gas is None).gas.bound
-    return RemainingWork(proof_gas, _path_gas(left) if with_paths else 0, unadmitted_gas)
+    path_gas = _path_gas(left) if with_paths else 0
+    return RemainingWork(sum(of_queries.values()), path_gas, unadmitted_gas, of_queries)
 
 
 def _path_gas(left: QuerySet[Query]) -> int:

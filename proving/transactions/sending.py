@@ -124,23 +124,24 @@ def _submit_where_there_is_room(
     outcomes: dict[int, Sent | Unsent | ChainError] = {}
     gas = _gas_limits(orders, estimates, {place: one.is_pending for place, one in beside.items()})
     outcomes |= {place: one for place, one in gas.items() if isinstance(one, Refused | ChainError)}
-    limits = {place: one for place, one in gas.items() if not isinstance(one, Refused | ChainError)}
+    gas_limits = {place: one for place, one in gas.items() if not isinstance(one, Refused | ChainError)}
     sizes = [
         (len(intent.data), limit)
-        for place, of_order in limits.items()
+        for place, of_order in gas_limits.items()
         for intent, limit in zip(orders[place].intents, of_order, strict=True)
     ]
     data = iter(rollups.data_costs(rpc, sizes))
+    # Counting takes long, and no other writer should wait for it.
+    rests = _rests_beside(chain, [orders[place] for place in gas_limits])
     ready: dict[int, _Ready] = {}
-    for place, of_order in limits.items():
+    for (place, of_order), rest in zip(gas_limits.items(), rests, strict=True):
         order = orders[place]
         simulated = [
             _Simulated(intent, Costs(limit, next(data).wei))
             for intent, limit in zip(order.intents, of_order, strict=True)
         ]
-        # Counting takes long, and no other writer should wait for it.
         follows = beside[place].senders if len(addresses) > 1 else frozenset[str]()
-        ready[place] = _Ready(order, simulated, _rest_beside(chain, order.intents), follows)
+        ready[place] = _Ready(order, simulated, rest, follows)
 
     def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
         with signers.locked(chain, addresses) as locked:
@@ -202,13 +203,17 @@ class _Ready:
         return Batch.objects.filter(pk__in=batches, queries__in=queries).exists()
 
 
-def _rest_beside(chain: Chain, intents: Sequence[Intent]) -> Rest:
-    return limits.rest_of(
-        chain,
-        [pk for intent in intents for pk in intent.queries],
-        proven={pk for intent in intents for pk in intent.proves()}.difference(intents[-1].continued),
-        with_paths=any(intent.extends is not None for intent in intents),
-    )
+def _rests_beside(chain: Chain, orders: Collection[Order]) -> list[Rest]:
+    """Return what the batches of each order still have to do when it is done."""
+    asked = [
+        (
+            {pk for intent in order.intents for pk in intent.queries},
+            {pk for intent in order.intents for pk in intent.proves()}.difference(order.intents[-1].continued),
+        )
+        for order in orders
+    ]
+    with_paths = any(intent.extends is not None for order in orders for intent in order.intents)
+    return limits.rests_of(chain, asked, with_paths=with_paths)
 
 
 def _gas_limits(
