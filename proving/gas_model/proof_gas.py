@@ -568,8 +568,9 @@ def unproven(batch: Batch, *, with_paths: bool) -> RemainingWork:
         proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
     ).exclude(continued=OuterRef("pk"))
     left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
-    of_queries = dict(left.exclude(estimated_gas=None).values_list("pk", "estimated_gas"))
-    of_queries |= {query.pk: gas_of(query) for query in left.filter(estimated_gas=None).iterator(chunk_size=1000)}
+    of_queries = {query.pk: gas_of(query) for query in left.filter(estimated_gas=None).iterator(chunk_size=1000)}
+    # Of thousands, objects would take long.
+    of_queries |= {pk: gas for pk, gas in left.values_list("pk", "estimated_gas") if gas is not None}
     unadmitted = list(batch.queries.filter(is_admitted=False))
     unadmitted_gas = sum(query.estimated_gas or 0 for query in unadmitted)
     unadmitted_gas += of_unknown(query for query in unadmitted if query.estimated_gas is None).gas.bound
