@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
@@ -32,7 +32,7 @@ from proving.models import Lane
 
 logger = logging.getLogger(__name__)
 
-Item = TypeVar("Item")
+Row = TypeVar("Row", bound=Model)
 Result = TypeVar("Result")
 
 # A lane is renewed for no longer: whatever hangs for so long is another's to do.
@@ -98,7 +98,7 @@ class HeldLane:
         return row_locks.retried(whole)
 
 
-def work_on(rows: Sequence[Item], work: Callable[[Sequence[Item]], None], give_up: Callable[[Item], None]) -> int:
+def work_on(rows: Sequence[Row], work: Callable[[Sequence[Row]], None], give_up: Callable[[Row], None]) -> int:
     """Work on rows of a lane together; on one after the other where that fails by an error of ours, which is logged.
 
     So a row that makes it fail costs the others a second try. `give_up` postpones that row. Return how many failed.
@@ -111,6 +111,9 @@ def work_on(rows: Sequence[Item], work: Callable[[Sequence[Item]], None], give_u
     except Exception:
         if len(rows) > 1:
             logger.warning("working on %d rows one by one: together they failed", len(rows), exc_info=True)
+            for row in rows:
+                # Some of it may have been written.
+                row.refresh_from_db()
             return sum(work_on([row], work, give_up) for row in rows)
         logger.exception("a part of a turn failed")
         give_up(rows[0])

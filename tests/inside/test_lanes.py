@@ -1,12 +1,14 @@
 """Lanes are kept while they are held, and divided fairly among users."""
 
+from collections.abc import Sequence
+
 import pytest
 from django.utils import timezone
 
 from accounts.models import User
 from proving import lanes, worker
 from proving.lanes import LaneKind, LaneName
-from proving.models import Lane
+from proving.models import Lane, Signer
 from queries.models import Batch, Block
 from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
@@ -71,3 +73,18 @@ def test_batches_that_name_a_chain_that_hangs_wait_for_it_by_themselves(service,
     assert set(worker._pick(ADMISSION)) == set(batches[::2])
     Batch.objects.filter(pk__in=batches[::2]).update(due_at=None)
     assert set(worker._pick(ADMISSION)) == set(batches[1::2])
+
+
+@pytest.mark.django_db
+def test_rows_that_fail_together_are_worked_on_one_by_one_as_they_are_stored_by_then():
+    signers = [Signer.objects.create(chain_id=31337, address=address) for address in (ALICE, BOB)]
+    seen: list[list[int]] = []
+    given_up: list[Signer] = []
+
+    def work(rows: Sequence[Signer]) -> None:
+        seen.append([row.attempts for row in rows])
+        Signer.objects.update(attempts=7)
+        assert rows[0] != signers[0]
+
+    assert lanes.work_on(signers, work, given_up.append) == 1
+    assert (seen, given_up) == ([[0, 0], [7], [7]], signers[:1])
