@@ -76,7 +76,10 @@ def resolve(chain: Chain, names: Sequence[str]) -> list[str | NotAnswered]:
 
 
 def _calldata(name: str) -> bytes:
-    """Return the call that asks for the address of a name."""
+    """Return the call that asks for the address of a name, which is normalised.
+
+    The library would normalise it again for each of its hashes, and takes long for each letter.
+    """
     labels = [label.encode() for label in name.split(".")]
     node = bytes(32)
     for label in reversed(labels):

@@ -296,11 +296,3 @@ class RpcClient:
                 raise answer
             return tx_hash
         return result(answer)
-
-    def receipt(self, tx_hash: bytes) -> Receipt | None:
-        """Return the transaction's receipt. None until it is in a block."""
-        return self.answer(questions.receipt(tx_hash))
-
-    def receipts(self, tx_hashes: Sequence[bytes]) -> list[Receipt | None]:
-        """Return what `receipt` does, for several transactions, in order."""
-        return self.answers([questions.receipt(tx_hash) for tx_hash in tx_hashes])

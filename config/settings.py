@@ -292,7 +292,7 @@ if _database_url:
             # gone, must not keep its locks: others wait for less than `lock_timeout`, and go on.
             "options": "-c lock_timeout=20s -c idle_in_transaction_session_timeout=5s",
             # Each process has its pool. A thread takes a connection from it when it first asks, and gives it back at
-            # the end of its request or its group of tasks. By default the pool tries to connect for minutes, ever more
+            # the end of its request or its turn. By default the pool tries to connect for minutes, ever more
             # seldom, and nobody else may meanwhile.
             "pool": {"min_size": 0, "max_size": 16, "timeout": 20, "reconnect_timeout": 1},
             **_server.get("OPTIONS", {}),

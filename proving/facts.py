@@ -265,7 +265,7 @@ class RegistryView:
 
 @dataclass(frozen=True)
 class ViewRequest:
-    """What to ask the registry about one source block."""
+    """A request for the registry's facts about one source block."""
 
     block_number: int
     facts: Sequence[Fact]

@@ -175,9 +175,15 @@ def _record_all(several: Sequence[_Decided]) -> list[str]:
     for one in several:
         # With the limits of before: what counts against them is read while the users are locked.
         stored[one.batch.pk].user = one.batch.user
-    admitted = [one for one in several if _record(one, stored[one.batch.pk])]
-    _store_headers([block for one in admitted for block in one.blocks])
-    return [one.batch.pk for one in several if one not in admitted]
+    rejected: list[str] = []
+    fresh: list[Block] = []
+    for one in several:
+        if _record(one, stored[one.batch.pk]):
+            fresh += one.blocks
+        else:
+            rejected.append(one.batch.pk)
+    _store_headers(fresh)
+    return rejected
 
 
 def _wake_blocks(batch: Batch, queries: QuerySet[Query]) -> None:
@@ -432,7 +438,7 @@ class _Existing:
     questions: _Questions
     ahead: Ahead | None
     rest: Sequence[_Asking]
-    """What is still to come."""
+    """The parts that are still to come."""
 
 
 def _decide_about_existing(inquiry: Inquiry, cases: Sequence[tuple[_Existing, Feasibility]]) -> dict[str, _Decision]:

@@ -91,7 +91,7 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class BatchPart:
-    """What one batch asks of the source chain, at blocks that exist, which rise."""
+    """A batch's requests of the source chain, at blocks that exist, which rise."""
 
     asked: Sequence[Asked]
     deadline: datetime
@@ -262,16 +262,22 @@ def check(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[Feasibility]:
 
 @dataclass(frozen=True)
 class _Read:
-    """What the chains told of blocks, by their numbers."""
+    """The chains' answers about blocks, by their numbers."""
 
-    headers: Mapping[int, Header | ChainError]
-    """Of these blocks, and of those that follow a block of a time, as the source chain has them now."""
+    headers: Mapping[int, Header]
+    """Headers of these blocks, and of those that follow a block of a time, as the source chain has them now."""
+    faults: Mapping[int, ChainError]
+    """The reasons why there is no header of others."""
     roots: Mapping[int, bool | ChainError]
-    """Whether the registry knows the block's state root."""
+    """True if the registry knows the block's state root."""
     vouched: Mapping[int, bool | ChainError]
-    """Whether the registry can take the header now."""
+    """True if the registry can take the header now."""
     fees: Fees
-    """Of the destination."""
+    """The destination's fees."""
+
+    def header(self, number: int) -> Header | ChainError:
+        """Return the header of a block that exists, or why there is none."""
+        return self.headers.get(number) or self.faults[number]
 
 
 def _read(inquiry: Inquiry, asked: Sequence[Asked]) -> _Read:
@@ -279,21 +285,23 @@ def _read(inquiry: Inquiry, asked: Sequence[Asked]) -> _Read:
     source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
     existing = {one.number for one in asked}
     following = {one.number + 1 for one in asked if any(isinstance(fact, TimeFact) for fact in one.facts)}
-    headers: dict[int, Header | ChainError] = {}
+    headers: dict[int, Header] = {}
+    faults: dict[int, ChainError] = {}
     for numbers in chunks(sorted(existing | following), _PER_READ):
         for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
-            if header is not None:
+            if isinstance(header, ChainError):
+                faults[number] = header
+            elif header is not None:
                 headers[number] = header
             elif number in existing:
-                headers[number] = NodeUnavailable(
+                faults[number] = NodeUnavailable(
                     f"A node of chain {inquiry.source.id} lacks headers that it must have."
                 )
         inquiry.go_on()
     roots: dict[int, bool | ChainError] = {}
     vouched: dict[int, bool | ChainError] = {}
     fees: list[Fees] = []
-    there = [header for header in headers.values() if isinstance(header, Header)]
-    for some in chunks(there, _PER_READ) if there else [()]:
+    for some in chunks(list(headers.values()), _PER_READ) if headers else [()]:
         # A chain knows its head's hash only in the pending block.
         calls = [questions.call(*contract.state_root(header.number)) for header in some]
         calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in some]
@@ -310,7 +318,7 @@ def _read(inquiry: Inquiry, asked: Sequence[Asked]) -> _Read:
             except ChainError as error:
                 roots[header.number] = vouched[header.number] = error
         inquiry.go_on()
-    return _Read(headers, roots, vouched, fees[0])
+    return _Read(headers, faults, roots, vouched, fees[0])
 
 
 def _lacking_properties(inquiry: Inquiry, part: BatchPart, read: _Read) -> list[Rejection]:
@@ -318,8 +326,8 @@ def _lacking_properties(inquiry: Inquiry, part: BatchPart, read: _Read) -> list[
     found: list[Rejection] = []
     for one in part.asked:
         fields = [fact.field for fact in one.facts if isinstance(fact, HeaderFact)]
-        header = read.headers[one.number]
-        if isinstance(header, Header) and (lacking := facts.lacking(header, fields)):
+        header = read.headers.get(one.number)
+        if header is not None and (lacking := facts.lacking(header, fields)):
             sentence = facts.why_lacking(inquiry.source.id, header, lacking)
             found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
     return found
@@ -336,22 +344,22 @@ def _sample(inquiry: Inquiry, parts: Sequence[BatchPart], read: _Read) -> list[T
     ]
     wanted = [
         trie_shapes.samples(header, one.facts, (fact for every in part.asked for fact in every.facts))
-        if one is not None and isinstance(header := read.headers[one.number], Header)
+        if one is not None and (header := read.headers.get(one.number)) is not None
         else []
         for part, one in zip(parts, oldest, strict=True)
     ]
-    requests = [request for each in wanted for request in each]
+    sampled = [request for each in wanted for request in each]
     # A node that answers none of these alone is seen to answer something else: it isn't down.
-    beside = [questions.plain("eth_chainId")] if requests else ()
-    answers = iter(inquiry.connection.source_rpc.proofs(requests, beside=beside))
+    beside = [questions.plain("eth_chainId")] if sampled else ()
+    answers = iter(inquiry.connection.source_rpc.proofs(sampled, beside=beside))
     inquiry.go_on()
     found: list[Tries | Rejection | ChainError] = []
     for one, requests in zip(oldest, wanted, strict=True):
         proofs = [next(answers) for _ in requests]
         if one is None:
             found.append(Tries())
-        elif isinstance(header := read.headers[one.number], ChainError):
-            found.append(header)
+        elif one.number in read.faults:
+            found.append(read.faults[one.number])
         else:
             found.append(_tries(inquiry, one.number, proofs))
     return found
@@ -438,7 +446,7 @@ def _missing(
             Missing(
                 one.number,
                 [fact for fact in one.facts if result(lacking.get((one.number, fact), True))],
-                header=result(read.headers[one.number]),
+                header=result(read.header(one.number)),
                 is_known=result(read.roots[one.number]),
             )
             for one in part.asked
@@ -451,9 +459,8 @@ def _routed(
     inquiry: Inquiry, part: BatchPart, missing: Sequence[Missing], read: _Read
 ) -> Counted | Rejection | ChainError:
     """Find the paths to the blocks of a part whose hashes the registry can't take now."""
-    headers = {number: header for number, header in read.headers.items() if isinstance(header, Header)}
     needed = sorted({number for one in missing if one.needs_header for number in one.hashes}, reverse=True)
-    targets = [headers[number] for number in needed if read.vouched.get(number) is False]
+    targets = [read.headers[number] for number in needed if read.vouched.get(number) is False]
     try:
         route = planning.route_to(inquiry.connection, targets, deadline=part.deadline)
     except planning.StatesRefused as refused:
@@ -473,7 +480,7 @@ def _routed(
             f"{route.sentence} That is after the batch's deadline, {deadline}.",
             retryable=True,
         )
-    return Counted([replace(one, jump=route.jumps.get(one.hashed, 0)) for one in missing], route, headers)
+    return Counted([replace(one, jump=route.jumps.get(one.hashed, 0)) for one in missing], route, read.headers)
 
 
 def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Estimate:

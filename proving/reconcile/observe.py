@@ -349,7 +349,8 @@ def _compared(
     requests = [ViewRequest(block.number, wanted[block.pk], context.heads.confirmed.number) for block in asking]
     read = facts.views(context.destination_rpc, context.registry.contract, requests)
     views |= {block.pk: view for block, view in zip(asking, read, strict=True)}
-    here = facts.proven({block: wanted[block.pk] for block in blocks if getattr(views[block.pk], "facts", None)})
+    told = [block for block in blocks if isinstance(view := views[block.pk], RegistryView) and view.facts]
+    here = facts.proven({block: wanted[block.pk] for block in told})
     found: Observed[_Compared] = {}
     for block in blocks:
         reading, view, queries = readings[block.pk], views[block.pk], looked_at[block.pk]
@@ -561,7 +562,7 @@ def _has_root(block: Block, view: RegistryView) -> bool:
     return hex_data(view.state_root) == block.state_root
 
 
-def block_of_time(context: Context, timestamp: int, _: Block) -> BlockOfTime:
+def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
@@ -574,8 +575,8 @@ def block_of_time(context: Context, timestamp: int, _: Block) -> BlockOfTime:
 
 def path(
     context: Context,
-    target: Header,
     block: Block,
+    target: Header,
     hints: Collection[int] = (),
     *,
     is_first: bool = True,

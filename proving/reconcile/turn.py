@@ -142,10 +142,10 @@ class _Turn:
                 found[pk] = one
         return found
 
-    def ask(self, pk: int, observe_one: Callable[[Block], Seen]) -> Seen | None:
+    def ask(self, pk: int, observe_one: Callable[[], Seen]) -> Seen | None:
         """Return what is observed of one block. It ends where a chain gives no answer."""
         try:
-            return observe_one(self.going[pk])
+            return observe_one()
         except ChainError as error:
             self.end(pk, _failed(error))
             return None
@@ -195,7 +195,7 @@ def _take_back(turn: _Turn, blocks: Sequence[Block]) -> None:
     for pk, one in seen.items():
         decision = decide.checked(one)
         if isinstance(decision.then, FindWhatIsGone):
-            found = turn.ask(pk, partial(observe.gone, turn.context))
+            found = turn.ask(pk, partial(observe.gone, turn.context, turn.going[pk]))
             if found is None:
                 continue
             decision = decide.gone(one, found)
@@ -294,7 +294,8 @@ def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[i
         if not left:
             turn.end(pk, decide.wait_for_path(seen[pk]))
             continue
-        path = turn.ask(pk, partial(observe.path, turn.context, finding[pk].target, is_first=first in {None, pk}))
+        of_block = partial(observe.path, turn.context, turn.going[pk], finding[pk].target)
+        path = turn.ask(pk, partial(of_block, is_first=first in {None, pk}))
         if path is not None:
             goes_on = isinstance(path, NotYet) or (isinstance(path, PathFound) and path.goes_with_proofs)
             left = left - 1 if goes_on else 0

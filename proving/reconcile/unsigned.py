@@ -245,7 +245,7 @@ def _vouched_for(seen: Observation) -> Observation:
 def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
     context = source.context
     hints = checkpoints.newest(context.connection, context.heads.latest.number)
-    found = observe.path(context, asked.target, block, hints, is_self_funded=True)
+    found = observe.path(context, block, asked.target, hints, is_self_funded=True)
     further = decide.path(seen, asked, found)
     return Decision(further.then, [*decision.actions, *further.actions])
 

@@ -63,7 +63,7 @@ def signed(nonce: int, *, key: str = ACCOUNTS[0][1], value: int = 1, tip: int = 
 def receipt_of(client: RpcClient, tx_hash: bytes) -> Receipt:
     """A development chain mines a transaction just after it answered that it has it."""
     deadline = time.monotonic() + 10
-    while (receipt := client.receipt(tx_hash)) is None:
+    while (receipt := client.answer(questions.receipt(tx_hash))) is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return receipt
@@ -102,7 +102,12 @@ def test_it_reads_headers_and_their_hashes(devchain, client_of):
     missing = head.number + 10
     assert client.headers([head.number, missing, 1]) == [head, None, client.header(1)]
     assert client.headers([]) == []
-    assert client.header(missing) is client.header_by_hash(b"\1" * 32) is client.receipt(b"\1" * 32) is None
+    assert (
+        client.header(missing)
+        is client.header_by_hash(b"\1" * 32)
+        is client.answer(questions.receipt(b"\1" * 32))
+        is None
+    )
 
 
 def test_a_node_that_lacks_a_block_below_the_head_is_not_believed(devchain, client_of):
@@ -213,7 +218,7 @@ def test_it_sends_transactions_and_reads_their_receipts(client_of):
         chain.rpc("evm_setAutomine", False)
         waiting = signed(1, tip=2 * 10**9)
         assert send(client, waiting) == keccak(waiting)
-        assert client.receipt(keccak(waiting)) is None
+        assert client.answer(questions.receipt(keccak(waiting))) is None
         assert send(client, waiting) == keccak(waiting), "waiting already: sending it again is a success"
         with pytest.raises(ReplacementUnderpriced):
             send(client, signed(1, tip=10**9))
@@ -642,9 +647,9 @@ def test_a_receipt_or_hash_of_another_transaction_is_a_lie(devchain, client_of):
 
     with lying_node(answer) as liar:
         client = client_of(liar)
-        assert client.receipt(b"\1" * 32) is not None
+        assert client.answer(questions.receipt(b"\1" * 32)) is not None
         with pytest.raises(InvalidReply, match="another transaction's receipt"):
-            client.receipt(b"\2" * 32)
+            client.answer(questions.receipt(b"\2" * 32))
         client = client_of(liar)
         with pytest.raises(InvalidReply, match="another transaction's hash"):
             send(client, signed(0))

@@ -1,6 +1,6 @@
 """What several blocks send at the same moment goes in one transaction, and none of them pays for, or waits on, another.
 
-Tasks of a worker run side by side in one thread, as here: what they ask, write and send they share.
+A turn of a worker takes a set of blocks, as here: one list of questions, one write and one transaction do for many.
 """
 
 import itertools

@@ -26,7 +26,7 @@ def work_side_by_side(*kinds: LaneKind) -> None:
 
 
 def work_once() -> None:
-    """A worker does once all that is or will be due, side by side."""
+    """A worker does once all that is or will be due, each lane in one turn."""
     for kind in (LaneKind.DESTINATION, LaneKind.ADMISSION, LaneKind.CONNECTION):
         work_side_by_side(kind)
 
