@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts import keys
-from accounts.models import ApiKey, User
+from accounts.models import EVERY_DESTINATION, ApiKey, User
 from config.configured_chains import get_chains
 
 admin.site.unregister(Group)
@@ -36,9 +36,13 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscrip
 
 class _LimitsForm(forms.ModelForm):  # type: ignore[type-arg]  # as above
     def clean_daily_limits_wei(self) -> dict[str, str] | None:
-        """Check that each limit is a decimal string, for a destination or for a chain that was one."""
+        """Check that each limit is a decimal string, for a destination, a chain that was one, or every destination."""
         limits = self.cleaned_data["daily_limits_wei"]
-        known = {*(str(chain.id) for chain in get_chains().destinations()), *(self.instance.daily_limits_wei or {})}
+        known = {
+            EVERY_DESTINATION,
+            *(str(chain.id) for chain in get_chains().destinations()),
+            *(self.instance.daily_limits_wei or {}),
+        }
         if limits and not (
             isinstance(limits, dict)
             and known.issuperset(limits)
@@ -58,7 +62,7 @@ class UserAdmin(ReadOnlyAdmin):
     readonly_fields = list_display
     fields = (
         *readonly_fields,
-        *("daily_gas_budget", "max_batches_per_minute", "max_queries_per_minute"),
+        *("max_batches_per_minute", "max_queries_per_minute"),
         *("max_open_batches", "max_open_queries", "daily_limits_wei"),
     )
     actions = ("revoke_keys",)

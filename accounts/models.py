@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from chains.chains_file import Chain
 
 ANYONE = "*"  # in `settings.ALLOWED_ADDRESSES`
+EVERY_DESTINATION = "*"  # in `User.daily_limits_wei`: each that isn't named and is no test network
 
 
 def may_sign_in(address: str) -> bool:
@@ -52,7 +53,8 @@ def own_or(own: int | None, installations: int) -> int:
 
 def daily_wei(own: Mapping[str, str] | None, chain: "Chain") -> int | None:
     """Return what the user's batches may cost in 24 hours on this destination, in wei. None: any amount."""
-    limit = (own or {}).get(str(chain.id))
+    every = None if chain.test_network else (own or {}).get(EVERY_DESTINATION)
+    limit = (own or {}).get(str(chain.id), every)
     return chain.daily_limit_per_user_wei if limit is None else int(limit)
 
 
@@ -76,15 +78,16 @@ class User(AbstractBaseUser):
     stored_bytes = models.PositiveBigIntegerField(default=0)
     # Limits of the user's own, which an operator has set; null: the installation's (`accounts.models`). They are
     # named for the settings that they stand instead of.
-    daily_gas_budget = models.PositiveBigIntegerField(null=True, blank=True)
     max_batches_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     max_queries_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_batches = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_queries = models.PositiveBigIntegerField(null=True, blank=True)
     # Unused since 0.3; they go with the next minor version.
+    daily_gas_budget = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_blocks = models.PositiveBigIntegerField(null=True, blank=True)
     max_stored_megabytes = models.PositiveBigIntegerField(null=True, blank=True)
-    # By a destination's chain id, both in decimal digits: wei, instead of the chain's `daily_limit_per_user`.
+    # By a destination's chain id, or `EVERY_DESTINATION`, all in decimal digits: wei, instead of the chain's
+    # `daily_limit_per_user`.
     daily_limits_wei = models.JSONField(null=True, blank=True)
     last_login = None
 

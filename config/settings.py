@@ -25,6 +25,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 # Settings of former versions. Without a word they would have no effect.
 GONE = {
+    "DAILY_GAS_BUDGET": "a chain's daily_limit_per_user in chains.toml bounds a user's batches; 0 is nothing.",
     "DATABASE_POOL_SIZE": "each process opens at most 16 connections.",
     "DATABASE_TIMEOUT_SECONDS": "a web process waits for 5 s, others for 20 s.",
     "KEEP_ACCOUNT_EVENTS_DAYS": "the log of keys and sessions is kept for 90 days.",
@@ -204,8 +205,6 @@ MAX_QUERIES_PER_MINUTE = env.int(
 # What one user may have open at a time.
 MAX_OPEN_BATCHES = env.int("MAX_OPEN_BATCHES", 1000, validate=_ONE_OR_MORE)
 MAX_OPEN_QUERIES = env.int("MAX_OPEN_QUERIES", 100_000, validate=_ONE_OR_MORE)
-# Gas that one user's batches may cause in any 24 hours on destinations that are not test networks.
-DAILY_GAS_BUDGET = env.int("DAILY_GAS_BUDGET", 50_000_000, validate=_FROM_ZERO)
 # Sign-ins that one client address starts in a minute.
 MAX_SIGN_INS_PER_MINUTE = env.int("MAX_SIGN_INS_PER_MINUTE", 20, validate=_ONE_OR_MORE)
 # How long a worker holds a lane without renewing that. After that, another worker takes it.

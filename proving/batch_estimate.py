@@ -25,7 +25,7 @@ from proving import connections, facts
 from proving.admission import feasibility
 from proving.admission.feasibility import Ahead, Asked, BatchPart, Cost, Counted, Inquiry
 from proving.budget import allowance
-from proving.budget.reservations import Reservation
+from proving.budget.money import Reservation
 from proving.facts import Fact, HeaderFact
 from proving.gas_model.proof_gas import Estimate, Likely, Missing, Part
 from proving.registry.deployments import Unusable

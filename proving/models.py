@@ -130,6 +130,15 @@ CANCELLATION_GAS = 21_000
 # The minimum share of its maximum cost that a final transaction counts: honest ones seldom cost less.
 _LEAST_PART = 4
 
+GWEI = 10**9
+# What a column may hold so that a thousand are added up: more than there is of any currency.
+_MOST_GWEI = 2**53
+
+
+def in_gwei(wei: int) -> int:
+    """Return an amount in gwei, rounded up."""
+    return min(_MOST_GWEI, -(-wei // GWEI))
+
 
 class TransactionState(models.TextChoices):
     PENDING = "PENDING"  # signed and stored; broadcast, or about to be
@@ -189,11 +198,14 @@ class Transaction(models.Model):
     succeeded = models.BooleanField(null=True)
     gas_used = models.PositiveBigIntegerField(default=0)
     gas_price = Uint256Field(default=0)  # wei per gas, effective
+    # `reserved`, rounded up, so that a database adds it up; null: a version before 0.3 has stored it.
+    reserved_gwei = models.BigIntegerField(null=True)
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["signer", "nonce"], name="one_transaction_per_nonce")]
         indexes: ClassVar = [
             models.Index(fields=["signer", "state"]),
+            models.Index(fields=["signer", "spent_at", "reserved_gwei"], name="what_counts_in_a_day"),
             models.Index(fields=["spent_at"], condition=models.Q(pruned_at__isnull=True), name="with_calldata"),
         ]
 
@@ -239,25 +251,20 @@ class Transaction(models.Model):
         return max((version.gas * version.max_fee_per_gas for version in self.versions.all()), default=0)
 
     @property
-    def reserved_gas(self) -> int:
-        """Return the gas that counts against limits of a day: the most until it is final, whatever nodes say before."""
-        return self.gas_used if self.state == TransactionState.FINAL else self.gas_limit
-
-    @property
     def reserved(self) -> int:
-        """Return the wei that count against limits of a day."""
-        return self.reserved_with(self.most_for_gas)
-
-    def reserved_with(self, most_for_gas: int) -> int:
         """Return the wei that count against limits of a day.
 
         What was broadcast may be mined, though a node says that its nonce was used by another. A node may also call
         final what isn't, or lie about what it has cost: part of the most counts in any case.
         """
-        most = most_for_gas + max(self.data_fee, self.expected_data_fee)
+        most = self.most_for_gas + max(self.data_fee, self.expected_data_fee)
         if self.state in {TransactionState.PENDING, TransactionState.DISPLACED}:
             return most
         return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
+
+    def reserve(self) -> None:
+        """Set the column by which `reserved` is added up, after another version or state."""
+        self.reserved_gwei = in_gwei(self.reserved)
 
 
 class ParentFact(models.Model):
@@ -284,7 +291,9 @@ class Share(models.Model):
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
     gas = models.PositiveBigIntegerField()
     wei = Uint256Field()
-    # What counts against the limits of its user: see `Transaction.reserved`.
+    # Its part of `Transaction.reserved_gwei`, which counts against the limit of its user.
+    reserved_gwei = models.BigIntegerField(default=0, db_default=0)
+    # Unused since 0.3; both go with the next minor version.
     reserved_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     reserved_wei = Uint256Field(default=0, db_default=0)
     # Its part of the transaction's gas limit, decided when that was stored: nothing that happens later moves cost from

@@ -37,7 +37,7 @@ from database import due_rows
 from database.statements import chunks
 from proving import lanes, pruning
 from proving.admission import admit
-from proving.budget import reservations
+from proving.budget import money
 from proving.health import attester_checks, chain_checks
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import JumpLeaves, Signer, WorkerHeartbeat
@@ -376,7 +376,7 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
     for name in lanes.every():
         due_rows.wake_what_is_too_late(rows(name))
     _reject_overdue(lane)
-    reservations.recount()
+    money.recount()
     return _failed(partial(pruning.prune_when_due, lane))
 
 

@@ -32,8 +32,3 @@ def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
 def cost(wei: int) -> str:
     """Return an amount in wei as `rounded` does, to 6 places: what gas costs is little."""
     return rounded(wei, places=6)
-
-
-def in_millions(count: int) -> str:
-    """Return a large count in millions, with one decimal; one below a million whole."""
-    return f"{count / 10**6:,.1f} M" if count >= 10**6 else f"{count:,}"

@@ -76,7 +76,7 @@ def dashboard(request: HttpRequest, user: User) -> HttpResponse:
     done, ended = sum(day.done for day in days), sum(day.ended for day in days)
     context = {
         "latest": batch_list.newest(user, _LATEST),
-        "allowances": list(allowance.of_user(user)),
+        "allowances": allowance.of_user(user),
         "days": days,
         "done": done,
         "ended": ended,

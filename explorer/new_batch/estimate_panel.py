@@ -59,7 +59,7 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "jump_origins": [one.jump_origin for one in found.sources if one.jump_origin is not None],
         "reasons": [(one.code, in_words(one.sentence, currency)) for one in found.reasons],
         "waits": {in_words(wait, currency): wait in one.faults for one in found.sources for wait in one.waits},
-        "allowances": [] if request.is_self_funded else list(allowance.of_user_on(user, found.destination)),
+        "allowance": None if request.is_self_funded else allowance.of_user_on(user, found.destination),
         "names": {part.name: part.address for part in parts if part.name},
         "made_at": timezone.now(),
     }

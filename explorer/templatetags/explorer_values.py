@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from config.chain_names import chain_name
 from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
-from explorer.formatting.amounts import cost, in_millions, rounded, whole_units
+from explorer.formatting.amounts import cost, rounded, whole_units
 from explorer.formatting.sentences import in_words
 from explorer.formatting.utc_times import iso
 
@@ -22,7 +22,6 @@ register = template.Library()
 
 register.filter("whole_units", whole_units)
 register.filter("cost", cost)
-register.filter("in_millions", in_millions)
 register.filter("chain", chain_name)
 
 _MINUTE = timedelta(minutes=1)

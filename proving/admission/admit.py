@@ -27,8 +27,8 @@ from database.due_rows import Postponement
 from proving import connections, facts, heads, job_runs, lanes
 from proving.admission import feasibility
 from proving.admission.feasibility import Ahead, Asked, BatchPart, Cost, Counted, Feasibility, Inquiry, Required, Wait
-from proving.budget import allowance, reservations
-from proving.budget.reservations import Reservation
+from proving.budget import allowance, money
+from proving.budget.money import Reservation
 from proving.connections import OpenConnection
 from proving.facts import Fact
 from proving.gas_model.proof_gas import Estimate
@@ -495,5 +495,5 @@ def _fee_too_low(batch: Batch, needed: Reservation, costs: Cost, path_gas: int) 
     if destination.test_network or batch.fee_is_estimate or batch.is_self_funded:
         return None
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
-    before = Reservation(batch.estimated_gas or 0, max(batch.estimated_wei or 0, reservations.caused_by(batch)))
+    before = Reservation(batch.estimated_gas or 0, max(batch.estimated_wei or 0, money.caused_by(batch)))
     return allowance.fee_too_low(batch.fee, needed + before, path_gas=path_gas, data_wei=costs.data.wei)

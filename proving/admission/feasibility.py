@@ -28,7 +28,7 @@ from chains.rpc import (
 )
 from database.statements import by_size, chunks
 from proving import facts, heads
-from proving.budget.reservations import Reservation
+from proving.budget.money import Reservation
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
 from proving.gas_model import proof_gas, trie_shapes

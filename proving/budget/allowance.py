@@ -2,24 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
-
-from django.conf import settings
+from functools import partial
 
 from accounts import models
 from accounts.models import User
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
-from proving.budget import reservations
-from proving.budget.reservations import Reservation
+from proving.budget import money
+from proving.budget.money import Reservation
 from queries.columns import Rejection, RejectionCode
 
 
 @dataclass(frozen=True)
 class DailyAllowance:
-    """The limit of a user's batches in any 24 hours, and how much of it is used, or reserved for open ones."""
+    """The limit of a user's batches in any 24 hours, in wei, and how much is used, or reserved for open ones."""
 
-    chain: Chain | None  # in wei, on this destination; None: in gas, on all that are no test networks
+    chain: Chain  # the destination
     most: int
     used: int
 
@@ -33,29 +31,16 @@ class DailyAllowance:
         return min(100, 100 * self.used // self.most) if self.most else 100
 
 
-def of_user(user: User) -> Iterator[DailyAllowance]:
-    """Yield the allowances of the user; none if only test networks are proven to, and nothing else is set."""
-    yield from _in_gas(user)
-    for chain in get_chains().destinations():
-        yield from _in_wei(user, chain)
+def of_user(user: User) -> list[DailyAllowance]:
+    """Return the allowances of the user on all destinations that limit users."""
+    found = (of_user_on(user, chain) for chain in get_chains().destinations())
+    return [one for one in found if one is not None]
 
 
-def of_user_on(user: User, destination: Chain) -> Iterator[DailyAllowance]:
-    """Yield the allowances of `of_user` that a batch for this destination counts against."""
-    if not destination.test_network:
-        yield from _in_gas(user)
-    yield from _in_wei(user, destination)
-
-
-def _in_gas(user: User) -> Iterator[DailyAllowance]:
-    if costly := [chain.id for chain in get_chains().destinations() if not chain.test_network]:
-        most = models.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET)
-        yield DailyAllowance(None, most, reservations.to_user(user.pk, costly).gas)
-
-
-def _in_wei(user: User, chain: Chain) -> Iterator[DailyAllowance]:
-    if (limit := models.daily_wei(user.daily_limits_wei, chain)) is not None:
-        yield DailyAllowance(chain, limit, reservations.to_user(user.pk, [chain.id]).wei)
+def of_user_on(user: User, destination: Chain) -> DailyAllowance | None:
+    """Return the user's allowance on this destination; None where nothing is limited."""
+    limit = models.daily_wei(user.daily_limits_wei, destination)
+    return None if limit is None else DailyAllowance(destination, limit, money.to_user(user.pk, destination.id))
 
 
 def too_large(user: User, destination: Chain, needed: Reservation, before: Reservation) -> Iterator[Rejection]:
@@ -74,31 +59,30 @@ def exceeded(user: User, destination: Chain, needed: Reservation, before: Reserv
 
 
 def _never_fits(limit: "_DailyLimit", needed: Reservation, before: Reservation) -> Rejection | None:
-    whole = limit.part(needed) + limit.part(before)
-    retryable = False
+    whole, shown = needed.wei + before.wei, limit.chain.amount
+    rule = f"{limit.whose} may cost, on chain {limit.chain.id},"
+    # Gas may become cheaper.
+    retryable = bool(limit.most)
     if not limit.most:
-        reason = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
+        reason = f"{rule[0].upper()}{rule[1:]} {shown(0)} in 24 hours."
     elif whole > limit.most:
         reason = (
-            f"This batch is estimated at {limit.shown(whole)}, and {limit.rule} {limit.shown(limit.most)} in 24 hours. "
-            "Send it in parts."
+            f"This batch is estimated at {shown(whole)}, and {rule} {shown(limit.most)} in 24 hours. Send it in parts."
         )
-        # Gas may become cheaper.
-        retryable = limit.is_in_wei
     else:
         return None
     return Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=retryable)
 
 
 def _is_used_up(limit: "_DailyLimit", needed: Reservation) -> Rejection | None:
-    more, used = limit.part(needed), limit.reserved()
+    more, used, shown = needed.wei, limit.reserved(), limit.chain.amount
     if used + more <= limit.most and (more or used < limit.most):
         return None
-    said = f"; this batch is estimated at {limit.shown(more)}." if more else "."
+    said = f"; this batch is estimated at {shown(more)}." if more else "."
     return Rejection(
         RejectionCode.BUDGET_EXCEEDED,
-        f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours. {limit.shown(used)} "
-        f"of this are used or reserved{said}",
+        f"{limit.whose[0].upper()}{limit.whose[1:]} may cost, on chain {limit.chain.id}, {shown(limit.most)} in 24 "
+        f"hours. {shown(used)} of this are used or reserved{said}",
         retryable=True,
     )
 
@@ -122,40 +106,16 @@ def fee_too_low(fee: int, needed: Reservation, *, path_gas: int, data_wei: int) 
 
 @dataclass(frozen=True)
 class _DailyLimit:
-    rule: str  # the beginning of a sentence
-    most: int
-    reserved: Callable[[], int]
-    part: Callable[[Reservation], int]
-    shown: Callable[[int], str]
-    is_in_wei: bool = True
+    chain: Chain
+    whose: str  # the beginning of a sentence
+    most: int  # wei
+    reserved: Callable[[], int]  # wei
 
 
 def _limits(user: User, destination: Chain) -> Iterator[_DailyLimit]:
-    """Yield limits in gas over all destinations that cost real money, and in the currency of this one."""
-    if not destination.test_network:
-        costly = [chain.id for chain in get_chains().destinations() if not chain.test_network]
-        yield _DailyLimit(
-            "a user's batches may use",
-            models.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET),
-            lambda: reservations.to_user(user.pk, costly).gas,
-            attrgetter("gas"),
-            "{} gas".format,
-            is_in_wei=False,
-        )
+    """Yield the limits on this destination: of the user, and of all users."""
     if (most := models.daily_wei(user.daily_limits_wei, destination)) is not None:
-        yield _DailyLimit(
-            f"a user's batches may cost, on chain {destination.id},",
-            most,
-            lambda: reservations.to_user(user.pk, [destination.id]).wei,
-            attrgetter("wei"),
-            destination.amount,
-        )
+        yield _DailyLimit(destination, "a user's batches", most, partial(money.to_user, user.pk, destination.id))
     if (most := destination.daily_limit_wei) is not None:
         # What others have used up is waited for.
-        yield _DailyLimit(
-            f"all batches together may cost, on chain {destination.id},",
-            most,
-            lambda: 0,
-            attrgetter("wei"),
-            destination.amount,
-        )
+        yield _DailyLimit(destination, "all batches together", most, lambda: 0)

@@ -8,8 +8,8 @@ from django.db.models import Exists, F, OuterRef, prefetch_related_objects
 
 from database.statements import chunks
 from proving.gas_model import proof_gas
-from proving.models import Share, SignedTransaction, Transaction, TransactionState, goes_to_replaced_registry
-from queries.models import Batch, Query, Sender
+from proving.models import Share, SignedTransaction, Transaction, TransactionState, goes_to_replaced_registry, in_gwei
+from queries.models import Batch, Sender
 
 # Of a transaction whose cost its batches show as spent.
 _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
@@ -21,12 +21,11 @@ class NotOurs(Exception):
 
 
 class Costs(NamedTuple):
-    """A transaction's cost to its batches, so far and at most, and what counts against limits, in gas and wei."""
+    """A transaction's cost to its batches, so far and at most, in gas and wei, and what counts against limits."""
 
     gas: int
     wei: int
-    reserved_gas: int
-    reserved_wei: int
+    reserved: int  # wei
 
     @property
     def shown(self) -> tuple[int, int]:
@@ -36,7 +35,7 @@ class Costs(NamedTuple):
 
 def costs(tx: Transaction) -> Costs:
     """Return what `divide` divides. Its versions must be stored, or prefetched as they are."""
-    return Costs(tx.gas, tx.cost, tx.reserved_gas, tx.reserved)
+    return Costs(tx.gas, tx.cost, tx.reserved)
 
 
 def is_spent(tx: Transaction) -> bool:
@@ -60,7 +59,7 @@ def divide(weights: Weights) -> None:
         [share for tx, of_tx in weights.items() for share in _shares(tx, of_tx)],
         update_conflicts=True,
         unique_fields=["transaction", "batch"],
-        update_fields=["gas", "wei", "reserved_gas", "reserved_wei"],
+        update_fields=["gas", "wei", "reserved_gwei"],
     )
 
 
@@ -73,8 +72,7 @@ def _shares(tx: Transaction, weights: Counter[str]) -> Iterator[Share]:
             batch_id=batch,
             gas=portion,
             wei=cost.wei * portion // cost.gas if cost.gas else 0,
-            reserved_gas=cost.reserved_gas * weight // weights.total(),
-            reserved_wei=cost.reserved_wei * weight // weights.total(),
+            reserved_gwei=in_gwei(cost.reserved * weight // weights.total()),
             weight=weight,
         )
 
@@ -141,11 +139,3 @@ def portions_of(tx: Transaction) -> Counter[str]:
             raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which is self-funded.")
         weights[batch] = max(1, min(weights[batch], estimate or 0))
     return Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
-
-
-def largest(queries: Collection[int]) -> frozenset[str]:
-    """Return, of the batches of these queries, the one that would take most by itself; none where there is none."""
-    weights: Counter[str] = Counter()
-    for query in Query.objects.filter(pk__in=queries):
-        weights[query.batch_id] += proof_gas.gas_of(query)
-    return frozenset(batch for batch, _ in weights.most_common(1))

@@ -8,12 +8,10 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property
 from operator import attrgetter
-
-from django.db.models import Exists, Max, OuterRef, QuerySet
 
 from chains import history
 from chains.header import Header
@@ -22,10 +20,9 @@ from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from proving.gas_model import trie_shapes
 from proving.gas_model.trie_shapes import LEAF_BYTES, Nodes, Shape, Storage, Tries
-from proving.models import LIVE_STATES, Transaction, proves_facts
 from proving.registry import packing
 from queries.columns import AccountField, HeaderField
-from queries.models import Batch, Block, PathUnit, Query, StepKind
+from queries.models import Query
 
 _TRANSACTION = 21_000
 _GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
@@ -525,24 +522,6 @@ HOP_GAS = 250_000
 JUMP_GAS = 75_000
 
 
-@dataclass(frozen=True)
-class RemainingWork:
-    """The facts that are neither proven nor under way."""
-
-    proof_gas: int = 0
-    path_gas: int = 0  # by which the registry comes to trust the blocks
-    unadmitted_gas: int = 0  # for what is not checked against its source chain yet; no part of `gas`
-    of_queries: Mapping[int, int] = field(default_factory=dict)  # parts of `proof_gas`, by the queries' ids
-
-    def without(self, queries: Collection[int]) -> "RemainingWork":
-        """Return it without the facts of these queries."""
-        return replace(self, proof_gas=self.proof_gas - sum(self.of_queries.get(pk, 0) for pk in queries))
-
-    @property
-    def gas(self) -> int:
-        return self.proof_gas + self.path_gas
-
-
 def gas_of(query: Query) -> int:
     """Return the most gas that a query takes: its part of the batch's estimate, or what it could take by itself."""
     return of_unknown([query]).gas.bound if query.estimated_gas is None else query.estimated_gas
@@ -556,33 +535,3 @@ def of_unknown(queries: Iterable[Query]) -> Estimate:
         wanted[where].update(dict.fromkeys(facts.of(query)))
     missing = [Missing(0, list(there), is_known=False) for there in wanted.values()]
     return estimate(missing, Tries(), Route())
-
-
-def unproven(batch: Batch, *, with_paths: bool) -> RemainingWork:
-    """Count what of a batch's queries is neither proven nor under way, as the rows know it.
-
-    What is not admitted is counted by itself. `with_paths` counts also how the registry comes to trust old blocks, as
-    far as that is planned; paths that lead over the same blocks count once.
-    """
-    under_way = Transaction.objects.filter(
-        proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
-    ).exclude(continued=OuterRef("pk"))
-    left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
-    of_queries = {query.pk: gas_of(query) for query in left.filter(estimated_gas=None).iterator(chunk_size=1000)}
-    # Of thousands, objects would take long.
-    of_queries |= {pk: gas for pk, gas in left.values_list("pk", "estimated_gas") if gas is not None}
-    unadmitted = list(batch.queries.filter(is_admitted=False))
-    unadmitted_gas = sum(query.estimated_gas or 0 for query in unadmitted)
-    unadmitted_gas += of_unknown(query for query in unadmitted if query.estimated_gas is None).gas.bound
-    path_gas = _path_gas(left) if with_paths else 0
-    return RemainingWork(sum(of_queries.values()), path_gas, unadmitted_gas, of_queries)
-
-
-def _path_gas(left: QuerySet[Query]) -> int:
-    accumulating = Transaction.objects.filter(accumulates=OuterRef("pk"), state__in=LIVE_STATES)
-    needing_header = Block.objects.filter(~Exists(accumulating), pk__in=left.values("block")).filter(
-        queries__in=left.exclude(step=StepKind.ACCOUNT_ACCUMULATED)
-    )
-    # A jump goes with the block's own proofs.
-    longest = needing_header.filter(path_unit=PathUnit.HOPS).aggregate(hops=Max("path_left"))["hops"]
-    return HOP_GAS * (longest or 0)

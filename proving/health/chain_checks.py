@@ -22,7 +22,7 @@ from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import heads
-from proving.budget import reservations
+from proving.budget import money
 from proving.health.findings import Problem
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch
@@ -111,7 +111,7 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        found["spent_in_day"] = reservations.on_chain(chain.id)
+        found["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **found))
     _note_newest_block()
 

@@ -19,7 +19,7 @@ from proving.reconcile import calldata, sent
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
 from proving.registry.deployments import revert_reason
 from proving.transactions import sending, signers
-from proving.transactions.intents import NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
+from proving.transactions.intents import Order, Sent, Unsent
 from queries.models import Block, Query
 
 # Transactions of one block that are sent in one go.
@@ -67,28 +67,25 @@ def _send_each(
     outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for _, order in orders])
     instead: list[_Purpose] = []
     for (purpose, _), outcome in zip(orders, outcomes, strict=True):
-        if not isinstance(outcome, NotPaid):
-            if end := _why_not(context, outcome):
-                why_not[purpose.block.pk] = end
-        elif other := _instead(purpose, outcome):
+        if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(purpose, outcome.batches)):
             instead.append(other)
-        elif not (isinstance(purpose.action, Prove) and purpose.action.is_optional):
-            why_not[purpose.block.pk] = _postponed(context, outcome.sentence)
+        elif not isinstance(outcome, Sent) and not (isinstance(purpose.action, Prove) and purpose.action.is_optional):
+            why_not[purpose.block.pk] = _why_not(context, outcome)
     return instead
 
 
-def _instead(purpose: _Purpose, not_paid: NotPaid) -> _Purpose | None:
+def _instead(purpose: _Purpose, poor: frozenset[str]) -> _Purpose | None:
     """Leave out the queries of batches that can't pay, as long as that leaves fewer; or do what is next best."""
     # In whatever state they are: what can't pay must not be asked for again and again.
-    poor = Query.objects.filter(block=purpose.block, batch__in=not_paid.batches).values_list("pk", flat=True)
-    able = purpose.queries.difference(poor)
+    left_out = Query.objects.filter(block=purpose.block, batch__in=poor).values_list("pk", flat=True)
+    able = purpose.queries.difference(left_out)
     if able and able != purpose.queries:
         return replace(purpose, queries=able)
     if isinstance(purpose.action, ProveTime) and purpose.action.otherwise is not None:
         return _Purpose(purpose.block, purpose.action.otherwise, _asking(purpose.action.otherwise))
     if isinstance(purpose.action, ExtendPath):
         # The other blocks of who can't pay would go before those of others, one after the other.
-        sent.give_way(purpose.block, not_paid.batches)
+        sent.give_way(purpose.block, poor)
     return None
 
 
@@ -114,35 +111,29 @@ def _order(context: WorkContext, purpose: _Purpose) -> Order:
             # Of those that carry the header only one: the others wait for it.
             most = 1 if affordable.with_header else _TRANSACTIONS_PER_LOOK
             intents = list(itertools.islice(calldata.of_proofs(context, block, affordable), most))
-            return Order(intents, block=block, multicall="" if action.is_alone else context.registry.multicall)
+            return Order(intents, multicall="" if action.is_alone else context.registry.multicall)
         case ProveTime():
-            return Order([replace(calldata.of_time(context, block, action), queries=purpose.queries)], block=block)
+            return Order([replace(calldata.of_time(context, block, action), queries=purpose.queries)])
         case PreparePath():
-            return Order([replace(calldata.of_preparation(context, action), queries=purpose.queries)], block=block)
+            return Order([replace(calldata.of_preparation(context, action), queries=purpose.queries)])
         case ExtendPath():
             beside = sent.waiting_beside(block, purpose.queries)
             leg = building.next_leg(context.connection, action.path, beside=beside)
             needing = _only(action.needing, purpose.queries)
             intent = next(calldata.of_leg(context, block, action, leg, needing, beside=beside))
-            return Order([intent], partial(_note_path, context, action, leg), block)
+            return Order([intent], partial(_note_path, context, action, leg))
 
 
-def _note_path(context: WorkContext, action: ExtendPath, leg: Leg, _: int) -> None:
+def _note_path(context: WorkContext, action: ExtendPath, leg: Leg, _: str, __: int) -> None:
     checkpoints.note(context.connection, leg.checkpoints)
     if isinstance(action.path, Jump) and action.path.origin:
         checkpoints.note_origin(context.registry.row_id, action.path.origin)
 
 
-def _why_not(context: WorkContext, outcome: Sent | Unsent | ChainError) -> Requeue | Fail | None:
+def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fail:
     match outcome:
-        case Sent():
-            return None
-        case NoRoom():
-            return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
-        case UnderWay():
-            return Requeue("Waiting for a transaction that does the same.", min(0.2, context.poll_seconds))
-        case Refused(sentence) | NotPaid(sentence):
-            return _postponed(context, sentence)
+        case Unsent(sentence):
+            return Requeue(sentence, context.poll_seconds) if outcome.is_brief else _postponed(context, sentence)
         case Reverted():
             return _why_reverted(context, outcome)
         case ChainError():

@@ -31,7 +31,7 @@ from proving.registry.deployments import Call, call, creation_code, revert_reaso
 from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.fees import market_fees
-from proving.transactions.intents import GAS_MARGIN, Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
+from proving.transactions.intents import GAS_MARGIN, Intent, Order, Sent, Unsent
 from queries import progress
 from queries.models import OPEN_STATUSES, Block, Query, StepKind
 
@@ -149,8 +149,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
     creates_history = beacon_chain and not takes_roots
     created: list[FactsRegistry] = []
 
-    def store(first_nonce: int) -> None:
-        sender = signing.senders(chain)[0]
+    def store(sender: str, first_nonce: int) -> None:
         if replaced:
             _retire(replaced)
         block_hash_source = contract_address(sender, first_nonce)
@@ -194,8 +193,8 @@ def _create_registry(chain: Chain, row: FactsRegistry, seconds: float) -> None:
     of_registry = (row.source_chain_id, row.block_hash_source, row.history_window, row.beacon_history or NO_CONTRACT)
     code = creation_code("FactsRegistry", *of_registry)
 
-    def store(nonce: int) -> None:
-        row.address = contract_address(signing.senders(chain)[0], nonce)
+    def store(sender: str, nonce: int) -> None:
+        row.address = contract_address(sender, nonce)
         if not FactsRegistry.objects.filter(pk=row.pk, address="").update(address=row.address):
             raise DeploymentError("Another process deploys this registry at the same time; run it again.")
 
@@ -245,21 +244,21 @@ def _submit(
     chain: Chain,
     intents: Sequence[Intent],
     seconds: float,
-    and_store: Callable[[int], None] | None = None,
+    and_store: Callable[[str, int], None] | None = None,
 ) -> Transaction:
     """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
         with lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
-            (outcome,) = sending.submit_all(chain, lane, [Order(intents, and_store, by_first=True)])
+            (outcome,) = sending.submit_all(chain, lane, [Order(intents, and_store)])
             match result(outcome):
                 case Sent(transactions):
                     return transactions[-1]
-                case Refused(sentence) | NotPaid(sentence):
-                    raise DeploymentError(sentence)
-                case NoRoom() | UnderWay():
+                case Unsent(is_brief=True):
                     pass  # Until what is pending is confirmed.
+                case Unsent(sentence):
+                    raise DeploymentError(sentence)
     raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
 
 
@@ -293,7 +292,6 @@ def change_attesters(
         raise DeploymentError(str(error)) from None
     to, data = _signed_change(connection, ordered, threshold, signatures)
     chain = get_chains().chain(destination)
-    # As what they sign: what another signer sends meanwhile may be mined before it, or after.
     try:
         sent = _submit(chain, [Intent(to, data, extends=connection.registry.row_id)], seconds)
     except Reverted as reverted:

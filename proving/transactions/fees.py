@@ -1,13 +1,8 @@
-"""What the market asks for a unit of gas (EIP-1559), and what the limits allow."""
+"""What the market asks for a unit of gas (EIP-1559)."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from operator import attrgetter
 
-from chains.chains_file import Chain
 from chains.rpc import Fees, RpcClient
-from proving.budget.limits import Limit
-from proving.transactions.intents import NotPaid
 
 
 @dataclass(frozen=True)
@@ -19,14 +14,6 @@ class OfferedFees:
 
     def at_most(self, limit: int) -> "OfferedFees":
         return OfferedFees(min(self.max_fee_per_gas, limit), min(self.max_priority_fee_per_gas, limit))
-
-
-def most_for_gas(chain: Chain, bounds: Collection[Limit], fees: "MarketFees") -> int | NotPaid:
-    """Return the most to pay in wei per gas, by the chain's cap and the limits. `NotPaid` if that is too little."""
-    if too_low := [limit for limit in bounds if limit.price < fees.least]:
-        batches = frozenset[str]().union(*(limit.batches for limit in too_low))
-        return NotPaid(min(too_low, key=attrgetter("price")).sentence(chain, fees.least), batches)
-    return min([chain.max_fee_per_gas, *(limit.price for limit in bounds)])
 
 
 @dataclass(frozen=True)

@@ -95,51 +95,28 @@ class Intent:
 class Order:
     """Intents that are sent together: all or none, or only the first ones that money and room suffice for.
 
-    `and_store(first_nonce)` runs in the database transaction that stores them. `block` is the one in whose turn it is
-    sent, whose user may have only so much pending. By a `multicall`, the address of that contract, it may share a
-    transaction with others of the same. `by_first` leaves it to the first signer of the file.
+    `and_store(sender, first_nonce)` runs in the database transaction that stores them. By a `multicall`, the address of
+    that contract, it may share a transaction with others of the same.
     """
 
     intents: Sequence[Intent]
-    and_store: Callable[[int], None] | None = None
-    block: Block | None = None
+    and_store: Callable[[str, int], None] | None = None
     multicall: str = ""
-    by_first: bool = False
 
 
 @dataclass(frozen=True)
 class Sent:
-    """All of the intents, or the first ones where money doesn't suffice for the rest, in their order."""
+    """All of the intents, or the first ones where money or room doesn't suffice for the rest, in their order."""
 
     transactions: Sequence[Transaction]
 
 
 @dataclass(frozen=True)
-class NoRoom:
-    """No room: as much as may wait to be mined already does, of everybody or of the user whose turn it is."""
-
-
-@dataclass(frozen=True)
-class UnderWay:
-    """A transaction that does the same was stored meanwhile."""
-
-
-@dataclass(frozen=True)
-class Refused:
-    """Nothing of it can be sent now, by no payer: the operator has stopped the signers, or no block has room."""
+class Unsent:
+    """Nothing is stored of it: why not, a sentence."""
 
     sentence: str
-
-
-@dataclass(frozen=True)
-class NotPaid:
-    """At the present gas price the operator's money, the fees of these batches or the limits of their users don't
-    suffice to their ends. What others ask for may be cheaper.
-    """
-
-    sentence: str
-    batches: frozenset[str]
-
-
-Unsent = NoRoom | UnderWay | Refused | NotPaid
-"""Nothing is stored of it."""
+    batches: frozenset[str] = frozenset()
+    """Those whose fees, or whose users' limits, don't suffice at the present gas price."""
+    is_brief: bool = False
+    """True if it waits for what is under way."""

@@ -1,7 +1,9 @@
 """The only place that signs with the keys of signers, and that broadcasts: all that costs money goes through here."""
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from django.utils import timezone
@@ -13,9 +15,10 @@ from chains.encoding import hex_data
 from chains.rpc import ChainError, FeeTooLow, InsufficientFunds, NonceTooLow, ReplacementUnderpriced, RpcClient
 from config import logs
 from proving import stops
+from proving.budget import cost_allocation, money
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
-from proving.transactions.intents import Refused
+from proving.transactions.intents import Unsent
 
 logger = logging.getLogger(__name__)
 
@@ -26,41 +29,77 @@ def senders(chain: Chain) -> tuple[str, ...]:
 
 
 def sign(
-    chain: Chain, tx: Transaction, fees: OfferedFees, *, is_new: bool = False, cancel_with: int | None = None
-) -> SignedTransaction | Refused:
-    """Sign and store one version; with `cancel_with`, a gas limit, one that does nothing but use up the nonce.
+    chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, is_new: bool = False
+) -> SignedTransaction | Unsent:
+    """Sign and store one version, at what is offered or what the bounds allow, but not below the `least` wei per gas.
 
-    `Refused` where it is stopped; one that `is_new` also where its connection is. Inside the caller's database
-    transaction.
+    Stops, the chain's cap and limit, the limits of users and the fees of batches are asked here and nowhere else
+    (`proving.budget.money`). `portions` are the parts of its gas limit that batches cause. Stops of connections matter
+    only where it `is_new`. Inside the caller's database transaction, in which nobody else signs on the chain.
     """
-    is_cancellation = cancel_with is not None
-    account = _account(chain, tx.signer.address)
     if stopped := stops.why_not_signed(tx, is_new=is_new):
-        return Refused(stopped)
+        return Unsent(stopped)
+    bounds = money.bounds(chain, tx, portions, is_new=is_new)
+    if too_low := [bound for bound in bounds if bound.price < least]:
+        whose = frozenset[str]().union(*(bound.batches for bound in too_low))
+        return Unsent(min(too_low, key=attrgetter("price")).sentence(chain, least), whose)
+    fees = offer.at_most(min(bound.price for bound in bounds))
+    return _store(chain, tx, portions, fees, to=tx.to, data=bytes(tx.data))
+
+
+def cancel(
+    chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, gas: int
+) -> SignedTransaction | Unsent:
+    """Sign and store a version that does nothing but use up the nonce, with this gas limit, as `sign` does.
+
+    Of the bounds only the chain's hold.
+    """
+    if stopped := stops.why_not_signed(tx, is_new=False):
+        return Unsent(stopped)
+    most = money.cancellation_price(chain, gas, tx)
+    if most < least:
+        return Unsent(f"Gas on chain {chain.id} costs more than its limits leave for a cancellation.")
+    return _store(chain, tx, portions, offer.at_most(most), to=tx.signer.address, cancel_with=gas)
+
+
+def _store(
+    chain: Chain,
+    tx: Transaction,
+    portions: Counter[str],
+    fees: OfferedFees,
+    *,
+    to: str,
+    data: bytes = b"",
+    cancel_with: int | None = None,
+) -> SignedTransaction:
+    """Sign and store a version, and count its cost: what is signed next is bounded with it."""
     fields: dict[str, Any] = {
         "type": 2,
         "chainId": chain.id,
         "nonce": tx.nonce,
-        "gas": cancel_with if is_cancellation else tx.gas_limit,
+        "gas": tx.gas_limit if cancel_with is None else cancel_with,
         "maxFeePerGas": fees.max_fee_per_gas,
         "maxPriorityFeePerGas": fees.max_priority_fee_per_gas,
         "value": 0,
-        "data": b"" if is_cancellation else bytes(tx.data),
+        "data": data,
     }
-    if is_cancellation:
-        fields["to"] = account.address
-    elif tx.to:
-        fields["to"] = tx.to
-    signed = account.sign_transaction(fields)
-    return SignedTransaction.objects.create(
+    signed = _account(chain, tx.signer.address).sign_transaction(fields | ({"to": to} if to else {}))
+    version = SignedTransaction.objects.create(
         transaction=tx,
         hash=hex_data(signed.hash),
         raw=bytes(signed.raw_transaction),
         max_fee_per_gas=fees.max_fee_per_gas,
         max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-        is_cancellation=is_cancellation,
+        is_cancellation=cancel_with is not None,
         gas_limit=cancel_with,
     )
+    # With all of its versions as they are now.
+    stored = Transaction.objects.defer("data").prefetch_related("versions").get(pk=tx.pk)
+    stored.data_fee, stored.expected_data_fee = tx.data_fee, tx.expected_data_fee
+    stored.reserve()
+    stored.save(update_fields=["data_fee", "expected_data_fee", "reserved_gwei"])
+    cost_allocation.divide({stored: portions})
+    return version
 
 
 def broadcast(rpc: RpcClient, versions: Sequence[SignedTransaction]) -> None:

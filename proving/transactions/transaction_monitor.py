@@ -68,7 +68,7 @@ _MOST_TIMES_DATA_FEE = 16
 # Of a transaction: what changes with what becomes of it.
 _COLUMNS = (
     *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
-    *("spent_at", "last_error"),
+    *("spent_at", "last_error", "reserved_gwei"),
 )
 
 
@@ -435,6 +435,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
     _wake_blocks([change.tx for change in changes if change.is_shown])
     for change in changes:
         change.write()
+        change.tx.reserve()
         # Not `data`: it is long, was not loaded and never changes.
         change.tx.save(update_fields=_COLUMNS)
     concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]

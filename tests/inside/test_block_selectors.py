@@ -4,11 +4,11 @@ import itertools
 from typing import Any
 
 import pytest
+from proving.budget.reservations import Reservation
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.admission import admit as admission
-from proving.budget.reservations import Reservation
 from queries.models import Batch, BatchStatus, Block
 from tests.inside.working import accept_all
 from tests.service import ALICE, BOB, a_key, asking, fresh, submit

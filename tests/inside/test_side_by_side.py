@@ -17,6 +17,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
+from proving.budget.reservations import Reservation
 
 from attesting import attest
 from attesting.models import SignedBlock
@@ -28,7 +29,6 @@ from devnet.devchain import PROJECT
 from proving import lanes, pruning, stops
 from proving.admission import admit
 from proving.budget import cost_allocation, limits
-from proving.budget.reservations import Reservation
 from proving.gas_model.proof_gas import RemainingWork
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from proving.transactions.funds import Affordable, Costs, Funds
 
 from chains.chains_file import Chain
 from proving.models import Signer
 from proving.transactions import funds
 from proving.transactions.fees import MarketFees, OfferedFees
-from proving.transactions.funds import Affordable, Costs, Funds
 from tests.service import SIGNER
 
 GWEI = 10**9
