@@ -21,8 +21,9 @@ def to_wei(apps: Apps, _: BaseDatabaseSchemaEditor) -> None:
             own = {chain_id: wei for chain_id, wei in own.items() if chain_id not in named} | {EVERY_DESTINATION: "0"}
         for chain in destinations if user.daily_gas_budget else ():
             most, wei = daily_wei(own, chain), user.daily_gas_budget * chain.max_fee_per_gas
-            own[str(chain.id)] = str(wei if most is None else min(most, wei))
-        user.daily_limits_wei = own
+            if most is None or wei < most:
+                own[str(chain.id)] = str(wei)
+        user.daily_limits_wei = own or None
         user.save(update_fields=["daily_limits_wei"])
 
 

@@ -21,7 +21,7 @@ from tests.proving.rollups import OP_STACK, charge_for_data
 
 _ETHER, _GWEI = 10**18, 10**9
 _SIGNER = ACCOUNTS[3][0]
-_BUDGET = 1_300_000
+_LIMIT = 5 * 10**15  # wei
 # Characters of a search's output, the last ones.
 _PRINTED = 2_000
 _COSTLY = CHAINS_TOML.replace("test_network = true", 'test_network = false\ndaily_limit_per_user = "1"')
@@ -54,10 +54,11 @@ def search(seed: int, count: int) -> Iterator[Seen]:
 def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
     """Each batch is rejected while its transactions are pending or in young blocks, as by a late refusal."""
     toml = _COSTLY.replace("confirmations = 1", "confirmations = 150")
-    with target(toml, ALLOWED_ADDRESSES="*", DAILY_GAS_BUDGET=str(_BUDGET), BATCH_DEADLINE_SECONDS="4") as service:
+    toml = toml.replace('per_user = "1"', 'per_user = "0.005"')
+    with target(toml, ALLOWED_ADDRESSES="*", BATCH_DEADLINE_SECONDS="4") as service:
         service.chain.mine(200)
         key = service.key()
-        before, began, sent, refused = _gas_of_signer(service.chain, 0), time.monotonic(), 0, 0
+        before, began, sent, refused = _balance(service.chain), time.monotonic(), 0, 0
         while time.monotonic() - began < 30:
             head = service.chain.head()
             accounts = [f"0x{chance.getrandbits(160):040x}" for _ in range(3)]
@@ -68,12 +69,12 @@ def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
                 refused += 1
             time.sleep(0.6)
         time.sleep(6)  # So that the last ones are rejected, or mined.
-        burnt = _gas_of_signer(service.chain, 0) - before
+        burnt = before - _balance(service.chain)
         yield Seen(
             f"{sent} batches in 30 s, each rejected by its deadline with its transactions unconfirmed",
-            f"a user's batches burn at most their budget of {_BUDGET:,} gas",
-            f"{burnt:,} gas were burnt, {refused} submissions answered 429",
-            kept=0 < burnt <= _BUDGET,
+            f"a user's batches burn at most their limit of {_LIMIT:,} wei",
+            f"{burnt:,} wei were burnt, {refused} submissions answered 429",
+            kept=0 < burnt <= _LIMIT,
         )
 
 
@@ -202,16 +203,6 @@ def _until_pending(chain: DevChain, nonce: int) -> int:
     while _nonce(chain) == nonce and time.monotonic() < deadline:
         time.sleep(0.1)
     return _nonce(chain) - nonce
-
-
-def _gas_of_signer(chain: DevChain, first: int) -> int:
-    """Return the gas that the signer's transactions have used since block `first`."""
-    gas = 0
-    for number in range(first, chain.head() + 1):
-        for tx in chain.rpc("eth_getBlockByNumber", hex(number), True)["transactions"]:
-            if tx["from"].lower() == _SIGNER.lower():
-                gas += int(chain.rpc("eth_getTransactionReceipt", tx["hash"])["gasUsed"], 16)
-    return gas
 
 
 def _balance(chain: DevChain) -> int:

@@ -26,7 +26,7 @@ AWAY_SECONDS = 0.05
 _STATES = ("--max-persisted-states", "100000")
 _CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
 _FEE = 10**20
-_VARIABLES = UNLIMITED | {"ALLOWED_ADDRESSES": "*", "DAILY_GAS_BUDGET": str(10**12)}
+_VARIABLES = UNLIMITED | {"ALLOWED_ADDRESSES": "*"}
 _PATIENCE_SECONDS = 600
 
 

@@ -6,7 +6,7 @@ cost, and so does what isn't final: until then a node may lie about what it has 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -134,34 +134,41 @@ def recount() -> None:
 
 @dataclass(frozen=True)
 class Bound:
-    """The most that a unit of gas may cost, by one limit."""
+    """What one limit leaves for a part of a transaction."""
 
-    what: str
-    price: int  # wei
-    left: int | None = None  # wei that the limit leaves for the transaction; None for a cap of the price
-    batches: frozenset[str] = frozenset()  # whose money it is; none for the operator's
+    limit: str
+    left: int  # wei
+    gas: int  # of the part
+    data_fee: int  # of the part, in wei
+    batches: frozenset[str]  # that do without, so that others can be sent for; none where that helps nobody
+
+    @property
+    def price(self) -> int:
+        """Return the most that a unit of its gas may cost, in wei."""
+        # Costs of batches are rounded, by less than a unit for each.
+        return max(0, self.left - self.data_fee) // (self.gas + 1)
 
     def sentence(self, chain: Chain, price: int) -> str:
-        """Say what is lacking at this price for a unit of gas, in wei."""
-        said = f"Gas on chain {chain.id} is at {_gwei(price)}, and {self.what}"
-        if self.left is not None:
-            said += f" leaves {chain.amount(max(0, self.left))} for this transaction"
-        return f"{said}. Waiting for gas at {_gwei(self.price)} or less."
+        """Say what is lacking where gas is at this price, in wei."""
+        needed = chain.amount(self.gas * price + self.data_fee)
+        said = (
+            f"{self.limit} leaves {chain.amount(max(0, self.left))}, and at the present gas price of chain {chain.id}, "
+            f"{_gwei(price)}, this transaction may cost {needed} of it."
+        )
+        return f"{said} Waiting for gas at {_gwei(self.price)} or less." if self.price else said
 
 
-def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int], *, is_new: bool) -> list[Bound]:
-    """Return the bounds of a stored transaction, whose own cost doesn't count.
+def cap(chain: Chain, *, is_new: bool) -> int:
+    """Return the chain's cap in wei per gas. What `is_new` leaves room for one replacement below it."""
+    return chain.max_fee_per_gas * 100 // RISE_PERCENT if is_new else chain.max_fee_per_gas
 
-    `portions` are the parts of its gas limit that batches cause, by their ids. One that `is_new` leaves room for one
-    replacement under the chain's cap.
+
+def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> list[Bound]:
+    """Return the bounds of a stored transaction beside the cap. Its own cost doesn't count.
+
+    `portions` are the parts of its gas limit that batches cause, by their ids.
     """
-    cap = chain.max_fee_per_gas * 100 // RISE_PERCENT if is_new else chain.max_fee_per_gas
-    return [
-        Bound(f"the cap is {_gwei(chain.max_fee_per_gas)}", cap),
-        *_bound_by_day(chain, tx),
-        *_bounds_by_user(chain, tx, portions),
-        *_bounds_by_fee(chain, tx, portions),
-    ]
+    return [*_by_day(chain, tx, portions), *_by_user(chain, tx, portions), *_by_fee(chain, tx, portions)]
 
 
 def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
@@ -175,14 +182,16 @@ def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
     return min(most, max(0, chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)) // gas)
 
 
-def _bound_by_day(chain: Chain, tx: Transaction) -> Iterator[Bound]:
+def _by_day(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
     if chain.daily_limit_wei is not None:
+        limit = f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id}"
+        # What the others ask for may be cheaper.
+        largest = sorted(portions, key=lambda batch: portions[batch])[1:][-1:]
         left = chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)
-        what = f"the operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours"
-        yield _bound(tx, what, tx.gas_limit, left)
+        yield Bound(limit, left, tx.gas_limit, tx.data_fee, frozenset(largest))
 
 
-def _bounds_by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
+def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
     batches_of: dict[int, set[str]] = defaultdict(set)
     limits: dict[int, int | None] = {}
     for pk, user, own in Batch.objects.filter(pk__in=portions).values_list("pk", "user", "user__daily_limits_wei"):
@@ -190,22 +199,22 @@ def _bounds_by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) 
         limits[user] = models.daily_wei(own, chain)
     for user, batches in batches_of.items():
         if (most := limits[user]) is not None:
+            gas = sum(portions[pk] for pk in batches)
             left = most - of_user(user, chain.id, beside=tx.pk)
-            yield _bound(tx, "the daily limit of its user", sum(portions[pk] for pk in batches), left, batches)
+            yield Bound("The daily limit of its user", left, gas, _data_fee(tx, gas), frozenset(batches))
 
 
-def _bounds_by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
+def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
     if not chain.test_network:
         for batch in Batch.objects.filter(pk__in=portions).defer("request"):
+            gas = portions[batch.pk]
             left = batch.fee - caused_by(batch, beside=tx.pk)
-            yield _bound(tx, "the batch's fee", portions[batch.pk], left, {batch.pk})
+            yield Bound("The batch's fee", left, gas, _data_fee(tx, gas), frozenset({batch.pk}))
 
 
-def _bound(tx: Transaction, what: str, gas: int, left: int, batches: Collection[str] = ()) -> Bound:
-    """Return the bound of this part of the transaction's gas. The part has as much of the data fee."""
-    data_fee = tx.data_fee * gas // tx.gas_limit
-    # Costs of batches are rounded, by less than a unit for each.
-    return Bound(what, max(0, left - data_fee) // (gas + 1), left, frozenset(batches))
+def _data_fee(tx: Transaction, gas: int) -> int:
+    """Return the data fee of this part of the transaction's gas, in wei."""
+    return tx.data_fee * gas // tx.gas_limit
 
 
 def _gwei(wei: int) -> str:

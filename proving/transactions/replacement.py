@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.utils import timezone
@@ -19,6 +20,7 @@ from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Unsent, is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from queries import progress
+from queries.models import OPEN_STATUSES, Batch, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +92,7 @@ def _replace(
 ) -> SignedTransaction:
     """Sign a new version under the same nonce, with fees that nodes take for a replacement, if limits leave room.
 
-    What can't be raised to the market's price, because its batches' money or the day's limit doesn't suffice, is
-    cancelled: it would hold up all that come after it.
+    What can't be raised because its batches' money or the day's limit doesn't suffice is cancelled where others wait.
     """
     market = market_fees(rpc)
     gas = _cancellation_gas(rpc, tx.signer, newest)
@@ -108,7 +109,7 @@ def _replace(
         if not cancel:
             version = sign(chain, tx, raised, portions, least=least) if least <= raised.max_fee_per_gas else None
             is_stuck = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
-            cancel = isinstance(version, Unsent) and is_stuck
+            cancel = isinstance(version, Unsent) and is_stuck and _others_wait(chain, version.batches or portions)
         if cancel:
             version = signing.cancel(chain, tx, offer, portions, least=least, gas=gas)
         if not isinstance(version, SignedTransaction):
@@ -118,6 +119,12 @@ def _replace(
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted, or can't be paid for: cancelled", newest.hash)
     return version
+
+
+def _others_wait(chain: Chain, poor: Collection[str]) -> bool:
+    """Return whether anything is to be sent on the chain for others than these batches: it may come after them."""
+    opened = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES, sender=Sender.OPERATOR)
+    return opened.exclude(pk__in=poor).exists()
 
 
 def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce: int, now: datetime) -> None:

@@ -112,12 +112,13 @@ def active(chain: Chain, rows: Mapping[str, Signer], accounts: Mapping[str, Acco
             refused = refused or notices[address]
         else:
             able.append(address)
-    moving = [address for address in able if not _is_stuck(chain, rows[address])]
-    for address in able if moving else ():
-        if address not in moving:
+    stuck = {address: _stuck(chain, rows[address]) for address in able}
+    moving = [address for address in able if stuck[address] is None]
+    for address, waiting in stuck.items():
+        if moving and waiting is not None:
             notices[address] = (
-                f"The signer {address} on chain {chain.id} sends nothing more until its transactions are mined, of "
-                "which the first has waited for long. What comes meanwhile is sent by others."
+                f"The signer {address} on chain {chain.id} sends nothing more until its transaction "
+                f"{waiting.latest_hash} is mined, which has waited for long. What comes meanwhile is sent by others."
             )
     for address in moving or able:
         return _sender(rows[address], accounts[address]), notices
@@ -133,14 +134,12 @@ def _sender(row: Signer, account: Account) -> Sender:
     return Sender(row, account.nonce, account.balance, account.balance - reserved, gas["count"], gas["gas"] or 0)
 
 
-def _is_stuck(chain: Chain, row: Signer) -> bool:
-    """Return whether its lowest nonce has waited so long that others may have to wait as long behind it."""
-    lowest = (
-        row.transactions.filter(state=TransactionState.PENDING).order_by("nonce").values_list("spent_at", flat=True)
-    )
+def _stuck(chain: Chain, row: Signer) -> Transaction | None:
+    """Return its lowest nonce if that has waited so long that others may have to wait as long behind it."""
+    lowest = row.transactions.filter(state=TransactionState.PENDING).defer("data").order_by("nonce").first()
     patience = timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
     # A moment that lies ahead is that of a clock that was ahead.
-    return any(abs(clock.earliest() - since) > patience for since in lowest[:1])
+    return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > patience else None
 
 
 def who_holds(chain: Chain, address: str, balance: int) -> str:

@@ -39,11 +39,14 @@ def sign(
     """
     if stopped := stops.why_not_signed(tx, is_new=is_new):
         return Unsent(stopped)
-    bounds = money.bounds(chain, tx, portions, is_new=is_new)
+    cap = money.cap(chain, is_new=is_new)
+    if cap < least:
+        return Unsent(f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei.")
+    bounds = money.bounds(chain, tx, portions)
     if too_low := [bound for bound in bounds if bound.price < least]:
         whose = frozenset[str]().union(*(bound.batches for bound in too_low))
         return Unsent(min(too_low, key=attrgetter("price")).sentence(chain, least), whose)
-    fees = offer.at_most(min(bound.price for bound in bounds))
+    fees = offer.at_most(min([cap, *(bound.price for bound in bounds)]))
     return _store(chain, tx, portions, fees, to=tx.to, data=bytes(tx.data))
 
 

@@ -33,7 +33,7 @@ def bob() -> User:
 
 USERS = "accounts/user"
 LIMITS = (
-    *("daily_gas_budget", "max_batches_per_minute", "max_queries_per_minute"),
+    *("max_batches_per_minute", "max_queries_per_minute"),
     *("max_open_batches", "max_open_queries", "daily_limits_wei"),
 )
 
@@ -45,36 +45,36 @@ def set_limits(client: Client, user: User, **limits: str) -> str:
 
 def test_an_operator_sets_limits(operator, bob):
     hash_of_session = bob.get_session_auth_hash()
-    set_limits(operator, bob, daily_gas_budget="7", max_open_batches="0", daily_limits_wei='{"31337": "5"}')
+    set_limits(operator, bob, max_batches_per_minute="7", max_open_batches="0", daily_limits_wei='{"31337": "5"}')
     bob.refresh_from_db()
-    assert (bob.daily_gas_budget, bob.max_open_batches, bob.max_open_queries) == (7, 0, None)
+    assert (bob.max_batches_per_minute, bob.max_open_batches, bob.max_open_queries) == (7, 0, None)
     assert bob.daily_limits_wei == {"31337": "5"}
-    said = "daily_gas_budget: None → 7; max_open_batches: None → 0; daily_limits_wei: None → {'31337': '5'}"
+    said = "max_batches_per_minute: None → 7; max_open_batches: None → 0; daily_limits_wei: None → {'31337': '5'}"
     assert log_of_operators() == [(ALICE, str(bob), said)]
-    set_limits(operator, bob, daily_gas_budget="7")
+    set_limits(operator, bob, max_batches_per_minute="7")
     bob.refresh_from_db()
-    assert (bob.daily_gas_budget, bob.max_open_batches, bob.daily_limits_wei) == (7, None, None)
+    assert (bob.max_batches_per_minute, bob.max_open_batches, bob.daily_limits_wei) == (7, None, None)
     assert bob.get_session_auth_hash() == hash_of_session
 
 
 def test_a_limit_of_a_chain_that_is_no_destination_now_stays(operator, bob):
     User.objects.filter(pk=bob.pk).update(daily_limits_wei={"5": "1"})
-    set_limits(operator, bob, daily_gas_budget="7", daily_limits_wei='{"5": "1"}')
+    set_limits(operator, bob, max_batches_per_minute="7", daily_limits_wei='{"5": "1"}')
     bob.refresh_from_db()
-    assert (bob.daily_gas_budget, bob.daily_limits_wei) == (7, {"5": "1"})
+    assert (bob.max_batches_per_minute, bob.daily_limits_wei) == (7, {"5": "1"})
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"daily_gas_budget": "-1"},
+        {"max_batches_per_minute": "-1"},
         *({"daily_limits_wei": one} for one in ('{"31337": 0.5}', '{"31337": "0.5"}', '{"6": "1"}', "[1]", "7", "{")),
     ],
 )
 def test_a_wrong_limit_is_not_set(operator, bob, wrong):
     assert "Please correct the error below" in set_limits(operator, bob, **wrong)
     bob.refresh_from_db()
-    assert (bob.daily_gas_budget, bob.daily_limits_wei) == (None, None)
+    assert (bob.max_batches_per_minute, bob.daily_limits_wei) == (None, None)
     assert log_of_operators() == []
 
 
@@ -121,8 +121,8 @@ def test_several_rows_can_not_be_deleted_at_once(operator, bob):
 
 @pytest.mark.parametrize("client", [Client(), None])
 def test_others_do_nothing(bob, client):
-    set_limits(client or client_of(BOB), bob, daily_gas_budget="7")
+    set_limits(client or client_of(BOB), bob, max_batches_per_minute="7")
     act(client or client_of(BOB), USERS, "revoke_keys", bob.pk)
     bob.refresh_from_db()
-    assert bob.daily_gas_budget is None
+    assert bob.max_batches_per_minute is None
     assert bob.api_keys.filter(revoked_at=None).exists()

@@ -4,13 +4,14 @@ import itertools
 from typing import Any
 
 import pytest
-from proving.budget.reservations import Reservation
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.admission import admit as admission
+from proving.budget.money import Reservation
 from queries.models import Batch, BatchStatus, Block
 from tests.inside.working import accept_all
+from tests.proving.money import limit
 from tests.service import ALICE, BOB, a_key, asking, fresh, submit
 
 BALANCE = {"props": ["BALANCE"]}
@@ -60,7 +61,7 @@ def estimate_of(costly: DevChain, *heights: int) -> Reservation:
 
 def test_the_budget_must_do_for_what_is_to_come(costly, key, settings):
     head = costly.head()
-    settings.DAILY_GAS_BUDGET = estimate_of(costly, 0, 1).gas - 1
+    limit(settings, daily_limit_per_user=estimate_of(costly, 0, 1).wei * 95 // 100)
     batch = submitted(key, fee=10**18, **{f"block_{head}": [ALICE], f"block_{head + 1}": [ALICE]})
     accept_all()
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "too_large_for_budget")

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,7 +16,6 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
-from proving.budget.reservations import Reservation
 
 from attesting import attest
 from attesting.models import SignedBlock
@@ -28,14 +26,13 @@ from database import due_rows, row_locks
 from devnet.devchain import PROJECT
 from proving import lanes, pruning, stops
 from proving.admission import admit
-from proving.budget import cost_allocation, limits
-from proving.gas_model.proof_gas import RemainingWork
+from proving.budget import cost_allocation
+from proving.budget.money import Reservation
 from proving.lanes import HeldLane, LaneKind, LaneName
-from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import AccountProof, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import turn
 from proving.reconcile.decide import Settled
 from proving.transactions import sending, signers, transaction_monitor
-from proving.transactions.fees import OfferedFees
 from queries import progress, submission
 from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
@@ -176,10 +173,9 @@ def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it():
     assert (shown["BLOCKHASH_AVAILABLE"], shown["HEADER_ACCUMULATED"]) == ("0x01", "0x02")
 
 
-def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(lane, costly, settings):
-    settings.DAILY_GAS_BUDGET = 1_000_000
+def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(lane, costly):
     batches = [a_batch(block=block, fee=10**18) for block in (1, 2)]
-    decided = [admit._Decided(batch, 31337, admit._Admission(Reservation(600_000, 1))) for batch in batches]
+    decided = [admit._Decided(batch, 31337, admit._Admission(Reservation(1, 6 * 10**17))) for batch in batches]
     with lanes.hold(LaneName(LaneKind.LARGE_ADMISSION, 31337)) as other:
         assert other
         met = meet(
@@ -227,7 +223,7 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
 
     def store() -> None:
         with signers.locked(chain) as locked:
-            signer = locked[first.pk]
+            signer = locked[first.address]
             Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=1)
             signer.due_at = timezone.now()
             signer.save(update_fields=["due_at"])
@@ -268,29 +264,6 @@ def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions
     batch.refresh_from_db()
     assert (batch.gas_used, batch.spent) == (80_000, 80_000)
     assert set(Transaction.objects.values_list("state", flat=True)) == {TransactionState.CONFIRMED}
-
-
-def test_what_a_user_may_use_in_a_day_is_not_used_twice_on_two_chains(costly, settings):
-    settings.DAILY_GAS_BUDGET = 150_000
-    batch = a_batch(fee=10**18)
-    accept(batch)
-    signer, _ = two_signers()
-    offer = OfferedFees(1, 1)
-    ready: Any = [SimpleNamespace(rest={batch.pk: RemainingWork()})]
-
-    def send_some(nonce: int) -> bool:
-        """Store a transaction if the budget has room. Return whether it had."""
-        with transaction.atomic():
-            # As on two chains, whose signers are others.
-            sending._Sending(costly, [], SimpleNamespace(offer=offer))._lock_users(ready)  # type: ignore[arg-type]
-            tx = Transaction.objects.create(signer=signer, nonce=nonce, data=b"", gas_limit=100_000)
-            if limits.why_over_budget(costly, tx, Counter({batch.pk: 100_000})):
-                return False
-            Share.objects.create(transaction=tx, batch=batch, gas=100_000, wei=1, weight=1)
-            return True
-
-    met = meet(partial(send_some, 0), partial(send_some, 1))
-    assert (met.first, met.second, met.waited) == (True, False, True)
 
 
 # --- Pruning ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from proving import lanes
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import Transaction
 from proving.transactions import sending
-from proving.transactions.intents import Intent, Order, UnderWay
+from proving.transactions.intents import Intent, Order, Unsent
 from tests.proving.chain_state import signer_nonce
 from tests.service import ALICE, a_key, request, submit, work
 
@@ -34,14 +34,16 @@ def test_what_is_under_way_is_not_sent_twice(service, lane):
     work()
     work()
     same = Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))
-    assert sending.submit_all(get_chains().chain(31337), lane, [Order([same])]) == [UnderWay()]
+    (outcome,) = sending.submit_all(get_chains().chain(31337), lane, [Order([same])])
+    assert isinstance(outcome, Unsent)
+    assert outcome.is_brief
     assert Transaction.objects.exclude(to="").count() == 1
 
 
 def test_all_of_several_transactions_are_stored_or_none(service, lane):
     before = Transaction.objects.count()
 
-    def fail(nonce: int) -> None:
+    def fail(sender: str, nonce: int) -> None:
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):

@@ -47,7 +47,6 @@ def limit(settings, **wei: int) -> None:
 
 def without_limits(settings) -> None:
     """Let a batch of any size be paid for."""
-    settings.DAILY_GAS_BUDGET = 10**9
     limit(settings, daily_limit=100 * ETHER, daily_limit_per_user=100 * ETHER)
 
 
@@ -128,6 +127,11 @@ def spent_today() -> int | None:
     """In wei: what counts against the daily limit of chain 31337, as a worker sees it in one more turn."""
     work()
     return ChainWatch.objects.get(chain_id=31337).spent_in_day
+
+
+def up_to_a_gwei(wei: int) -> int:
+    """Return the amount as it counts against a daily limit: rounded up to a gwei."""
+    return -(-wei // GWEI) * GWEI
 
 
 def scattered_slots(count: int) -> dict[str, Any]:

@@ -55,9 +55,9 @@ UNIT = 10**14
 DAY = timedelta(hours=25)
 # Known: what a false nonce has displaced counts no more against the fee of its batch, until it fills the gap.
 FALSE_NONCE = "ahead"
-SETTINGS = {"ALLOWED_ADDRESSES": ["*"], "DAILY_GAS_BUDGET": 10**9, "MAX_BATCHES_PER_MINUTE": 10**6}
+SETTINGS = {"ALLOWED_ADDRESSES": ["*"], "MAX_BATCHES_PER_MINUTE": 10**6}
 # What may be waited for in the end: a fee that reverts have used up, and the time between tries that revert.
-MAY_WAIT = "the batch's fee leaves|trying again more slowly"
+MAY_WAIT = "The batch's fee leaves|trying again more slowly"
 _OTHER_WORDS = """
 work work work work mine mine mine age final tomorrow stop resume crash drop broken elsewhere honest
 reorg:1 reorg:2 reorg:3 cancel:0 cancel:1 cancel:2 cap:1 cap:3 cap:200 gwei:1 gwei:2 gwei:5 gwei:30

@@ -13,7 +13,7 @@ from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, between, lying_node
 from tests.deployed import deploy
-from tests.proving.money import stopped
+from tests.proving.money import limit, stopped
 from tests.service import (
     ALICE,
     BOB,
@@ -263,10 +263,11 @@ def test_a_fee_above_the_estimate_is_accepted_and_not_used_up(service, key, cost
     assert batch.gas_used <= batch.estimated_gas
 
 
-def test_a_key_has_a_daily_budget_of_gas(service, key, costly, settings):
-    settings.DAILY_GAS_BUDGET = 200_000
+def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
     block = service.head()
-    assert work_until_done(submit(key, request(ALICE, block=block, fee=10**18))).status == BatchStatus.DONE
+    first = work_until_done(submit(key, request(ALICE, block=block, fee=10**18)))
+    assert first.status == BatchStatus.DONE
+    limit(settings, daily_limit_per_user=first.estimated_wei or 0)
     batch = accepted(submit(key, request(BOB, block=block - 1, fee=10**18)))
     assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "budget_exceeded")
     other = a_key(BOB)
@@ -284,8 +285,8 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
     service.rpc("anvil_setNextBlockBaseFeePerGas", hex(90 * 10**9))
     service.mine()
     work()
-    assert "1 query is left undone: at the present gas price" in waiting()[0]
-    assert "the batch's fee leaves 0.002000 ETH. Waiting for gas at " in waiting()[0]
+    assert "The batch's fee leaves 0.002000 ETH, and at the present gas price" in waiting()[0]
+    assert "Waiting for gas at " in waiting()[0]
     service.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**9))
     service.mine()
     service.rpc("evm_setAutomine", True)
@@ -295,12 +296,13 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
     assert 0 < batch.spent <= batch.fee
 
 
-def test_a_user_has_one_budget_whatever_key_is_used(service, key, costly, settings):
-    settings.DAILY_GAS_BUDGET = 200_000
+def test_a_user_has_one_limit_whatever_key_is_used(service, key, costly, settings):
     other = a_key(name="another")
-    one = submit(key, request(ALICE, block=service.head(), fee=10**18))
+    one = accepted(submit(key, request(ALICE, block=service.head(), fee=10**18)))
+    assert one.status == BatchStatus.IN_PROGRESS
+    limit(settings, daily_limit_per_user=(one.estimated_wei or 0) * 3 // 2)
     two = submit(other, request(BOB, block=service.head(), fee=10**18))
-    assert (accepted(one).status, accepted(two).status) == (BatchStatus.IN_PROGRESS, BatchStatus.REJECTED)
+    assert accepted(two).status == BatchStatus.REJECTED
     assert two.rejection_code == "budget_exceeded"
 
 

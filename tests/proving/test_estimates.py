@@ -10,7 +10,7 @@ from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
 from tests.deployed import deploy
 from tests.proving.estimated_batches import Result, accounts, cases_of, estimate, measured
-from tests.proving.money import stopped
+from tests.proving.money import limit, stopped
 from tests.service import (
     ALICE,
     BOB,
@@ -100,7 +100,7 @@ def test_it_tells_what_the_registry_holds_and_stores_nothing(service, client, ke
 
 
 def test_it_tells_all_reasons_at_once(costly, client, key, settings):
-    settings.DAILY_GAS_BUDGET = 1000
+    limit(settings, daily_limit_per_user=1000)
     settings.MAX_OPEN_BATCHES = 1
     submit(key, request(ALICE, block=1))
     head = costly.head()
@@ -120,7 +120,7 @@ def test_it_tells_all_reasons_at_once(costly, client, key, settings):
         ("too_many_open_batches", None, True),
         ("timestamp_before_first_block", "31337", False),
         ("block_too_far_ahead", "31337", True),
-        ("too_large_for_budget", None, False),
+        ("too_large_for_budget", None, True),
         ("fee_too_low", None, True),
     ]
     assert told["fee"] == {"sufficient": False}
@@ -128,7 +128,7 @@ def test_it_tells_all_reasons_at_once(costly, client, key, settings):
 
 
 def test_what_one_pays_oneself_has_no_limits(costly, client, key, settings):
-    settings.DAILY_GAS_BUDGET = 1000
+    limit(settings, daily_limit_per_user=0)
     body = request(ALICE, block=costly.head()) | {"sender": "self"}
     told = estimate(client, key, body)
     assert told["gas"]["bound"] > 1000
@@ -239,15 +239,15 @@ def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     assert 0 < batch.spent < batch.fee
 
 
-def test_budgets_hold_for_a_fee_that_is_the_estimate(costly, key, settings):
-    settings.DAILY_GAS_BUDGET = 100_000
+def test_limits_hold_for_a_fee_that_is_the_estimate(costly, key, settings):
+    limit(settings, daily_limit_per_user=1000)
     batch = submit(key, request(ALICE, block=costly.head()) | {"fee": "auto"})
     work()
-    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", False)
+    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", True)
 
 
 def test_what_never_fits_is_told_before_a_fee_that_is_too_low(costly, key, settings):
-    settings.DAILY_GAS_BUDGET = 100_000
+    limit(settings, daily_limit_per_user=1000)
     batch = submit(key, request(ALICE, block=costly.head(), fee=1))
     work()
-    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", False)
+    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", True)

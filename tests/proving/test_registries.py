@@ -342,8 +342,7 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_o
         assert 0 < fresh(batch).spent <= batch.fee
 
 
-@pytest.mark.parametrize("bound", ["gas", "wei"])
-def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly, key, settings, bound):
+def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly, key, settings):
     costly.mine(10)
     costly.rpc("evm_setAutomine", True)
     mine_at(costly, 1)
@@ -351,10 +350,7 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly
     replace_code(costly)
     call_command("deploy_registry", "31337", "31337", "--replace", stdout=io.StringIO())
     mine_at(costly, 1)
-    if bound == "gas":
-        settings.DAILY_GAS_BUDGET = done.gas_used
-    else:
-        limit(settings, daily_limit=ETHER, daily_limit_per_user=done.spent)
+    limit(settings, daily_limit=ETHER, daily_limit_per_user=done.spent)
     batch = work_until_done(submit(key, asking(balances([costly.head()]), fee="auto")), costly)
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
 

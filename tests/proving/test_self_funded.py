@@ -28,7 +28,7 @@ from tests.proving.chain_state import (
     registry,
 )
 from tests.proving.kills import exchanges
-from tests.proving.money import ETHER, accepted, mine_at, pending
+from tests.proving.money import ETHER, accepted, limit, mine_at, pending
 from tests.proving.paths import WINDOW
 from tests.proving.proxy import Proxy
 from tests.proving.self_funded import STRANGER, get, itself, left_of, nothing_spent, send
@@ -406,7 +406,7 @@ def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key
 
 
 def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
-    settings.DAILY_GAS_BUDGET = 0
+    limit(settings, daily_limit=0, daily_limit_per_user=0)
     batch = submit(key, itself(request(ALICE, block=costly.head())))
     costly.rpc("evm_setAutomine", True)
     with nothing_spent(costly):

@@ -36,7 +36,7 @@ from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry, signer_nonce
 from tests.proving.estimated_batches import estimate, measured
 from tests.proving.kills import exchanges
-from tests.proving.money import accepted, stopped
+from tests.proving.money import accepted, limit, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
@@ -262,7 +262,7 @@ def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_bud
     chain.rpc("anvil_setCode", old.address, "0x00")
     forget_chains()
     call_command("deploy_registry", str(HERE), str(THERE), "--replace", stdout=io.StringIO())
-    settings.DAILY_GAS_BUDGET = int(estimate(Client(), key, body)["gas"]["bound"])
+    limit(settings, daily_limit_per_user=int(estimate(Client(), key, body)["wei"]["bound"]))
     batch = work_until_done(submit(key, body), chain)
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
 

@@ -25,7 +25,7 @@ from devnet.devchain import PROJECT
 from proving.models import Signer, Stop, Transaction
 from queries.models import Batch, Block, Query, Step
 from tests.factories import log_of_operators
-from tests.service import ALICE, BOB, SIGNER, header, key_columns, request, submit
+from tests.service import ALICE, BOB, SIGNER, chains_toml, header, key_columns, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 LAST = [(app, "0001_initial") for app in ("accounts", "queries", "proving")]
@@ -122,7 +122,7 @@ def test_nothing_is_lost_and_the_service_goes_on(unreachable_chain, last_version
     status = client.get("/batch-query-status", {"batchQueryId": ULID}, headers=header(key))
     assert status.json() == {"queryStatus": "DONE"}
     # What is new holds for old rows: no limit of their own, no stop, nothing said to be removed.
-    assert (user.daily_gas_budget, user.daily_limits_wei, Stop.objects.exists()) == (None, None, False)
+    assert (user.daily_limits_wei, Stop.objects.exists()) == (None, False)
     assert (batch.why_no_proofs, batch.why_no_steps) == ("", "")
     assert submit(key, request(ALICE, block=12)).status == "RECEIVED"
     settings.KEEP_PROOFS_DAYS = 1
@@ -221,6 +221,21 @@ def test_the_log_of_operators_moves_into_django_s(last_version):
         assert set(LogEntry.objects.values_list("action_time", flat=True)) == {at}
         assert deeds.count() == 2
         call_command("migrate", "accounts", "0003", verbosity=0)
+
+
+def test_a_user_s_budget_of_gas_becomes_a_limit_in_wei(last_version, settings, tmp_path):
+    """At most what it costs at the cap of fees. A budget of nothing stays nothing, on what is configured later too."""
+    costly = 'test_network = false\nmax_fee_per_gas_gwei = 100\ndaily_limit_per_user = "0.5"'
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain=costly)
+    executor = MigrationExecutor(connection)
+    before = [("accounts", "0004_log_of_operators")]
+    executor.migrate(before)
+    users = executor.loader.project_state(before).apps.get_model("accounts", "User")._default_manager
+    for number, (budget, own) in enumerate([(None, None), (0, {"31337": "7"}), (10**6, None), (10**9, {"5": "9"})]):
+        users.create(address=f"0x{number:040x}", daily_gas_budget=budget, daily_limits_wei=own)
+    upgrade()
+    limits = User.objects.order_by("address").values_list("daily_limits_wei", flat=True)
+    assert list(limits) == [None, {"*": "0"}, {"31337": str(10**17)}, {"5": "9"}]
 
 
 def test_each_migration_only_adds():

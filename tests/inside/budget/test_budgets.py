@@ -4,11 +4,11 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from proving.budget import reservations
+from proving.budget import money
 from proving.models import Transaction, TransactionState
 from queries.models import ServiceClock
 from tests.inside.working import admitted
-from tests.proving.money import ETHER, in_mempool, pending
+from tests.proving.money import ETHER, in_mempool, pending, up_to_a_gwei
 from tests.service import ALICE, BOB, request, submit, work
 
 
@@ -16,12 +16,12 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     _, tx = in_mempool(costly, key)
     costly.mine()
     work()
-    counted = reservations.to_user(key.user_id, [31337])
-    assert counted.gas > 0
+    counted = money.to_user(key.user_id, 31337)
+    assert counted > 0
     now = timezone.now
     for hours in (25, -50):
         monkeypatch.setattr(timezone, "now", lambda hours=hours: now() + timedelta(hours=hours))
-        assert reservations.to_user(key.user_id, [31337]) == counted
+        assert money.to_user(key.user_id, 31337) == counted
     # What is stored by a clock that is behind is no older than it is.
     other = submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
     late = pending(other)
@@ -35,13 +35,13 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
     with monkeypatch.context() as patch:
         patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
         pending(batch)
-    Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
-    assert reservations.on_chain(31337) == Transaction.objects.get().reserved > 1
+    Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1, reserved_gwei=None)
+    assert money.on_chain(31337) == up_to_a_gwei(Transaction.objects.get().reserved) > 1
     for late in (timedelta(hours=1), timedelta()):  # Without a block that says so no clock is known to be right.
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": now() - late})
-        reservations.recount()
+        money.recount()
         assert (Transaction.objects.get().spent_at > now() + timedelta(days=300)) == bool(late)
-    assert reservations.on_chain(31337) > 1
+    assert money.on_chain(31337) > 1
     ServiceClock.objects.update(at=now() + timedelta(days=2))
     monkeypatch.setattr(timezone, "now", lambda: now() + timedelta(days=2))
-    assert reservations.on_chain(31337) == 0
+    assert money.on_chain(31337) == 0

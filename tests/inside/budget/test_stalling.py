@@ -8,7 +8,7 @@ from eth_utils.crypto import keccak
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.models import Share, Transaction
-from proving.transactions.intents import NotPaid
+from proving.transactions.intents import Unsent
 from queries.models import BatchStatus, Block
 from tests.contracts.l1_block import L1Block
 from tests.inside.working import admitted, reconcile_block
@@ -32,11 +32,11 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
     batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
     asked = []
 
-    def too_dear(*_: Any, **__: Any) -> list[NotPaid]:
+    def too_dear(*_: Any, **__: Any) -> list[Unsent]:
         asked.append(1)
         assert len(asked) < 3
         cancel(batch)
-        return [NotPaid("Too dear.", frozenset({batch.pk} if is_there else ()))]
+        return [Unsent("Too dear.", frozenset({batch.pk} if is_there else ()))]
 
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
     reconcile_block(Block.objects.get(queries__batch=batch).pk)

@@ -5,10 +5,19 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from accounts.models import User
 from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import Batch
-from tests.proving.money import ETHER, accepted, cancel, counts_of_day, in_mempool, limit, pending, spent_today
+from tests.proving.money import (
+    ETHER,
+    accepted,
+    cancel,
+    counts_of_day,
+    in_mempool,
+    limit,
+    pending,
+    spent_today,
+    up_to_a_gwei,
+)
 from tests.proving.receipts import balance
 from tests.service import ALICE, BOB, SIGNER, fresh, reconfigure, request, submit, waiting, work
 
@@ -49,13 +58,13 @@ def test_what_is_pending_counts_however_old_it_is(costly, key, settings):
     cancel(batch)
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
     assert counts_of_day(settings, key, costly, tx.cost)
-    assert spent_today() == tx.cost
+    assert spent_today() == up_to_a_gwei(tx.cost)
     # The day begins when it is mined.
     costly.mine()
     work()
     tx.refresh_from_db()
     assert counts_of_day(settings, key, costly, tx.cost)
-    assert tx.cost < tx.reserved == spent_today()
+    assert tx.cost < tx.reserved <= up_to_a_gwei(tx.reserved) == spent_today()
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
     assert counts_of_day(settings, key, costly, 0)
     assert spent_today() == 0
@@ -99,7 +108,7 @@ def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, sett
         for _ in range(4):
             work()
     assert Transaction.objects.count() > 1
-    assert "the daily limit of its user leaves" in waiting()[0]
+    assert "The daily limit of its user leaves" in waiting()[0]
     assert 0 < before - balance(costly) <= tx.cost * 5 // 2
 
 
@@ -107,41 +116,15 @@ def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, sett
 
 
 @pytest.mark.parametrize(
-    ("budget", "is_node_down", "said"),
-    [(0, True, ""), (100_000, False, "Send it in parts.")],
+    ("wei", "is_node_down", "is_retryable", "said"),
+    [(0, True, False, ""), (10**12, False, True, "Send it in parts.")],
     ids=["with nothing left no node is asked", "more than a day's budget"],
 )
-def test_what_never_fits_the_budget_is_not_worth_sending_again(costly, key, settings, budget, is_node_down, said):
-    settings.DAILY_GAS_BUDGET = budget
+def test_what_never_fits_a_days_limit_is_said(costly, key, settings, wei, is_node_down, is_retryable, said):
+    limit(settings, daily_limit_per_user=wei)
     if is_node_down:
         reconfigure(settings, costly.url, "http://127.0.0.1:1")
     batch = submit(key, request(ALICE, block=1 if is_node_down else costly.head(), fee=ETHER))
     work()
-    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", False)
+    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", is_retryable)
     assert said in batch.rejection_reason
-
-
-# --- A user's own budget ----------------------------------------------------------------------------------------------
-
-
-def test_a_users_own_budget_counts_instead_of_the_installations(costly, key, settings):
-    settings.DAILY_GAS_BUDGET = 0
-    User.objects.update(daily_gas_budget=10**9)
-    pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
-    settings.DAILY_GAS_BUDGET = 10**9
-    User.objects.update(daily_gas_budget=0)
-    batch = submit(key, request(BOB, block=costly.head(), fee=ETHER))
-    work()
-    assert fresh(batch).rejection_code == "too_large_for_budget"
-
-
-def test_a_users_own_budget_counts_when_a_transaction_is_signed(costly, key, settings):
-    accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
-    User.objects.update(daily_gas_budget=5)
-    work()
-    assert "of the 5 gas that a user's batches may use in 24 hours 5 are left" in waiting()[0]
-    assert not Transaction.objects.exists()
-    settings.DAILY_GAS_BUDGET = 5
-    User.objects.update(daily_gas_budget=10**9)
-    work()
-    assert Transaction.objects.count() == 1

@@ -107,7 +107,7 @@ def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
     go_on(costly, 10, rounds=4)
     assert before - balance(costly) <= batch.fee
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
-    assert any("the batch's fee leaves " in said for said in waiting())
+    assert any("The batch's fee leaves " in said for said in waiting())
 
 
 def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):

@@ -10,6 +10,7 @@ from tests.proving.estimated_batches import estimate
 from tests.proving.money import (
     COSTLY,
     ETHER,
+    GWEI,
     accepted,
     cancel,
     go_on,
@@ -20,6 +21,7 @@ from tests.proving.money import (
     pending,
     spent_today,
     stopped,
+    up_to_a_gwei,
 )
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, fresh, request, submit, waiting, work, work_until_done
@@ -89,12 +91,12 @@ def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
     mine_at(costly, 150)
     go_on(costly, 150, rounds=4, aged=True)
     assert tx.newest.is_cancellation
-    assert (spent_today() or 0) <= most
+    assert (spent_today() or 0) <= up_to_a_gwei(most)
     mine_at(costly, 1)
     go_on(costly, 1, rounds=4, aged=True)
     tx.refresh_from_db()
     assert tx.state != TransactionState.PENDING
-    assert (spent_today() or 0) <= most
+    assert (spent_today() or 0) <= up_to_a_gwei(most)
 
 
 def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(costly, key, settings):
@@ -107,9 +109,9 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     limit(settings, daily_limit=most * 14 // 10, daily_limit_per_user=most * 14 // 10)
     assert work_until_done(first, costly).status == BatchStatus.DONE
     tx.refresh_from_db()
-    assert tx.cost < most == spent_today()
+    assert tx.cost < up_to_a_gwei(most) == spent_today()
     (share,) = Share.objects.filter(transaction=tx)
-    assert (share.wei, share.reserved_wei, share.reserved_gas) == (tx.cost, most, tx.gas_limit)
+    assert (share.wei, share.reserved_gwei * GWEI) == (tx.cost, up_to_a_gwei(most))
     mine_at(costly, 1)
     second = submit(key, request(BOB, block=costly.head() - 3, fee=ETHER // 1000))
     for _ in range(3):
@@ -120,8 +122,21 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     mine_at(costly, 1)
     with stopped():
         work()
-        assert spent_today() == tx.cost
+        assert spent_today() == up_to_a_gwei(tx.cost)
     assert work_until_done(second, costly, rounds=20).status == BatchStatus.DONE
+
+
+def test_what_a_version_before_has_stored_counts_too(costly, key, settings):
+    batch, tx = in_mempool(costly, key)
+    Transaction.objects.update(reserved_gwei=None)
+    Share.objects.update(reserved_gwei=0)
+    limit(settings, daily_limit=tx.cost * 3 // 2, daily_limit_per_user=tx.cost * 3 // 2)
+    submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
+    for _ in range(3):
+        work()
+    assert Transaction.objects.count() == 1
+    assert spent_today() == up_to_a_gwei(tx.cost)
+    assert Share.objects.get(batch=batch).reserved_gwei * GWEI == up_to_a_gwei(tx.cost)
 
 
 # --- Raising fees -----------------------------------------------------------------------------------------------------
@@ -176,7 +191,7 @@ def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settin
     work()
     work()
     assert not Transaction.objects.exists()
-    assert "the daily limit of its user leaves 0.000800 ETH" in waiting()[0]
+    assert "The daily limit of its user leaves 0.000800 ETH" in waiting()[0]
 
 
 def test_a_users_own_limit_in_money_counts_instead_of_the_chains(costly, key, settings):
@@ -186,12 +201,12 @@ def test_a_users_own_limit_in_money_counts_instead_of_the_chains(costly, key, se
     # It is asked anew before anything is signed.
     User.objects.update(daily_limits_wei=None)
     work()
-    assert "the daily limit of its user leaves 0.000000 ETH" in waiting()[0]
+    assert "The daily limit of its user leaves 0.000000 ETH" in waiting()[0]
     User.objects.update(daily_limits_wei={"31337": str(ETHER)})
     work()
     assert Transaction.objects.count() == 1
     limit(settings, daily_limit_per_user=100 * ETHER)
-    User.objects.update(daily_limits_wei={"31337": "0"})
+    User.objects.update(daily_limits_wei={"*": "0"})
     batch = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     work()
     assert fresh(batch).rejection_code == "too_large_for_budget"

@@ -16,16 +16,13 @@ from tests.proving.money import (
     ACCOUNT_GAS,
     ETHER,
     GWEI,
-    accepted,
     cancel,
     go_on,
     in_mempool,
     mine_at,
     paying_up_to,
     pending,
-    scattered_slots,
     set_fee,
-    without_limits,
 )
 from tests.proving.transactions import age
 from tests.service import (
@@ -34,7 +31,6 @@ from tests.service import (
     CHARLIE,
     SIGNER,
     a_key,
-    asking,
     fresh,
     reconfigure,
     request,
@@ -66,23 +62,6 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
     work()
     assert tx.versions.count() == 2
     assert Share.objects.get(transaction=tx).wei == tx.newest.max_fee_per_gas * tx.gas_limit
-
-
-def test_a_replacement_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
-    """One account with so many slots that they take several transactions: gas becomes dearer when one is sent."""
-    mine_at(costly, 1)
-    without_limits(settings)
-    batch = accepted(key, asking({f"block:{costly.head()}": {"accounts": scattered_slots(1000)}}, fee=ETHER))
-    set_fee(batch, batch.estimated_wei or 0)
-    tx = pending(batch)
-    costly.rpc("anvil_dropAllTransactions")
-    mine_at(costly, 12)
-    first = tx.newest.max_fee_per_gas
-    for _ in range(4):
-        age()
-        work()
-    offered = tx.newest.max_fee_per_gas
-    assert offered <= max(first, (batch.estimated_wei or 0) // (batch.estimated_gas or 1) * 2), (first, offered)
 
 
 def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costly, key, settings):
@@ -123,7 +102,7 @@ def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, 
     assert fresh(poor).spent <= poor.fee
     if before:
         assert poor.status == BatchStatus.IN_PROGRESS
-        assert any(said.startswith("1 query is left undone") for said in waiting())
+        assert any(said.startswith("The batch's fee leaves") for said in waiting())
 
 
 def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_than_was_offered(costly, key):

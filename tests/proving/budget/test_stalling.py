@@ -109,7 +109,6 @@ def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key
 
 @pytest.mark.parametrize("riders", [0, 12])
 def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key, settings, riders):
-    settings.DAILY_GAS_BUDGET = 10**9
     fill_history(costly)
     block = old_block(costly, settings, depth=60)
     mine_at(costly, 1)
