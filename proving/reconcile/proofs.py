@@ -54,17 +54,22 @@ class WaitingAccount:
     queries: Sequence[Query]
 
 
-def waiting(blocks: Sequence[Block]) -> list[WaitingAccount]:
-    """Return the accounts whose proofs open queries of these blocks wait for."""
+def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int]]:
+    """Return accounts whose proofs open queries of these blocks wait for, and blocks (ids) for which more wait."""
     by_pk = {block.pk: block for block in blocks}
-    found: dict[tuple[int, str], list[Query]] = defaultdict(list)
+    asking: dict[tuple[int, str], list[int]] = defaultdict(list)
     rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
-    for query in rows.only("pk", "block", "address", "slots"):
-        assert query.block_id is not None, "it is one of these"
-        found[query.block_id, query.address].append(query)
+    for pk, block, address in rows.values_list("pk", "block", "address"):
+        asking[block, address].append(pk)
     # By lot: those that nodes hang on must not be the first each time.
-    keys = random.sample(list(found), len(found))
-    return [WaitingAccount(by_pk[pk], address, found[pk, address]) for pk, address in keys]
+    keys = random.sample(list(asking), len(asking))
+    chosen = [pk for key in keys[:most] for pk in asking[key]]
+    queries = Query.objects.only("pk", "slots").in_bulk(chosen)
+    accounts = [
+        WaitingAccount(by_pk[block], address, [queries[pk] for pk in asking[block, address] if pk in queries])
+        for block, address in keys[:most]
+    ]
+    return accounts, {block for block, _ in keys[most:]}
 
 
 def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dict[int, Fetched]]:

@@ -248,13 +248,13 @@ def _fetch(
     decisions = {pk: decide.asked_of_header(one) for pk, one in observe.asked_of_header(turn.context, lacking).items()}
     turn.write(decisions)
     ends = {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
-    waiting = proofs.waiting([block for block in blocks if (StepKind.INITIAL_STATE, True) in asking[block.pk].steps])
+    lacking = [block for block in blocks if (StepKind.INITIAL_STATE, True) in asking[block.pk].steps]
+    waiting, partly = proofs.waiting(lacking, most_proofs)
     faults: dict[int, dict[int, Exception]] = defaultdict(dict)
-    for fetched in proofs.fetch(turn.context.source_rpc, waiting[:most_proofs]):
+    for fetched in proofs.fetch(turn.context.source_rpc, waiting):
         for pk, found in fetched.items():
             faults[pk] |= found.faults
         turn.write({pk: decide.fetched(found, is_trusted=pk in trusted) for pk, found in fetched.items()})
-    partly = {one.block.pk for one in waiting[most_proofs:]}
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(one) for pk, one in unfetched.items()}
