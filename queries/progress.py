@@ -162,10 +162,14 @@ def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
 
 def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
     """Return the queries of open batches, which it locks: one that is rejected meanwhile completes nothing more."""
-    rows = Query.objects.filter(pk__in=queries, step__isnull=False, batch__status__in=OPEN_STATUSES)
-    rows = rows.select_related("batch").only("address", "block", "step", "batch__status")
-    rows = rows.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("batch"))))
-    return {row.pk: row for row in rows.order_by("batch", "pk").select_for_update(of=("batch",), no_key=True)}
+    asking = Query.objects.filter(pk__in=queries, step__isnull=False)
+    opened = Batch.objects.filter(pk__in=asking.values("batch"), status__in=OPEN_STATUSES).only("status")
+    opened = opened.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("pk"))))
+    batches = {batch.pk: batch for batch in opened.order_by("pk").select_for_update(of=("self",), no_key=True)}
+    found = {row.pk: row for row in asking.filter(batch__in=batches).only("address", "block", "step", "batch")}
+    for row in found.values():
+        row.batch = batches[row.batch_id]
+    return found
 
 
 # Of a query: the steps that it completes, with the transactions that did it, and the step that it is at then.
@@ -216,7 +220,7 @@ def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed
 def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
     """Write what the batches of these queries have become, and tell their webhooks."""
     queries = [asking[pk] for pk in completed]
-    is_told = any(query.is_told for query in queries)  # type: ignore[attr-defined]  # of the annotation
+    is_told = any(query.batch.is_told for query in queries)  # type: ignore[attr-defined]  # of the annotation
     told = webhooks.of({query.batch_id for query in queries}) if is_told else {}
     for kind in _ORDER:
         past = [pk for pk, (steps, _) in completed.items() if kind in dict(steps)]
