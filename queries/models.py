@@ -290,7 +290,7 @@ class Block(DueRow):
     # Unused since 0.3; it goes with the next minor version.
     queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
-    gathers_until = models.DateTimeField(null=True)  # when others have had their time to share its transaction
+    gathers_until = models.DateTimeField(null=True)  # Unused since 0.3; it goes with the next minor version.
 
     # The registry trusts its state root or its hash, so the path to other blocks may start here. This is a hint for
     # planning: it is checked on the chain before anything relies on it.

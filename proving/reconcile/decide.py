@@ -103,13 +103,6 @@ class NoteChecked:
 
 
 @dataclass(frozen=True)
-class NoteGathering:
-    """Remember until when it waits for others to share its transaction with; or that it has waited."""
-
-    until: datetime | None
-
-
-@dataclass(frozen=True)
 class ShowPath:
     """Show how much is left of the path to the block. Without a unit it has arrived."""
 
@@ -167,18 +160,7 @@ class ExtendPath:
     jump: HeaderParts = ()
 
 
-Change = (
-    Complete
-    | Reopen
-    | MoveToBlock
-    | Reject
-    | TakeHeader
-    | StoreProofs
-    | NoteRefused
-    | NoteChecked
-    | NoteGathering
-    | ShowPath
-)
+Change = Complete | Reopen | MoveToBlock | Reject | TakeHeader | StoreProofs | NoteRefused | NoteChecked | ShowPath
 """An action that changes rows."""
 Sending = Prove | ProveTime | PreparePath | ExtendPath
 Action = Change | Sending
@@ -381,27 +363,22 @@ def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, need
         return Decision(FindPath(trust.header, lacking.needing), [*known, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
     if gathering := _gathering(seen, lacking):
-        return Decision(gathering.then, [*arrived, *known, *gathering.actions])
+        return Decision(gathering, [*arrived, *known])
     sending = _sending(seen, lacking)
-    # What comes later gathers anew.
-    gathered = [] if seen.gathers_until is None else [NoteGathering(None)]
-    return Decision(sending.then, [*arrived, *known, *gathered, *sending.actions])
+    return Decision(sending.then, [*arrived, *known, *sending.actions])
 
 
-def _gathering(seen: Observation, lacking: Lacking) -> Decision | None:
+def _gathering(seen: Observation, lacking: Lacking) -> Requeue | None:
     """Wait for others to share a transaction with, if the operator wants that; all of them until the same moment."""
     is_alone = _is_alone(lacking) or len(lacking.missing_now) > _MOST_THAT_GATHERS
-    if not seen.gather_seconds or is_alone or any(isinstance(fact, TimeFact) for fact in lacking.missing_now):
+    if seen.waits_since is None or is_alone or any(isinstance(fact, TimeFact) for fact in lacking.missing_now):
         return None
-    until = seen.gathers_until
-    if until is not None and until <= seen.now:
+    waited = (seen.now - seen.waits_since).total_seconds()
+    left = seen.gather_seconds - seen.waits_since.timestamp() % seen.gather_seconds - waited
+    # More is left only where a clock was ahead.
+    if not 0 < left <= seen.gather_seconds:
         return None
-    left = seen.gather_seconds - seen.now.timestamp() % seen.gather_seconds
-    moment = seen.now + timedelta(seconds=left)
-    # A later one is that of a clock that was ahead.
-    is_begun = until is not None and until <= moment
-    sentence = f"Waiting for other blocks to share a transaction with, for up to {seen.gather_seconds:g} s."
-    return Decision(Requeue(sentence, left), [] if is_begun else [NoteGathering(moment)])
+    return Requeue(f"Waiting for other blocks to share a transaction with, for up to {seen.gather_seconds:g} s.", left)
 
 
 def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requeue | Fail | None:

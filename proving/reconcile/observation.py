@@ -166,7 +166,7 @@ class Observation:
 
     now: datetime
     gather_seconds: float
-    gathers_until: datetime | None  # as it is stored
+    waits_since: datetime | None  # since when its queries could be sent for; None where none gathers
 
     awaiting_header: Sequence[OpenQuery]
     """The open queries at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""

@@ -6,9 +6,10 @@ one. They change nothing about the blocks. What is costly to know is only looked
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeAlias, TypeVar
 
-from django.db.models import BooleanField, Case, Exists, OuterRef, Q, QuerySet, When, Window
+from django.db.models import BooleanField, Case, Exists, Min, OuterRef, Q, QuerySet, When, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -43,7 +44,7 @@ from proving.reconcile.observation import (
 from proving.reconcile.proofs import ProofRefused
 from proving.sources import NotYet, Preparation
 from queries import clock
-from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, open_queries
+from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
 
 # Queries that one reconcile observes: bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
@@ -301,7 +302,7 @@ def of_batch(
     lacking = _lacking_of_batch(context, blocks, compared)
     observations = _observations(context, blocks, compared, lacking, {})
     return {
-        pk: one if isinstance(one, ChainError) else (replace(one, gather_seconds=0), bool(left[pk]))
+        pk: one if isinstance(one, ChainError) else (replace(one, waits_since=None), bool(left[pk]))
         for pk, one in observations.items()
     }
 
@@ -379,6 +380,7 @@ def _observations(
     seen: Observed[Observation] = {pk: one for pk, one in compared.items() if isinstance(one, ChainError)}
     good = [(block, one) for block in blocks if isinstance(one := compared[block.pk], _Compared)]
     proven_by = sent.proven_by(context.registry, {pk for _, one in good for pk in one.held})
+    since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
     for block, one in good:
         of_block = lacking.get(block.pk)
         if isinstance(of_block, ChainError):
@@ -395,7 +397,7 @@ def _observations(
             source_poll_seconds=poll_seconds(context.source_rpc.chain),
             now=timezone.now(),
             gather_seconds=context.destination_rpc.chain.gather_seconds,
-            gathers_until=block.gathers_until,
+            waits_since=since.get(block.pk),
             awaiting_header=awaiting_header.get(block.pk, []),
             asked=one.asked,
             view=one.view,
@@ -406,6 +408,12 @@ def _observations(
             lacking=of_block,
         )
     return seen
+
+
+def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
+    begun = Step.objects.filter(query__in=open_queries(blocks), status=StepStatus.IN_PROGRESS)
+    by_block = begun.exclude(kind=StepKind.INITIAL_STATE).order_by().values_list("query__block")
+    return {pk: since for pk, since in by_block.annotate(since=Min("started_at")) if pk is not None}
 
 
 def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:

@@ -20,7 +20,6 @@ from proving.reconcile.decide import (
     Change,
     MoveToBlock,
     NoteChecked,
-    NoteGathering,
     NoteRefused,
     Reject,
     Reopen,
@@ -134,9 +133,6 @@ def _change(block: Block, change: Change) -> None:
         case NoteRefused():
             block.refused_since = change.since
             block.save(update_fields=["refused_since"])
-        case NoteGathering():
-            block.gathers_until = change.until
-            block.save(update_fields=["gathers_until"])
 
 
 def _complete(context: WorkContext, completing: Sequence[tuple[Block, Complete]]) -> dict[int, Block]:

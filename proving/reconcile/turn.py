@@ -38,7 +38,6 @@ from proving.reconcile.decide import (
     FindTime,
     FindWhatIsGone,
     NoteChecked,
-    NoteGathering,
     NoteRefused,
     Requeue,
     Settled,
@@ -180,7 +179,7 @@ def _goes_on(change: Change) -> bool:
     """Return whether all queries that are open stay so, at a step as late or later."""
     if isinstance(change, Complete):
         return not change.queries or change.step in {StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE}
-    return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteGathering | NoteRefused)
+    return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteRefused)
 
 
 def _failed(error: ChainError) -> Fail:

@@ -256,7 +256,6 @@ def _mend_nonces(
         _write(lane, signer, [_vanished(tx) for tx in there])
         for nonce in gap:
             fill(chain, rpc, lane, signer, nonce=nonce, now=now)
-    _stop_where_often_mended(signer, now)
     return (
         f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
         "transactions waited behind them: a node has told a wrong nonce."
@@ -271,19 +270,6 @@ def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
     told = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
     newest = list(told.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
     if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
-        stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)
-
-
-def _stop_where_often_mended(signer: Signer, now: datetime) -> None:
-    """Stop a signer whose gaps were repaired `now` and too often in a day: each repair may cost what a node likes.
-
-    A nonce that another is said to have used counts as well.
-    """
-    since = clock.earliest() - _DAY
-    fillers = signer.transactions.filter(to=signer.address, created_at__gt=since).values_list("created_at", flat=True)
-    displaced = signer.transactions.filter(state=TransactionState.DISPLACED, spent_at__gt=since)
-    repairs = {*fillers, *displaced.values_list("spent_at", flat=True)}
-    if now in repairs and len(repairs) >= _MOST_DOUBTFUL:
         stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)
 
 

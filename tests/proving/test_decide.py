@@ -29,7 +29,6 @@ from proving.reconcile.decide import (
     FindWhatIsGone,
     MoveToBlock,
     NoteChecked,
-    NoteGathering,
     NoteRefused,
     PreparePath,
     Prove,
@@ -102,7 +101,7 @@ NOTHING_IN_REGISTRY = Observation(
     source_poll_seconds=3,
     now=NOW,
     gather_seconds=0,
-    gathers_until=None,
+    waits_since=None,
     awaiting_header=[ACCOUNT_QUERY],
     asked={1: ACCOUNT_QUERY},
     view=RegistryView(bytes(32), {}),
@@ -571,33 +570,28 @@ def test_a_time_that_others_prove_moves_with_a_reorg(following, then):
     assert decide.prove(what).then == then
 
 
-GATHERING = replace(NOTHING_IN_REGISTRY, now=datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC), gather_seconds=5)
-TICK = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
+BEGUN = datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC)
+GATHERING = replace(NOTHING_IN_REGISTRY, now=BEGUN, gather_seconds=5, waits_since=BEGUN)
 MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for number in range(51)}
 
 
 @pytest.mark.parametrize(
-    ("what", "waits", "noted"),
+    ("what", "waits"),
     [
-        pytest.param(GATHERING, 3, TICK, id="it begins, until a moment that is all blocks'"),
-        pytest.param(replace(GATHERING, gathers_until=TICK), 3, None, id="it has begun"),
-        pytest.param(replace(GATHERING, now=TICK, gathers_until=TICK), None, None, id="it is over"),
-        pytest.param(
-            replace(GATHERING, now=TICK + timedelta(hours=1), gathers_until=TICK), None, None, id="the worker is late"
-        ),
-        pytest.param(replace(GATHERING, gathers_until=TICK + timedelta(days=1)), 3, TICK, id="the clock was set back"),
-        pytest.param(replace(GATHERING, gather_seconds=0), None, None, id="nobody wants that"),
-        pytest.param(seen(GATHERING, failures=1, attempts=1), None, None, id="it goes alone, because one reverted"),
-        pytest.param(seen(GATHERING, missing=MANY), None, None, id="it fills a transaction"),
+        pytest.param(GATHERING, 3, id="it begins, until a moment that is all blocks'"),
+        pytest.param(replace(GATHERING, now=BEGUN + timedelta(seconds=2)), 1, id="it has begun"),
+        pytest.param(replace(GATHERING, now=BEGUN + timedelta(seconds=3)), None, id="it is over"),
+        pytest.param(replace(GATHERING, now=BEGUN + timedelta(hours=1)), None, id="the worker is late"),
+        pytest.param(replace(GATHERING, now=BEGUN - timedelta(days=1)), None, id="the clock was set back"),
+        pytest.param(replace(GATHERING, waits_since=None), None, id="nobody wants that"),
+        pytest.param(seen(GATHERING, failures=1, attempts=1), None, id="it goes alone, because one reverted"),
+        pytest.param(seen(GATHERING, missing=MANY), None, id="it fills a transaction"),
     ],
 )
-def test_what_is_little_waits_for_others(what, waits, noted):
+def test_what_is_little_waits_for_others(what, waits):
     decision = decide.prove(what)
     sent = [action for action in decision.actions if isinstance(action, Prove)]
     assert bool(sent) == (waits is None)
-    notes = [action.until for action in decision.actions if isinstance(action, NoteGathering)]
-    # When it is over that is forgotten, so that the next one gathers anew.
-    assert notes == ([noted] if noted or (sent and what.gathers_until) else [])
     if waits is not None:
         sentence = "Waiting for other blocks to share a transaction with, for up to 5 s."
         assert decision.then == Requeue(sentence, waits)
