@@ -282,7 +282,12 @@ class _Sending:
         One at a time extends a registry, because each builds on the last.
         """
         intents = [each.intent for each in one.simulated]
-        pending = Transaction.objects.filter(state=TransactionState.PENDING, signer__chain_id=self._chain.id)
+        # What a key has left behind that the file names no more may never be mined.
+        pending = Transaction.objects.filter(
+            state=TransactionState.PENDING,
+            signer__chain_id=self._chain.id,
+            signer__address__in=signing.senders(self._chain),
+        )
         if any(intent.extends and pending.filter(extends=intent.extends).exists() for intent in intents):
             return True
         live = Transaction.queries.through.objects.filter(

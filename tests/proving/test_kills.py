@@ -7,16 +7,17 @@ A run takes each fourth exchange, and `make chaos` each.
 
 import itertools
 from contextlib import suppress
+from io import StringIO
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
 
 from proving.models import FactsRegistry, Signer, Transaction
 from queries.models import BatchStatus, Step, StepKind
 from tests.deployed import deploy, deploy_on
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
 from tests.proving.kills import exchanges
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -87,6 +88,8 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
         work()
         nonce = signer_nonce(two_signers)
         head = two_signers.head()
+        # By turns the one sends and the other.
+        call_command("stop" if batches % 3 == 0 else "resume", "31337", signer=SIGNER, stdout=StringIO())
         body = request(ALICE, block=head)
         (account,) = body["data"]["31337"].values()
         body["data"]["31337"][f"block:{head - 1}"] = account

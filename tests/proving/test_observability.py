@@ -13,6 +13,7 @@ from proving.models import ChainWatch, Signer, Transaction, TransactionState
 from queries.models import Batch
 from tests.deployed import deploy
 from tests.metrics import value
+from tests.proving.money import up_to_a_gwei
 from tests.proving.proxy import Proxy
 from tests.service import (
     ALICE,
@@ -118,7 +119,7 @@ def test_a_worker_stores_what_it_sees_of_balances_and_the_day(service):
     held = int(service.rpc("eth_getBalance", SIGNER, "latest"), 16)
     assert watch.balances == {SIGNER: str(held)}
     assert watch.number == service.head()
-    assert watch.spent_in_day == sum(tx.reserved for tx in Transaction.objects.all())
+    assert watch.spent_in_day == sum(up_to_a_gwei(tx.reserved) for tx in Transaction.objects.all())
     text = Client().get("/metrics").text
     assert value(text, "batchquery_signer_balance_wei", chain=31337, signer=SIGNER) == float(held)
     assert value(text, "batchquery_daily_spent_wei", chain=31337) == float(watch.spent_in_day or 0)

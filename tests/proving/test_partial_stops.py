@@ -158,11 +158,12 @@ def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
     assert service.rpc("eth_getTransactionByHash", tx.newest.hash)
 
 
-def test_the_first_signer_alone_deploys_and_does_not_while_it_is_stopped(two_signers):
+def test_the_next_signer_deploys_while_the_first_one_is_stopped(two_signers):
     said("stop", "31337", "--signer", SIGNER)
     FactsRegistry.objects.all().delete()
-    with pytest.raises(CommandError, match="The operator has stopped sending by the signer"):
-        call_command("deploy_registry", "31337", "31337")
+    call_command("deploy_registry", "31337", "31337")
+    assert Transaction.objects.filter(to="").order_by("-pk")[0].signer.address == SECOND_SIGNER
+    assert FactsRegistry.objects.get().deployed_at is not None
 
 
 def test_only_configured_signers_can_be_stopped(service):
