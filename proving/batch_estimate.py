@@ -24,7 +24,7 @@ from config.error_answers import Refused
 from proving import connections, facts
 from proving.admission import feasibility
 from proving.admission.feasibility import Ahead, Asked, BatchPart, Cost, Counted, Inquiry
-from proving.budget import allowance
+from proving.budget import allowance, money
 from proving.budget.money import Reservation
 from proving.facts import Fact, HeaderFact
 from proving.gas_model.proof_gas import Estimate, Likely, Missing, Part
@@ -350,7 +350,9 @@ def _reasons(
     user = User.objects.get(pk=key.user_id)
     destination = get_chains().chain(request.destinationChainId)
     for one in (
-        *allowance.exceeded(user, destination, _total(sources).bound, Reservation(0, 0)),
+        *allowance.exceeded(
+            user, destination, _total(sources).bound, Reservation(0, 0), money.to_user(user.pk, destination.id)
+        ),
         *([low] if low else []),
     ):
         yield Reason(None, one.code, one.reason, one.retryable)

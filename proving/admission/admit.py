@@ -7,7 +7,8 @@ what exists is admitted, and a block or a time that is still to come holds up no
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -18,7 +19,6 @@ from django.db.models import Case, Count, F, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from accounts.models import User
-from chains.chains_file import Chain
 from chains.rpc import ChainError
 from config import logs
 from config.configured_chains import get_chains
@@ -175,10 +175,13 @@ def _record_all(several: Sequence[_Decided]) -> list[str]:
     for one in several:
         # With the limits of before: what counts against them is read while the users are locked.
         stored[one.batch.pk].user = one.batch.user
+    used = _used_of_day(stored.values())
+    waiting = Block.objects.filter(due_at__isnull=False).exclude(turn_of=None).order_by().values_list("turn_of")
+    due = Counter(dict(waiting.annotate(Count("pk"))))
     rejected: list[str] = []
     fresh: list[Block] = []
     for one in several:
-        if _record(one, stored[one.batch.pk]):
+        if _record(one, stored[one.batch.pk], used, due):
             fresh += one.blocks
         else:
             rejected.append(one.batch.pk)
@@ -186,11 +189,11 @@ def _record_all(several: Sequence[_Decided]) -> list[str]:
     return rejected
 
 
-def _wake_blocks(batch: Batch, queries: QuerySet[Query]) -> None:
+def _wake_blocks(batch: Batch, queries: QuerySet[Query], due: Counter[int]) -> None:
     """Make the blocks of a batch's queries due, in its user's turns. Inside the caller's transaction.
 
     A block that is due for another user stays in that one's turns if fewer blocks are due for that user, who would get
-    to it first.
+    to it first. `due` counts them by user (id).
     """
     user, asked_for = batch.user_id, Block.objects.filter(pk__in=queries.values("block"))
     if batch.is_self_funded:
@@ -200,24 +203,25 @@ def _wake_blocks(batch: Batch, queries: QuerySet[Query]) -> None:
         # But who works on it just now is told.
         Block.objects.filter(pk__in=waiting).update(due_at=F("due_at") + due_rows.TICK)
         asked_for = asked_for.exclude(pk__in=waiting)
-    due = Block.objects.filter(due_at__isnull=False).order_by()
-    others = asked_for.filter(due_at__isnull=False).exclude(turn_of=user).exclude(turn_of=None).order_by()
-    others_due = due.filter(turn_of__in=others.values("turn_of")).values_list("turn_of").annotate(Count("pk"))
-    mine = due.filter(turn_of=user).count() + asked_for.count()
-    nearer = [other for other, count in others_due if count <= mine]
+    due[user] += batch.block_count
+    nearer = [other for other, count in due.items() if other != user and count <= due[user]]
     stays = When(due_at__isnull=False, turn_of__in=nearer, then=F("turn_of"))
     asked_for.update(turn_of=Case(stays, default=user), due_at=Now())
 
 
-def _record(decided: _Decided, batch: Batch) -> bool:
-    """Write the decision about the batch, as it is now, in the caller's database transaction; whether it goes on."""
+def _record(decided: _Decided, batch: Batch, used: Counter[int], due: Counter[int]) -> bool:
+    """Write the decision about the batch, as it is now, in the caller's database transaction; whether it goes on.
+
+    What it takes of its user's day is added to what is `used`, and its blocks to those that are `due`.
+    """
     source, decision = decided.source, decided.decision
     if isinstance(decision, _Admission):
-        decision = _beyond(allowance.exceeded, batch, decision.needed) or decision
+        decision = _exceeded(batch, decision.needed, used) or decision
     if isinstance(decision, Rejection):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
-    _wake_blocks(batch, batch.unadmitted(source, up_to=decision.up_to))
+    used[batch.user_id] += decision.estimated.wei
+    _wake_blocks(batch, batch.unadmitted(source, up_to=decision.up_to), due)
     with logs.about(batch=batch.pk, chain=batch.destination_chain_id):
         progress.admit(
             batch,
@@ -230,14 +234,27 @@ def _record(decided: _Decided, batch: Batch) -> bool:
     return True
 
 
-def _beyond(
-    limits: Callable[[User, Chain, Reservation, Reservation], Iterator[Rejection]], batch: Batch, needed: Reservation
-) -> Rejection | None:
-    """Return the first of the `limits` from `allowance` that leaves no room. None holds for what others pay for."""
+def _used_of_day(batches: Iterable[Batch]) -> Counter[int]:
+    """Return the wei that are used of their users' days, by user (id), on the one destination of the batches."""
+    users = {(batch.user_id, batch.destination_chain_id) for batch in batches if not batch.is_self_funded}
+    return Counter({user: money.to_user(user, destination) for user, destination in users})
+
+
+def _exceeded(batch: Batch, needed: Reservation, used: Mapping[int, int]) -> Rejection | None:
+    """Return why a limit of the day leaves no room. None holds for what others pay for."""
     if batch.is_self_funded:
         return None
     destination = get_chains().chain(batch.destination_chain_id)
-    return next(limits(batch.user, destination, needed, _before(batch)), None)
+    found = allowance.exceeded(batch.user, destination, needed, _before(batch), used[batch.user_id])
+    return next(found, None)
+
+
+def _too_large(batch: Batch, needed: Reservation) -> Rejection | None:
+    """Return why the batch can never fit a limit of the day."""
+    if batch.is_self_funded:
+        return None
+    destination = get_chains().chain(batch.destination_chain_id)
+    return next(allowance.too_large(batch.user, destination, needed, _before(batch)), None)
 
 
 def _before(batch: Batch) -> Reservation:
@@ -307,11 +324,12 @@ def _decide(lane: HeldLane, source: int, cases: Sequence[tuple[Batch, _Questions
     destination = get_chains().chain(cases[0][0].destination_chain_id)
     decisions: dict[str, _Decision] = {}
     no_signer = signers.why_none(destination)
+    used = _used_of_day(batch for batch, _ in cases)
     for batch, _ in cases:
         # Before any node is asked.
         if no_signer and not batch.is_self_funded:
             decisions[batch.pk] = Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
-        elif exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
+        elif exhausted := _exceeded(batch, _NOTHING, used):
             decisions[batch.pk] = exhausted
     going = [(batch, questions) for batch, questions in cases if batch.pk not in decisions]
     if not going:
@@ -465,7 +483,7 @@ def _decide_about_existing(inquiry: Inquiry, cases: Sequence[tuple[_Existing, Fe
         )
         # What can never fit is said before what a higher fee would help.
         decisions[one.batch.pk] = (
-            _beyond(allowance.too_large, one.batch, admission.needed)
+            _too_large(one.batch, admission.needed)
             or _fee_too_low(one.batch, admission.needed, cost, required.estimate.path_gas)
             or admission
         )
@@ -495,5 +513,6 @@ def _fee_too_low(batch: Batch, needed: Reservation, costs: Cost, path_gas: int) 
     if destination.test_network or batch.fee_is_estimate or batch.is_self_funded:
         return None
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
-    before = Reservation(batch.estimated_gas or 0, max(batch.estimated_wei or 0, money.caused_by(batch)))
+    caused = money.caused_by(batch) if batch.estimated_wei else 0
+    before = Reservation(batch.estimated_gas or 0, max(batch.estimated_wei or 0, caused))
     return allowance.fee_too_low(batch.fee, needed + before, path_gas=path_gas, data_wei=costs.data.wei)

@@ -1,8 +1,7 @@
 """What a batch may cost by its fee, and a user's batches in a day, as admission holds them to it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from accounts import models
 from accounts.models import User
@@ -48,13 +47,18 @@ def too_large(user: User, destination: Chain, needed: Reservation, before: Reser
     return filter(None, (_never_fits(limit, needed, before) for limit in _limits(user, destination)))
 
 
-def exceeded(user: User, destination: Chain, needed: Reservation, before: Reservation) -> Iterator[Rejection]:
-    """Yield a rejection for each limit that leaves no room for this, now or ever.
+def exceeded(
+    user: User, destination: Chain, needed: Reservation, before: Reservation, used: int
+) -> Iterator[Rejection]:
+    """Yield a rejection for each limit that leaves no room for this, now or ever, where the user has `used` so many wei
+    of the day (`money.to_user`).
 
     With nothing `needed`, each limit that is used up is rejected.
     """
     for limit in _limits(user, destination):
-        if rejection := _never_fits(limit, needed, before) or _is_used_up(limit, needed):
+        # What others have used up is waited for.
+        of_limit = used if limit.is_users else 0
+        if rejection := _never_fits(limit, needed, before) or _is_used_up(limit, needed, of_limit):
             yield rejection
 
 
@@ -74,8 +78,8 @@ def _never_fits(limit: "_DailyLimit", needed: Reservation, before: Reservation) 
     return Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=retryable)
 
 
-def _is_used_up(limit: "_DailyLimit", needed: Reservation) -> Rejection | None:
-    more, used, shown = needed.wei, limit.reserved(), limit.chain.amount
+def _is_used_up(limit: "_DailyLimit", needed: Reservation, used: int) -> Rejection | None:
+    more, shown = needed.wei, limit.chain.amount
     if used + more <= limit.most and (more or used < limit.most):
         return None
     said = f"; this batch is estimated at {shown(more)}." if more else "."
@@ -109,13 +113,12 @@ class _DailyLimit:
     chain: Chain
     whose: str  # the beginning of a sentence
     most: int  # wei
-    reserved: Callable[[], int]  # wei
+    is_users: bool
 
 
 def _limits(user: User, destination: Chain) -> Iterator[_DailyLimit]:
     """Yield the limits on this destination: of the user, and of all users."""
     if (most := models.daily_wei(user.daily_limits_wei, destination)) is not None:
-        yield _DailyLimit(destination, "a user's batches", most, partial(money.to_user, user.pk, destination.id))
+        yield _DailyLimit(destination, "a user's batches", most, is_users=True)
     if (most := destination.daily_limit_wei) is not None:
-        # What others have used up is waited for.
-        yield _DailyLimit(destination, "all batches together", most, lambda: 0)
+        yield _DailyLimit(destination, "all batches together", most, is_users=False)
