@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -130,7 +131,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
 
     def accept_own() -> None:
         row_locks.lock(Block.objects.all())
-        admit._wake_blocks(own, own.unadmitted(31337))
+        admit._wake_blocks(own, own.unadmitted(31337), Counter())
         progress.admit(own, 31337, estimated_gas=0, estimated_wei=0)
 
     def cancel_and_release() -> None:
