@@ -138,4 +138,8 @@ def portions_of(tx: Transaction) -> Counter[str]:
         if sender == Sender.SELF:
             raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which is self-funded.")
         weights[batch] = max(1, min(weights[batch], estimate or 0))
-    return Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
+    portions = Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
+    for batch, _ in portions.most_common(1):
+        # What is left by rounding.
+        portions[batch] += tx.gas_limit - portions.total()
+    return portions

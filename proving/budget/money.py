@@ -43,7 +43,8 @@ class Reservation:
 def on_chain(chain_id: int, *, beside: int | None = None) -> int:
     """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by what isn't final.
 
-    The transaction `beside` (an id) doesn't count.
+    The transaction `beside` (an id) doesn't count. While the signers are locked (`signers.locked`): it writes what a
+    version before 0.3 has left out.
     """
     sent = Transaction.objects.filter(signer__chain_id=chain_id).exclude(pk=beside or 0)
     wei = 0
@@ -99,11 +100,16 @@ def to_user(user_id: int, chain_id: int) -> int:
 
 
 def caused_by(batches: Collection[str], *, beside: int | None = None) -> Counter[str]:
-    """Return the wei that each batch has spent, and that its pending transactions can cost."""
+    """Return the wei that each batch has spent, and that its transactions can cost that aren't final.
+
+    A chain that is reorganised takes them back, and then they may cost more.
+    """
     caused: Counter[str] = Counter()
+    shares = _shares().filter(batch__in=batches).exclude(transaction=beside)
     # Databases don't add up 256 bits, and a batch has few.
-    for batch, wei in _shares().filter(batch__in=batches).exclude(transaction=beside).values_list("batch", "wei"):
-        caused[batch] += wei
+    for batch, state, wei, gwei in shares.values_list("batch", "transaction__state", "wei", "reserved_gwei"):
+        is_over = state in {TransactionState.FINAL, TransactionState.DISPLACED}
+        caused[batch] += wei if is_over else max(wei, GWEI * gwei)
     return caused
 
 
@@ -143,7 +149,7 @@ class Bound:
     left: int  # wei
     gas: int  # of the part
     data_fee: int  # of the part, in wei
-    batches: frozenset[str]  # that do without, so that others can be sent for; none where that helps nobody
+    batches: frozenset[str] = frozenset()  # whose money it is; none for the operator's
 
     @property
     def price(self) -> int:
@@ -171,7 +177,18 @@ def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> list[B
 
     `portions` are the parts of its gas limit that batches cause, by their ids.
     """
-    return [*_by_day(chain, tx, portions), *_by_user(chain, tx, portions), *_by_fee(chain, tx, portions)]
+    return [*_by_day(chain, tx), *_by_user(chain, tx, portions), *_by_fee(chain, tx, portions)]
+
+
+def even_price(chain: Chain, batches: Collection[str]) -> int | None:
+    """Return the price of gas, in wei, at which each batch's fee does for its whole estimate; None: any price does.
+
+    What offers more may keep the rest of the batch waiting until it is final.
+    """
+    if chain.test_network:
+        return None
+    estimated = Batch.objects.filter(pk__in=batches, estimated_gas__gt=0).values_list("fee", "estimated_gas")
+    return min((fee // (gas or 1) for fee, gas in estimated), default=None)
 
 
 def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
@@ -182,16 +199,14 @@ def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
     most = chain.max_fee_per_gas * RISE_PERCENT // 100 + 1
     if chain.daily_limit_wei is None:
         return most
-    return min(most, max(0, chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)) // gas)
+    return min(most, max(0, chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk) - tx.data_fee) // gas)
 
 
-def _by_day(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
+def _by_day(chain: Chain, tx: Transaction) -> Iterator[Bound]:
     if chain.daily_limit_wei is not None:
         limit = f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id}"
-        # What the others ask for may be cheaper.
-        largest = sorted(portions, key=lambda batch: portions[batch])[1:][-1:]
         left = chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)
-        yield Bound(limit, left, tx.gas_limit, tx.data_fee, frozenset(largest))
+        yield Bound(limit, left, tx.gas_limit, tx.data_fee)
 
 
 def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:

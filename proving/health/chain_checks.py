@@ -26,6 +26,7 @@ from proving.budget import money
 from proving.health.findings import Problem
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch
+from proving.transactions import signers
 from queries import clock
 from queries.models import ServiceClock
 
@@ -111,7 +112,8 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        found["spent_in_day"] = money.on_chain(chain.id)
+        with signers.locked(chain):
+            found["spent_in_day"] = money.on_chain(chain.id)
     lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **found))
     _note_newest_block()
 

@@ -13,7 +13,7 @@ from database import row_locks
 from database.statements import chunks
 from proving import facts
 from proving.facts import Fact
-from proving.models import LIVE_STATES, Transaction, proves_facts
+from proving.models import LIVE_STATES, SignedTransaction, Transaction, proves_facts
 from proving.registry.deployments import Deployment
 from queries.models import BatchStatus, Block, Query, Sender, StepKind
 
@@ -88,7 +88,11 @@ def failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
     """Count, by the block's id, the transactions for these queries of it, the first few hundred, that reverted."""
     firsts = {block: queries[:_PER_STATEMENT] for block, queries in asking.items()}
     reverted: dict[int, set[int]] = defaultdict(set)
-    sent_for = _queries_of.filter(transaction__succeeded=False)
+    # One that was cancelled, because nobody wanted it any more, says nothing.
+    cancelled = SignedTransaction.objects.filter(
+        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
+    )
+    sent_for = _queries_of.filter(~Exists(cancelled), transaction__succeeded=False)
     for chunk in chunks(sorted({pk for queries in firsts.values() for pk in queries}), _PER_STATEMENT):
         for query, transaction in sent_for.filter(query__in=chunk).values_list("query", "transaction"):
             reverted[query].add(transaction)

@@ -14,13 +14,13 @@ from proving import stops
 from proving.budget import cost_allocation
 from proving.budget.money import RISE_PERCENT
 from proving.lanes import HeldLane
-from proving.models import CANCELLATION_GAS, SignedTransaction, Signer, Transaction
+from proving.models import CANCELLATION_GAS, SignedTransaction, Signer, Transaction, TransactionState
 from proving.transactions import signers, signing
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Unsent, is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from queries import progress
-from queries.models import OPEN_STATUSES, Batch, Sender
+from queries.models import OPEN_STATUSES, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def _replace(
         if not cancel:
             version = sign(chain, tx, raised, portions, least=least) if least <= raised.max_fee_per_gas else None
             is_stuck = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
-            cancel = isinstance(version, Unsent) and is_stuck and _others_wait(chain, version.batches or portions)
+            cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
         if cancel:
             version = signing.cancel(chain, tx, offer, portions, least=least, gas=gas)
         if not isinstance(version, SignedTransaction):
@@ -121,10 +121,28 @@ def _replace(
     return version
 
 
-def _others_wait(chain: Chain, poor: Collection[str]) -> bool:
-    """Return whether anything is to be sent on the chain for others than these batches: it may come after them."""
-    opened = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES, sender=Sender.OPERATOR)
-    return opened.exclude(pk__in=poor).exists()
+def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
+    """Return whether nonces are behind it, or batches beside these wait for the header that it brings or for the
+    registry's trust.
+    """
+    if tx.signer.transactions.filter(state=TransactionState.PENDING, nonce__gt=tx.nonce).exists():
+        return True
+    blocks = Block.objects.filter(queries__transactions=tx)
+    if tx.extends is not None:
+        chains = {
+            "destination_chain_id": tx.extends.destination_chain_id,
+            "source_chain_id": tx.extends.source_chain_id,
+        }
+        blocks = Block.objects.filter(**chains)
+    # A self-funded batch waits for nothing of ours: to cancel for it would cost money.
+    waiting = Query.objects.filter(
+        block__in=blocks,
+        is_admitted=True,
+        step__isnull=False,
+        batch__status__in=OPEN_STATUSES,
+        batch__sender=Sender.OPERATOR,
+    )
+    return waiting.exclude(batch__in=poor).exists()
 
 
 def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce: int, now: datetime) -> None:

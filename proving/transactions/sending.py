@@ -8,7 +8,7 @@ transaction.
 import itertools
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from django.db.models import Q, Subquery
@@ -52,6 +52,10 @@ class _Simulated:
     intent: Intent
     gas_limit: int
     data_fee: int  # wei that it takes beside gas, on rollups
+
+    def cost(self, price: int) -> int:
+        """Return what it costs at this price for a unit of gas, in wei."""
+        return self.gas_limit * price + self.data_fee
 
 
 @dataclass(frozen=True)
@@ -127,11 +131,13 @@ def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[S
         if isinstance(of_order, list)
     }
 
+    least = min((one.simulated[0].cost(market.least) for one in ready.values()), default=0)
+
     def store() -> tuple[list[_Signed], dict[int, Sent | Unsent]]:
         with signers.locked(chain, addresses) as rows:
             # Who stood still meanwhile can't tell what was sent since, and perhaps confirmed.
             lane.fence()
-            sender, notices = signers.active(chain, rows, accounts)
+            sender, notices = signers.active(chain, rows, accounts, least)
             signed: list[_Signed] = []
             stored: dict[int, Sent | Unsent] = {}
             if isinstance(sender, str):
@@ -253,19 +259,19 @@ class _Sending:
             return _NO_ROOM
         offer = self._market.offer.at_most(max(0, sender.free - one.data_fee) // one.gas_limit)
         if offer.max_fee_per_gas < least:
-            holds = signers.who_holds(self._chain, sender.row.address, sender.balance)
-            needed = sender.balance - sender.free + one.gas_limit * least + one.data_fee
-            short = f"{holds}, less than the {self._chain.amount(needed)} that it may have to pay."
-            return self._short(Unsent(f"{short} Its operator must fund it."))
+            return self._short(Unsent(signers.too_poor(self._chain, sender, one.cost(least))))
         tx = _create(sender.row, nonce, one)
         portions = cost_allocation.portions_of(tx)
         version = signing.sign(self._chain, tx, offer, portions, least=least, is_new=True)
         if isinstance(version, Unsent):
             tx.delete()
+            if not version.batches and len(portions) > 1:
+                # What the others ask for may be cheaper.
+                return replace(version, batches=frozenset(batch for batch, _ in portions.most_common(1)))
             return version if version.batches else self._short(version)
         sender.transactions += 1
         sender.gas += one.gas_limit
-        sender.free -= one.gas_limit * version.max_fee_per_gas + one.data_fee
+        sender.free -= one.cost(version.max_fee_per_gas)
         self._notices[sender.row.address] = ""
         self._signed.append(_Signed(version, one.intent.queries, portions))
         return tx

@@ -92,26 +92,32 @@ def pending(chain: Chain) -> dict[str, set[int]]:
     return found
 
 
-def active(chain: Chain, rows: Mapping[str, Signer], accounts: Mapping[str, Account]) -> tuple[Sender | str, Notices]:
+def active(
+    chain: Chain, rows: Mapping[str, Signer], accounts: Mapping[str, Account], least: int
+) -> tuple[Sender | str, Notices]:
     """Return the signer that sends: the first of the file that is neither stopped, nor short of money, nor stuck.
 
-    If there is none, a sentence says why. One that is stuck sends if no other can. Beside it, what each signer's
-    operator is told. `rows` are locked.
+    It must have the `least` wei that anything costs that is to be sent. If there is none, a sentence says why. One that
+    is stuck sends if no other can. Beside it, what each signer's operator is told. `rows` are locked.
     """
     notices: Notices = dict.fromkeys(rows, "")
     refused = ""
-    able: list[str] = []
+    able: dict[str, Sender] = {}
     for address, account in accounts.items():
+        sender = _sender(rows[address], account)
         if stopped := stops.why_signer_is_stopped(chain.id, address):
             refused = refused or stopped  # Stops are told by themselves.
         elif account.balance < chain.minimum_signer_balance_wei:
             notices[address] = (
-                f"{who_holds(chain, address, account.balance)}, less than the {chain.minimum_signer_balance} at which "
-                "it stops. Its operator must fund it."
+                f"{_who_holds(chain, sender)}, less than the {chain.minimum_signer_balance} at which it stops. Its "
+                "operator must fund it."
             )
             refused = refused or notices[address]
+        elif sender.free < least:
+            notices[address] = too_poor(chain, sender, least)
+            refused = refused or notices[address]
         else:
-            able.append(address)
+            able[address] = sender
     stuck = {address: _stuck(chain, rows[address]) for address in able}
     moving = [address for address in able if stuck[address] is None]
     for address, waiting in stuck.items():
@@ -121,7 +127,7 @@ def active(chain: Chain, rows: Mapping[str, Signer], accounts: Mapping[str, Acco
                 f"{waiting.latest_hash} is mined, which has waited for long. What comes meanwhile is sent by others."
             )
     for address in moving or able:
-        return _sender(rows[address], accounts[address]), notices
+        return able[address], notices
     return refused, notices
 
 
@@ -142,8 +148,14 @@ def _stuck(chain: Chain, row: Signer) -> Transaction | None:
     return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > patience else None
 
 
-def who_holds(chain: Chain, address: str, balance: int) -> str:
-    return f"The signer {address} on chain {chain.id} holds {chain.amount(balance)}"
+def _who_holds(chain: Chain, sender: Sender) -> str:
+    return f"The signer {sender.row.address} on chain {chain.id} holds {chain.amount(sender.balance)}"
+
+
+def too_poor(chain: Chain, sender: Sender, cost: int) -> str:
+    """Say that the signer can't pay so many wei beside what is pending."""
+    needed = chain.amount(sender.balance - sender.free + cost)
+    return f"{_who_holds(chain, sender)}, less than the {needed} that it may have to pay. Its operator must fund it."
 
 
 def show(rows: Collection[Signer], notices: Notices) -> None:

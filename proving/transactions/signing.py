@@ -43,10 +43,13 @@ def sign(
     if cap < least:
         return Unsent(f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei.")
     bounds = money.bounds(chain, tx, portions)
-    if too_low := [bound for bound in bounds if bound.price < least]:
+    if too_low := [bound for bound in bounds if bound.price < least or bound.left < bound.data_fee]:
         whose = frozenset[str]().union(*(bound.batches for bound in too_low))
         return Unsent(min(too_low, key=attrgetter("price")).sentence(chain, least), whose)
-    fees = offer.at_most(min([cap, *(bound.price for bound in bounds)]))
+    price = min([cap, *(bound.price for bound in bounds)])
+    if is_new and (even := money.even_price(chain, portions)) is not None:
+        price = min(price, max(even, least))
+    fees = offer.at_most(price)
     return _store(chain, tx, portions, fees, to=tx.to, data=bytes(tx.data))
 
 

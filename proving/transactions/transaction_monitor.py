@@ -46,6 +46,7 @@ from proving.models import (
     StopCode,
     Transaction,
     TransactionState,
+    in_gwei,
 )
 from proving.transactions.intents import show
 from proving.transactions.replacement import fill, push
@@ -160,6 +161,8 @@ def _monitor(
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         return (), ()
+    # What a version before 0.3 has stored or replaced, which may run beside this one.
+    _write(lane, signer, [_Change(tx, is_shown=False) for tx in watched if tx.reserved_gwei != in_gwei(tx.reserved)])
     began = time.monotonic()
     newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
@@ -250,7 +253,9 @@ def _mend_nonces(
     now = clock.latest()
     if len(gap) > _MOST_FILLED:
         why = "It was left behind nonces that nobody has used, and is sent anew."
-        _write(lane, signer, [_displaced(tx, why, now) for tx in pending])
+        # With the versions that were signed in this turn.
+        left = signer.transactions.filter(pk__in=[tx.pk for tx in pending]).defer("data").prefetch_related("versions")
+        _write(lane, signer, [_displaced(tx, why, now) for tx in left])
     else:
         there = signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions")
         _write(lane, signer, [_vanished(tx) for tx in there])

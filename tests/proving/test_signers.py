@@ -100,6 +100,16 @@ def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
     assert Signer.objects.get(address=SIGNER).notice == ""
 
 
+def test_one_that_can_t_pay_what_is_to_be_sent_holds_up_nobody(mempool, key):
+    mempool.rpc("anvil_setBalance", SIGNER, hex(ETHER * 12 // 1000))
+    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(90 * GWEI))
+    mempool.mine()
+    batches = send_each(key, mempool, 2)
+    assert senders() == [SECOND_SIGNER]
+    assert "that it may have to pay" in Signer.objects.get(address=SIGNER).notice
+    assert work_until_done(batches[0], mempool).status == BatchStatus.DONE
+
+
 def test_where_none_has_money_it_is_waited_for_and_both_are_told(mempool, key):
     for address in (SIGNER, SECOND_SIGNER):
         mempool.rpc("anvil_setBalance", address, hex(10**15))

@@ -9,7 +9,19 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.proving.money import ETHER, GWEI, accepted, in_mempool, limit, pending, serve, set_fee
+from tests.proving.money import (
+    ETHER,
+    GWEI,
+    accepted,
+    cancel,
+    in_mempool,
+    limit,
+    mine_at,
+    pending,
+    serve,
+    set_fee,
+    spent_today,
+)
 from tests.proving.receipts import balance, telling_receipts
 from tests.proving.rollups import FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
 from tests.proving.transactions import age, roll_back
@@ -28,6 +40,22 @@ def set_data_fee(chain: DevChain, of_a_byte: int, of_gas: int = 0, *, is_before_
 
 
 # --- What is counted --------------------------------------------------------------------------------------------------
+
+
+def test_a_cancellation_is_within_the_daily_limit_with_the_data_fee(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    op_stack.rpc("evm_setAutomine", False)
+    batch, tx = in_mempool(op_stack, key)
+    op_stack.rpc("anvil_dropAllTransactions")
+    most = tx.reserved + GWEI
+    limit(settings, daily_limit=most)
+    cancel(batch)
+    mine_at(op_stack, 100)
+    for _ in range(3):
+        age()
+        work()
+    assert tx.newest.is_cancellation
+    assert (spent_today() or 0) <= most + GWEI
 
 
 @pytest.mark.parametrize(

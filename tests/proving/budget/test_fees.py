@@ -4,13 +4,28 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from devnet.devchain import DevChain
-from proving.models import Transaction
-from queries.models import Batch, BatchStatus
-from tests.proving.money import ACCOUNT_GAS, ETHER, GWEI, accepted, go_on, in_mempool, mine_at, price_of, serve, set_fee
+from proving.models import SignedTransaction, Transaction
+from queries.models import Batch, BatchStatus, Block
+from tests.proving.money import (
+    ACCOUNT_GAS,
+    ETHER,
+    GWEI,
+    accepted,
+    go_on,
+    in_mempool,
+    mine_at,
+    pending,
+    price_of,
+    serve,
+    set_fee,
+    without_limits,
+)
 from tests.proving.paths import old_block
 from tests.proving.receipts import balance
+from tests.proving.transactions import roll_back
 from tests.service import ALICE, asking, balances, fresh, reconfigure, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -108,6 +123,31 @@ def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
     assert before - balance(costly) <= batch.fee
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert any("The batch's fee leaves " in said for said in waiting())
+
+
+def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
+    """What was mined cheaply may be mined again at all that was offered."""
+    without_limits(settings)
+    mine_at(costly, 20)
+    block = costly.head()
+    batch = accepted(key, asking(balances([block, block - 1]), fee=ETHER), fee=6 * 10**15)
+    # So that each is offered as much as is left.
+    Batch.objects.update(estimated_gas=1)
+    pending(batch)
+    snapshot = costly.rpc("evm_snapshot")
+    mine_at(costly, 1)
+    mine_at(costly, 20)
+    for _ in range(3):
+        Block.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
+        work()
+    roll_back(costly, snapshot)
+    for _ in range(5):
+        SignedTransaction.objects.update(broadcast_at=None)
+        work()
+        mine_at(costly, 38)
+    costly.mine(5)
+    work()
+    assert 0 < fresh(batch).spent <= batch.fee
 
 
 def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):

@@ -27,8 +27,10 @@ from tests.proving.money import (
     spent_today,
     stopped,
     up_to_a_gwei,
+    without_limits,
 )
 from tests.proving.receipts import balance, changed_receipts, telling_receipts
+from tests.proving.transactions import age
 from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -159,6 +161,27 @@ def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(o
 
 
 # --- Nonces -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_behind_in_the_turn_in_which_it_was_raised_counts_at_what_was_signed(costly, key, settings):
+    without_limits(settings)
+    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.mine(2)
+    mine_at(costly, 1)
+    _, tx = in_mempool(costly, key)
+    costly.rpc("anvil_dropAllTransactions")
+    mine_at(costly, 10)
+    age()
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": "0x1"} if question["method"] == "eth_getTransactionCount" else reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        work()
+    tx.refresh_from_db()
+    assert (tx.state, tx.versions.count()) == (TransactionState.DISPLACED, 2)
+    assert GWEI * (tx.reserved_gwei or 0) == up_to_a_gwei(tx.reserved)
 
 
 def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly, key, settings):

@@ -9,7 +9,7 @@ from eth_account import Account
 
 from accounts.models import ApiKey
 from devnet.devchain import ACCOUNTS, DevChain
-from proving.models import Share
+from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, error, lying_node, result
 from tests.proving.money import (
@@ -19,6 +19,7 @@ from tests.proving.money import (
     cancel,
     go_on,
     in_mempool,
+    limit,
     mine_at,
     paying_up_to,
     pending,
@@ -155,6 +156,36 @@ def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(cost
     mine_at(costly, 1)
     costly.mine()
     assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+def test_no_batch_is_ruined_by_one_that_waits_for_a_later_block(costly, key):
+    """Nothing waits behind it: a cancellation would take all of its fee."""
+    mine_at(costly, 1)
+    batch, _ = paying_up_to(3, key, ALICE, block=costly.head())
+    submit(a_key(BOB), request(BOB, block=costly.head() + 60, fee=ETHER))
+    for _ in range(3):
+        mine_at(costly, 50)
+        age()
+        work()
+    go_on(costly, 1, rounds=8, aged=True)
+    assert fresh(batch).status == BatchStatus.DONE
+
+
+def test_two_that_lack_the_same_daily_limit_are_not_cancelled_for_each_other(costly, key, settings):
+    mine_at(costly, 1)
+    block = costly.head()
+    submit(key, request(ALICE, block=block, fee=ETHER))
+    submit(a_key(BOB), request(BOB, block=block, fee=ETHER))
+    work()
+    work()
+    tx = Transaction.objects.get()
+    limit(settings, daily_limit=tx.cost * 5 // 4, daily_limit_per_user=ETHER)
+    costly.rpc("anvil_dropAllTransactions")
+    for _ in range(3):
+        mine_at(costly, 20)
+        age()
+        work()
+    assert not tx.newest.is_cancellation
 
 
 # --- What was simulated upon it ---------------------------------------------------------------------------------------
