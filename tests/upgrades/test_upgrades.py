@@ -22,10 +22,10 @@ from django.utils import timezone
 
 from accounts.models import ApiKey, User
 from devnet.devchain import PROJECT
-from proving.models import Signer, Stop, Transaction
+from proving.models import ChainWatch, Signer, Stop, Transaction
 from queries.models import Batch, Block, Query, Step
 from tests.factories import log_of_operators
-from tests.service import ALICE, BOB, SIGNER, chains_toml, header, key_columns, request, submit
+from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, chains_toml, header, key_columns, request, submit, work
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 LAST = [(app, "0001_initial") for app in ("accounts", "queries", "proving")]
@@ -221,6 +221,22 @@ def test_the_log_of_operators_moves_into_django_s(last_version):
         assert set(LogEntry.objects.values_list("action_time", flat=True)) == {at}
         assert deeds.count() == 2
         call_command("migrate", "accounts", "0003", verbosity=0)
+
+
+def test_what_two_signers_had_sent_counts_after_an_upgrade(unreachable_chain, last_version):
+    """Pending or displaced, it may still be mined, by the old key as by the new one."""
+    for address in (SIGNER, SECOND_SIGNER):
+        signer = last_version.get_model("proving.Signer")._default_manager.create(chain_id=31337, address=address)
+        for nonce, state in enumerate(["PENDING", "DISPLACED"]):
+            tx = last_version.get_model("proving.Transaction")._default_manager.create(
+                signer=signer, nonce=nonce, data=b"", gas_limit=100_000, state=state
+            )
+            last_version.get_model("proving.SignedTransaction")._default_manager.create(
+                transaction=tx, hash=f"0x{tx.pk:064x}", raw=b"", max_fee_per_gas=2 * 10**9, max_priority_fee_per_gas=1
+            )
+    upgrade()
+    work()
+    assert ChainWatch.objects.get(chain_id=31337).spent_in_day == 4 * 100_000 * 2 * 10**9
 
 
 def test_a_user_s_budget_of_gas_becomes_a_limit_in_wei(last_version, settings, tmp_path):
