@@ -513,6 +513,6 @@ def _fee_too_low(batch: Batch, needed: Reservation, costs: Cost, path_gas: int) 
     if destination.test_network or batch.fee_is_estimate or batch.is_self_funded:
         return None
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
-    caused = money.caused_by([batch.pk])[batch.pk] if batch.estimated_wei else 0
+    caused = money.caused_by(batch) if batch.estimated_wei else 0
     before = Reservation(batch.estimated_gas or 0, max(batch.estimated_wei or 0, caused))
     return allowance.fee_too_low(batch.fee, needed + before, path_gas=path_gas, data_wei=costs.data.wei)

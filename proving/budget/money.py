@@ -99,7 +99,12 @@ def to_user(user_id: int, chain_id: int) -> int:
     return spent + sum(max(0, (estimate or 0) - caused[batch]) for batch, estimate in estimated)
 
 
-def caused_by(batches: Collection[str], *, beside: int | None = None) -> Counter[str]:
+def caused_by(batch: Batch) -> int:
+    """Return the wei that a batch has spent, and that its pending transactions can cost."""
+    return sum(_shares().filter(batch=batch).values_list("wei", flat=True))
+
+
+def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
     """Return the wei that each batch has spent, and that its transactions can cost that aren't final.
 
     A chain that is reorganised takes them back, and then they may cost more.
@@ -225,7 +230,7 @@ def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iter
 def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
     if chain.test_network:
         return
-    caused = caused_by(portions, beside=tx.pk)
+    caused = _at_worst(portions, beside=tx.pk)
     for batch, fee in Batch.objects.filter(pk__in=portions).values_list("pk", "fee"):
         gas = portions[batch]
         yield Bound("The batch's fee", fee - caused[batch], gas, _data_fee(tx, gas), frozenset({batch}))
