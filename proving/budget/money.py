@@ -24,6 +24,8 @@ from queries.models import OPEN_STATUSES, Batch, Sender
 RISE_PERCENT = 113
 
 _DAY = timedelta(days=1)
+# Transactions that are read at a time.
+_AT_A_TIME = 1000
 
 
 @dataclass(frozen=True)
@@ -50,21 +52,20 @@ def on_chain(chain_id: int, *, beside: int | None = None) -> int:
     wei = 0
     # Each of the two is read from an index.
     for counted in (sent.filter(_in_a_day()), sent.filter(_pending()).exclude(_in_a_day())):
-        found = counted.aggregate(gwei=Sum("reserved_gwei"), older=Count("pk", filter=Q(reserved_gwei=None)))
-        if found["older"]:
+        sums = {"gwei": Sum("reserved_gwei"), "older": Count("pk", filter=Q(reserved_gwei=None))}
+        while (found := counted.aggregate(**sums))["older"]:
             _count_older(counted.filter(reserved_gwei=None))
-            return on_chain(chain_id, beside=beside)
         wei += GWEI * (found["gwei"] or 0)
     return wei
 
 
 def _count_older(transactions: QuerySet[Transaction]) -> None:
-    """Count what a version before 0.3 has stored."""
-    rows = list(transactions.defer("data").prefetch_related("versions"))
+    """Count what a version before 0.3 has stored, some of it."""
+    rows = list(transactions.defer("data").prefetch_related("versions")[:_AT_A_TIME])
     cost_allocation.divide(cost_allocation.weights_of(*rows))
     for tx in rows:
         tx.reserve()
-    Transaction.objects.bulk_update(rows, ["reserved_gwei"], batch_size=500)
+    Transaction.objects.bulk_update(rows, ["reserved_gwei"])
 
 
 def of_user(user_id: int, chain_id: int, *, beside: int | None = None) -> int:
