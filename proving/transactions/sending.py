@@ -197,17 +197,15 @@ class _Signed:
     batches: Collection[str]
 
 
+@dataclass
 class _Sending:
     """Signs and stores orders, inside the caller's database transaction. What is `signed` is broadcast after it."""
 
-    def __init__(
-        self, chain: Chain, sender: Sender, notices: Notices, market: MarketFees, signed: list[_Signed]
-    ) -> None:
-        self._chain = chain
-        self._sender = sender
-        self._notices = notices
-        self._market = market
-        self._signed = signed
+    chain: Chain
+    sender: Sender
+    notices: Notices
+    market: MarketFees
+    signed: list[_Signed]
 
     def store(self, ready: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
         """Store the orders, and return the result of each. Until all is committed nobody else sends on the chain."""
@@ -215,11 +213,11 @@ class _Sending:
         for parcel in _parcels(ready):
             outcomes |= self._store_parcel(parcel)
         # After all that writes blocks, as `database.row_locks` says.
-        progress.note_transactions({one.version.hash: one.queries for one in self._signed})
-        if self._signed:
+        progress.note_transactions({one.version.hash: one.queries for one in self.signed})
+        if self.signed:
             # If we are killed before the broadcast, the next worker does it.
-            due_at = Now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
-            row = Signer.objects.filter(pk=self._sender.row.pk)
+            due_at = Now() + timedelta(seconds=heads.seconds_to_next(self.chain, get_rpc(self.chain.id)))
+            row = Signer.objects.filter(pk=self.sender.row.pk)
             # Who watches it sees by this that it was made due.
             row.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
         return outcomes
@@ -229,18 +227,18 @@ class _Sending:
         outcomes: dict[int, Sent | Unsent] = {}
         sharing = dict(parcel)
         while len(sharing) > 1:
-            outcome = self._store(_shared(list(sharing.values())), least=self._market.offer.max_fee_per_gas)
+            outcome = self._store(_shared(list(sharing.values())), least=self.market.offer.max_fee_per_gas)
             if isinstance(outcome, Sent):
                 return outcomes | dict.fromkeys(sharing, outcome)
             alone = [place for place, one in sharing.items() if one.is_for(outcome.batches)] or list(sharing)
-            outcomes |= {place: self._store(sharing.pop(place), least=self._market.least) for place in alone}
-        return outcomes | {place: self._store(one, least=self._market.least) for place, one in sharing.items()}
+            outcomes |= {place: self._store(sharing.pop(place), least=self.market.least) for place in alone}
+        return outcomes | {place: self._store(one, least=self.market.least) for place, one in sharing.items()}
 
     def _store(self, one: _Ready, *, least: int) -> Sent | Unsent:
         """Store the first transactions of the order, as many as there is money and room for."""
         if self._under_way(one):
             return _UNDER_WAY
-        nonces = next_nonces(self._sender.row, self._sender.nonce)
+        nonces = next_nonces(self.sender.row, self.sender.nonce)
         stored: list[Transaction] = []
         for nonce, each in zip(nonces, one.simulated, strict=False):
             outcome = self._store_one(nonce, each, least)
@@ -250,19 +248,19 @@ class _Sending:
                 break
             stored.append(outcome)
         if one.order.and_store:
-            one.order.and_store(self._sender.row.address, stored[0].nonce)
+            one.order.and_store(self.sender.row.address, stored[0].nonce)
         return Sent(stored)
 
     def _store_one(self, nonce: int, one: _Simulated, least: int) -> Transaction | Unsent:
-        sender = self._sender
+        sender = self.sender
         if not sender.has_room:
             return _NO_ROOM
-        offer = self._market.offer.at_most(max(0, sender.free - one.data_fee) // one.gas_limit)
+        offer = self.market.offer.at_most(max(0, sender.free - one.data_fee) // one.gas_limit)
         if offer.max_fee_per_gas < least:
-            return self._short(Unsent(signers.too_poor(self._chain, sender, one.cost(least))))
+            return self._short(Unsent(signers.too_poor(self.chain, sender, one.cost(least))))
         tx = _create(sender.row, nonce, one)
         portions = cost_allocation.portions_of(tx)
-        version = signing.sign(self._chain, tx, offer, portions, least=least, is_new=True)
+        version = signing.sign(self.chain, tx, offer, portions, least=least, is_new=True)
         if isinstance(version, Unsent):
             tx.delete()
             if not version.batches and len(portions) > 1:
@@ -272,14 +270,14 @@ class _Sending:
         sender.transactions += 1
         sender.gas += one.gas_limit
         sender.free -= one.cost(version.max_fee_per_gas)
-        self._notices[sender.row.address] = ""
-        self._signed.append(_Signed(version, one.intent.queries, portions))
+        self.notices[sender.row.address] = ""
+        self.signed.append(_Signed(version, one.intent.queries, portions))
         return tx
 
     def _short(self, why: Unsent) -> Unsent:
         """Tell the operator, unless something else can be paid for."""
-        if not self._signed:
-            self._notices[self._sender.row.address] = why.sentence
+        if not self.signed:
+            self.notices[self.sender.row.address] = why.sentence
         return why
 
     def _under_way(self, one: _Ready) -> bool:
@@ -291,8 +289,8 @@ class _Sending:
         # What a key has left behind that the file names no more may never be mined.
         pending = Transaction.objects.filter(
             state=TransactionState.PENDING,
-            signer__chain_id=self._chain.id,
-            signer__address__in=signing.senders(self._chain),
+            signer__chain_id=self.chain.id,
+            signer__address__in=signing.senders(self.chain),
         )
         if any(intent.extends and pending.filter(extends=intent.extends).exists() for intent in intents):
             return True
