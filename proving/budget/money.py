@@ -70,9 +70,8 @@ def _count_older(transactions: QuerySet[Transaction]) -> None:
 
 def of_user(user_id: int, chain_id: int, *, beside: int | None = None) -> int:
     """Return the wei that count on this destination against the user's daily limit, as `on_chain` counts them."""
-    shares = _shares().filter(batch__user=user_id, batch__destination_chain_id=chain_id).exclude(transaction=beside)
-    recent = shares.filter(_in_a_day("transaction__") | _pending("transaction__"))
-    return GWEI * (recent.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
+    counted = _of_day(user_id, chain_id).exclude(transaction=beside)
+    return GWEI * (counted.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
 
 
 def to_user(user_id: int, chain_id: int) -> int:
@@ -83,8 +82,7 @@ def to_user(user_id: int, chain_id: int) -> int:
     batches = Batch.objects.filter(user=user_id, destination_chain_id=chain_id)
     # Nothing is sent here for a self-funded batch.
     open_ones = batches.filter(status__in=OPEN_STATUSES, sender=Sender.OPERATOR).exclude(estimated_wei=None)
-    shares = _shares().filter(batch__user=user_id, batch__destination_chain_id=chain_id)
-    recent = shares.filter(_in_a_day("transaction__") | _pending("transaction__")).annotate(of_open=Value(value=False))
+    recent = _of_day(user_id, chain_id).annotate(of_open=Value(value=False))
     of_open_ones = _shares().filter(batch__in=open_ones).annotate(of_open=Value(value=True))
     columns = ("batch", "wei", "of_open")
     spent = 0
@@ -124,6 +122,12 @@ def _shares() -> QuerySet[Share]:
     return Share.objects.filter(~goes_to_replaced_registry())
 
 
+def _of_day(user_id: int, chain_id: int) -> QuerySet[Share]:
+    """Return the shares that count on this destination against the user's daily limit."""
+    shares = _shares().filter(batch__user=user_id, batch__destination_chain_id=chain_id)
+    return shares.filter(_in_a_day("transaction__") | _pending("transaction__"))
+
+
 def _in_a_day(prefix: str = "") -> Q:
     """Select what is spent in the last 24 hours. `prefix` leads to the transaction, and ends in `__`."""
     return Q(**{f"{prefix}spent_at__gt": _day_began()})
@@ -149,7 +153,7 @@ def recount() -> None:
 
 @dataclass(frozen=True)
 class Bound:
-    """What one limit leaves for a part of a transaction."""
+    """The money that one limit leaves for a part of a transaction."""
 
     limit: str
     left: int  # wei

@@ -117,6 +117,6 @@ class Unsent:
 
     sentence: str
     batches: frozenset[str] = frozenset()
-    """Those whose fees, or whose users' limits, don't suffice at the present gas price."""
+    """The batches whose fees, or whose users' limits, don't suffice at the present gas price."""
     is_brief: bool = False
     """True if it waits for what is under way."""

@@ -126,7 +126,7 @@ def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
 
 
 def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
-    """What was mined cheaply may be mined again at all that was offered."""
+    """A transaction that was mined cheaply may be mined again at all that was offered."""
     without_limits(settings)
     mine_at(costly, 20)
     block = costly.head()
