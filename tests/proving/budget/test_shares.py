@@ -23,6 +23,8 @@ def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key)
     tx = Transaction.objects.get()
     assert fresh(little).gas_used < tx.gas_used // 10
     assert little.gas_used + fresh(much).gas_used in {tx.gas_used, tx.gas_used - 1}
+    # A bound is that of a part: together they are the whole.
+    assert sum(share.weight for share in Share.objects.filter(transaction=tx)) == tx.gas_limit
 
 
 def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
