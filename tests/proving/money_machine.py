@@ -121,8 +121,10 @@ class Machine:
         self._mine(STALE_BLOCKS + 2)
         node.sent.clear()
         self._base = chain.head() - 1
-        self._registry = FactsRegistry.in_use.get().address
-        self._code = chain.rpc("eth_getCode", self._registry, "latest")
+        registry = FactsRegistry.in_use.get()
+        self._registry = registry.address
+        contracts = (registry.address, registry.block_hash_source, registry.multicall)
+        self._codes = {address: chain.rpc("eth_getCode", address, "latest") for address in contracts}
         self._keys = {"alice": a_key(ALICE), "bob": a_key(BOB)}
         self._batches: list[Batch] = []
         self._versions: dict[str, Version] = {}
@@ -212,12 +214,13 @@ class Machine:
         """Mine a block in which the registry refuses everything."""
         self._chain.rpc("anvil_setCode", self._registry, "0xfe")
         self._mine()
-        self._chain.rpc("anvil_setCode", self._registry, self._code)
+        self._chain.rpc("anvil_setCode", self._registry, self._codes[self._registry])
 
     def _do_reorg(self, depth: str) -> None:
         self._chain.rpc("anvil_reorg", int(depth), [])
-        # It may have brought back what `_do_broken` had set.
-        self._chain.rpc("anvil_setCode", self._registry, self._code)
+        # It may have brought back what `_do_broken` had set; and anvil sometimes loses the code of contracts.
+        for address, code in self._codes.items():
+            self._chain.rpc("anvil_setCode", address, code)
         self._mine()
 
     def _do_drop(self) -> None:
