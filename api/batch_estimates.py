@@ -6,8 +6,9 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from proving import batch_estimate
-from proving.batch_estimate import BatchEstimate, SourceEstimate
-from proving.gas_model.proof_gas import Likely
+from proving.batch_estimate import BatchEstimate
+from proving.gas import Amount
+from proving.source_estimate import SourceEstimate
 from queries.api_endpoint import BATCH_REQUEST, SUBMITTING_KEY, ApiError, body_of, errors
 from queries.batch_request import InvalidRequest
 
@@ -124,7 +125,7 @@ def _answer(found: BatchEstimate) -> Estimate:
     )
 
 
-def _source(one: SourceEstimate, gas: Likely) -> EstimatedSource:
+def _source(one: SourceEstimate, gas: Amount) -> EstimatedSource:
     parts = {
         part.value: EstimatedPart(count=of_part.count, inRegistry=of_part.in_registry, gas=_gas(of_part.gas))
         for part, of_part in one.parts.items()
@@ -134,5 +135,5 @@ def _source(one: SourceEstimate, gas: Likely) -> EstimatedSource:
     return EstimatedSource(sourceChainId=str(one.source), gas=_gas(gas), jumps=jumps, parts=EstimatedParts(**parts))
 
 
-def _gas(gas: Likely) -> EstimatedGas:
+def _gas(gas: Amount) -> EstimatedGas:
     return EstimatedGas(expected=gas.expected, bound=gas.bound)

@@ -1,7 +1,7 @@
 """What queries ask for, word by word: what it must be, as proven here, and what the facts registry says."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
@@ -10,7 +10,10 @@ from chains import questions
 from chains.encoding import hex_data
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
+from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Question, Reverted, RpcClient, result
+from chains.rpc import SlotProof as FetchedSlot
+from chains.trie import NO_CODE_HASH, Account
 from database.statements import chunks
 from proving.models import AccountProof, SlotProof
 from proving.registry.deployments import Call, Registry, selector
@@ -181,6 +184,24 @@ def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]
             if word is not None:
                 here[fact] = word
     return words
+
+
+def stored_proof(row: AccountProof, slots: int) -> FetchedProof:
+    """Return a stored proof as it was fetched, with the proofs of at most so many slots."""
+    account = Account(
+        exists=row.code_hash != hex_data(NO_CODE_HASH),
+        nonce=row.nonce,
+        balance=row.balance,
+        storage_root=bytes.fromhex(row.storage_root[2:]),
+        code_hash=bytes.fromhex(row.code_hash[2:]),
+    )
+    some = row.slot_proofs.all()[:slots]
+    proven = (FetchedSlot(int(one.slot, 16), one.value, tuple(_nodes(one.nodes))) for one in some)
+    return FetchedProof(row.address, account, tuple(_nodes(row.nodes)), tuple(proven))
+
+
+def _nodes(stored: Sequence[str]) -> Iterator[bytes]:
+    return (bytes.fromhex(node[2:]) for node in stored)
 
 
 def account_words(proof: AccountProof) -> dict[AccountField, bytes]:

@@ -80,6 +80,11 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
     return heads
 
 
+def not_there_yet(chain_id: int, number: int, head: int) -> str:
+    """Say that a block is waited for, by its number and that of the newest block."""
+    return f"Block {number} of chain {chain_id} does not exist yet; the head is {head}."
+
+
 def highest_lately(chain_id: int) -> int:
     """Return the number of the highest head that any worker has seen within some minutes; 0: none has."""
     lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - _LATELY)

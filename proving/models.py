@@ -150,6 +150,8 @@ class TransactionState(models.TextChoices):
 
 # States in which the transaction may still do what it was sent for.
 LIVE_STATES = (TransactionState.PENDING, TransactionState.MINED)
+# Of a transaction whose cost its batches show as spent.
+SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 # States that the chain can still change.
 WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
 
@@ -197,6 +199,8 @@ class Transaction(models.Model):
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
     gas_used = models.PositiveBigIntegerField(default=0)
+    # What was expected of it, by which later estimates are corrected (`proving.gas`); 0: nothing was.
+    expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     gas_price = Uint256Field(default=0)  # wei per gas, effective
     # `reserved`, rounded up, so that a database adds it up; null: a version before 0.3 has stored it.
     reserved_gwei = models.BigIntegerField(null=True)

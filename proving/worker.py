@@ -35,10 +35,8 @@ from chains.signer_keys import SignerError
 from config.configured_chains import get_chains
 from database import due_rows
 from database.statements import chunks
-from proving import lanes, pruning
-from proving.admission import admit
-from proving.budget import money
-from proving.health import attester_checks, chain_checks
+from proving import admit, lanes, money, pruning
+from proving.health import chain_checks
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import JumpLeaves, Signer, WorkerHeartbeat
 from proving.paths import upkeep
@@ -47,7 +45,7 @@ from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
 from queries import clock, progress, storage
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepStatus, Webhook
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepStatus, Webhook
 
 logger = logging.getLogger(__name__)
 
@@ -327,7 +325,7 @@ def _round_robin(queues: Sequence[Iterator[tuple[Any, object, int]]]) -> Iterato
 
 def _of_the_same_sources(batches: list[str]) -> list[str]:
     """Return those that ask the same source chains as the first: a chain that hangs delays the batches that name it."""
-    waiting = Query.objects.filter(batch__in=batches, is_admitted=False).order_by()
+    waiting = Query.objects.filter(Q(block=None) | Q(batch__status=BatchStatus.RECEIVED), batch__in=batches).order_by()
     sources: dict[str, set[int]] = defaultdict(set)
     for batch, source in waiting.values_list("batch", "source_chain_id").distinct():
         sources[batch].add(source)
@@ -367,7 +365,10 @@ def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
 def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
     chain_checks.observe(lane)
     # Behind the chains, whose newest block is waited for: one that hangs takes seconds.
-    attester_checks.watch(lane)
+    if any(one.attesters for one in get_chains().connections):
+        from proving.health import attester_checks  # noqa: PLC0415 (where a connection has attesters)
+
+        attester_checks.watch(lane)
     return 0
 
 

@@ -47,6 +47,8 @@ class BatchStatus(models.TextChoices):
 
 # A batch with one of these can still become DONE.
 OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
+ADMITTED_STATUSES = (BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
+"""Of batches whose check against the chains went well, and that are open."""
 
 
 class Sender(models.TextChoices):
@@ -112,7 +114,7 @@ class Wait:
 
 
 class Batch(DueRow):
-    """One submitted request. It is due until all of it was checked against the chains."""
+    """One submitted request. It is due until it was checked against the chains, and all its times have blocks."""
 
     id = models.CharField(primary_key=True, max_length=26, default=new_batch_id, editable=False)  # internalId, a ULID
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
@@ -124,7 +126,7 @@ class Batch(DueRow):
     )
     # Wei of the destination's native currency: the most that the batch may cost the operator. 0 for "self".
     fee = Uint256Field()
-    # Whether that is its estimate: it grows with each source chain that is admitted.
+    # Whether that is the estimate of when it was accepted.
     fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
@@ -158,6 +160,7 @@ class Batch(DueRow):
     steps_pruned_at = models.DateTimeField(null=True)
     steps_gone_at = models.DateTimeField(null=True)
 
+    # While it is open: the code by which it is rejected if further looks find the same.
     rejection_code = models.CharField(max_length=40, blank=True)
     rejection_reason = models.TextField(blank=True)
     rejection_retryable = models.BooleanField(default=False)
@@ -202,14 +205,6 @@ class Batch(DueRow):
     def why_no_steps(self) -> str:
         """Return a sentence if the details of its steps were pruned, else an empty string."""
         return _why_pruned("details of the steps", self.steps_pruned_at, self.finished_at)
-
-    def unadmitted(self, source: int, *, up_to: int | None = None) -> "models.QuerySet[Query]":
-        """Return its queries about a source chain that are not admitted; with `up_to`, those about blocks up to that.
-
-        Those that name a time or a tag may have no block yet.
-        """
-        queries = self.queries.filter(source_chain_id=source, is_admitted=False)
-        return queries if up_to is None else queries.filter(block__number__lte=up_to)
 
     def waits(self, *, besides: "models.QuerySet[Any, Any] | None" = None, limit: int = 10) -> list[Wait]:
         """Return what the batch and the blocks of its open queries wait for, each sentence once.
@@ -377,9 +372,8 @@ class Query(models.Model):
     block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
-    # Whether it was checked against its source chain. A source chain that can't be asked now holds up no other.
+    # Unused since 0.3, as is the next: they go with the next minor version.
     is_admitted = models.BooleanField(default=False)
-    # Its part of the batch's estimate, without paths; null as long as that is not known.
     estimated_gas = models.PositiveBigIntegerField(null=True)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
     # By which ENS name the request names the account, normalised; empty: by its address.
@@ -582,7 +576,6 @@ def open_queries(blocks: "Collection[Block] | models.QuerySet[Block]") -> "model
     """Return the queries about these blocks, of accepted batches, that have open steps."""
     return Query.objects.filter(
         block__in=blocks,
-        is_admitted=True,
         step__isnull=False,
-        batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+        batch__status__in=ADMITTED_STATUSES,
     )

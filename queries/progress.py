@@ -39,52 +39,24 @@ _ORDER = list(StepKind)
 _CHUNK = 500
 
 
-def admit(
-    batch: Batch,
-    source: int,
-    *,
-    estimated_gas: int,
-    estimated_wei: int,
-    of_queries: Mapping[int, int] | None = None,
-    up_to: int | None = None,
-) -> None:
-    """Admit the queries about one source chain, after their check against the chains.
-
-    The first such call accepts the batch.
+def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
+    """Accept a batch after its check against the chains.
 
     The caller has locked the batch, and read it since. `estimated_gas` is in units of gas, and `estimated_wei` is what
-    that costs at the present gas price. Calls add up. `of_queries` are the queries' parts of that gas, by their ids.
-    `up_to` is as that of `Batch.unadmitted`: the other queries go on waiting.
+    that costs at a gas price a quarter above the present one: a fee that is `auto` becomes this.
     """
-    if batch.status not in OPEN_STATUSES:
+    if batch.status != BatchStatus.RECEIVED:
         return
     with transaction.atomic(savepoint=False):
-        _admit_queries(batch, source, of_queries or {}, up_to)
-        batch.estimated_gas = (batch.estimated_gas or 0) + estimated_gas
-        batch.estimated_wei = (batch.estimated_wei or 0) + estimated_wei
+        # A version before 0.3 reads it, if it takes over.
+        batch.queries.update(is_admitted=True)
+        batch.estimated_gas, batch.estimated_wei = estimated_gas, estimated_wei
         if batch.fee_is_estimate:
-            batch.fee += estimated_wei
-        if batch.status == BatchStatus.RECEIVED:
-            batch.status, batch.accepted_at = BatchStatus.ACCEPTED, timezone.now()
-        batch.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei", "fee"])
-    logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
-
-
-def _admit_queries(batch: Batch, source: int, of_queries: Mapping[int, int], up_to: int | None) -> None:
-    by_gas: dict[int, list[int]] = defaultdict(list)
-    for pk, gas in of_queries.items():
-        by_gas[gas].append(pk)
-    # Most take the same: one statement does for them, and admits as well.
-    usual = max(by_gas, key=lambda gas: len(by_gas[gas]), default=None)
-    change: dict[str, object] = {} if usual is None else {"estimated_gas": usual}
-    if up_to is not None:
-        if change:
-            batch.unadmitted(source).update(**change)
-        change = {}
-    batch.unadmitted(source, up_to=up_to).update(is_admitted=True, **change)
-    for gas in by_gas.keys() - {usual}:
-        for chunk in chunks(by_gas[gas], _CHUNK):
-            batch.queries.filter(pk__in=chunk).update(estimated_gas=gas)
+            batch.fee = estimated_wei
+        batch.status, batch.accepted_at, batch.rejection_code = BatchStatus.ACCEPTED, timezone.now(), ""
+        columns = ("status", "accepted_at", "rejection_code", "estimated_gas", "estimated_wei", "fee")
+        batch.save(update_fields=columns)
+    logger.info("batch %s admitted, about %d gas", batch.pk, estimated_gas)
 
 
 def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> int:

@@ -4,18 +4,17 @@ Proofs are generated ones of mainnet's shape, and recorded ones where they are a
 `benchmarks.gas` measures it. The estimate is told a few of them, as admission asks for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from eth_utils.address import to_checksum_address
 
 from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, recorded_cases
 from chains.header import Header
-from chains.packed import AccountToProve
 from chains.rpc import AccountProof, ProofRequest, SlotProof
 from chains.trie import verify_account, verify_slot
+from proving import gas
 from proving.facts import AccountFact, Fact, SlotFact
-from proving.gas_model import proof_gas, trie_shapes
-from proving.gas_model.proof_gas import Likely, Missing, Route
+from proving.gas import Amount, Missing, Route, Sample
 from queries.columns import AccountField
 from tests.proving.estimated_batches import Result
 
@@ -44,7 +43,7 @@ def of_proof(lab: Lab, case: Case) -> Result:
     return Result(case.name, likely.expected, likely.bound, result.tx * result.heads)
 
 
-def estimated(case: Case) -> Likely:
+def estimated(case: Case) -> Amount:
     """Return what admission would say, before it has seen more than a few of the proofs."""
     header = Header.decode(case.header)
     wanted: list[Fact] = []
@@ -52,18 +51,17 @@ def estimated(case: Case) -> Likely:
         address = to_checksum_address(account.address)
         wanted += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
         wanted += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
-    tries = trie_shapes.of_samples(list(_served(case, trie_shapes.samples(header, wanted, wanted))))
+    wanted_proof = gas.sampled(header, wanted)
+    sample = Sample.of(_served(case, wanted_proof)) if wanted_proof else Sample()
     missing = [Missing(case.number, wanted, is_known=bool(case.before), header=header)]
-    return proof_gas.estimate(missing, tries, Route()).gas
+    return gas.estimate(missing, sample, Route()).gas
 
 
-def _served(case: Case, requests: Sequence[ProofRequest]) -> Iterator[AccountProof]:
-    accounts: dict[str, AccountToProve] = {to_checksum_address(account.address): account for account in case.accounts}
-    for one in requests:
-        nodes, slots = accounts[one.address].nodes, accounts[one.address].slots
-        account = verify_account(one.state_root, one.address, nodes)
-        proven = (
-            SlotProof(slot, verify_slot(account.storage_root, slot, slots[slot]), tuple(slots[slot]))
-            for slot in one.slots
-        )
-        yield AccountProof(one.address, account, tuple(nodes), tuple(proven))
+def _served(case: Case, request: ProofRequest) -> AccountProof:
+    (proven,) = (account for account in case.accounts if to_checksum_address(account.address) == request.address)
+    account = verify_account(request.state_root, request.address, proven.nodes)
+    slots = (
+        SlotProof(slot, verify_slot(account.storage_root, slot, proven.slots[slot]), tuple(proven.slots[slot]))
+        for slot in request.slots
+    )
+    return AccountProof(request.address, account, tuple(proven.nodes), tuple(slots))

@@ -11,9 +11,9 @@ from chains.rpc import NodeUnavailable, RpcRefused
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.formatting.amounts import cost
+from proving.money import market_fees
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import TooSlow, Unsigned
-from proving.transactions.fees import market_fees
 from queries.models import Batch, BatchStatus
 
 # Longer calldata is told by its length.

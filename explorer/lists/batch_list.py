@@ -152,7 +152,8 @@ def _cells(row: BatchRow) -> Iterator[str]:
     yield " ".join(str(chain.id) for chain in row.sources)
     yield str(row.destination.id)
     yield "" if batch.is_self_funded else str(batch.spent)
-    yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", batch.rejection_code)
+    code = batch.rejection_code if batch.status == BatchStatus.REJECTED else ""
+    yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", code)
 
 
 def _is_everybodys(user: User | None, filters: Filters) -> bool:

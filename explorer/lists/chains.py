@@ -24,7 +24,7 @@ from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
 from proving import sources
-from proving.gas_model.proof_gas import HOP_GAS, JUMP_GAS
+from proving.gas import HOP_GAS, JUMP_GAS
 from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop

@@ -16,7 +16,7 @@ from accounts.models import User
 from accounts.signed_in import signed_in
 from config.error_answers import wants_json
 from explorer.lists import batch_list
-from proving.budget import allowance
+from proving import money
 from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus
 
@@ -76,7 +76,7 @@ def dashboard(request: HttpRequest, user: User) -> HttpResponse:
     done, ended = sum(day.done for day in days), sum(day.ended for day in days)
     context = {
         "latest": batch_list.newest(user, _LATEST),
-        "allowances": allowance.of_user(user),
+        "allowances": money.allowances_of(user),
         "days": days,
         "done": done,
         "ended": ended,

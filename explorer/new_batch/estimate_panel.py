@@ -10,9 +10,8 @@ from config.error_answers import Refused
 from explorer.formatting.amounts import rounded
 from explorer.formatting.sentences import in_words
 from explorer.new_batch.forms import NewBatchForm
-from proving import batch_estimate
-from proving.budget import allowance
-from proving.gas_model.proof_gas import Part
+from proving import batch_estimate, money
+from proving.gas import Part
 from queries import submission
 from queries.batch_request import InvalidRequest
 from queries.submission import ESTIMATES
@@ -47,6 +46,7 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         row.meant = blocks.get((str(row["source"].value()), row.selector))
     of_parts = [(part, one) for source in found.sources for part, one in source.parts.items()]
     currency = found.destination.native_currency
+    faults = {str(fault) for source in found.sources for fault in source.faults}
     return {
         "estimate": found,
         "is_self_funded": request.is_self_funded,
@@ -58,8 +58,8 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "jumps": sum(one.jumps for one in found.sources),
         "jump_origins": [one.jump_origin for one in found.sources if one.jump_origin is not None],
         "reasons": [(one.code, in_words(one.sentence, currency)) for one in found.reasons],
-        "waits": {in_words(wait, currency): wait in one.faults for one in found.sources for wait in one.waits},
-        "allowance": None if request.is_self_funded else allowance.of_user_on(user, found.destination),
+        "waits": {in_words(wait, currency): wait in faults for one in found.sources for wait in one.waits},
+        "allowance": None if request.is_self_funded else money.allowance_of(user, found.destination),
         "names": {part.name: part.address for part in parts if part.name},
         "made_at": timezone.now(),
     }

@@ -3,11 +3,9 @@
 from functools import lru_cache
 
 from chains.chains_file import Connection
-from proving import sources
+from proving import gas, sources
 from proving.facts import AccountFact
-from proving.gas_model import proof_gas
-from proving.gas_model.proof_gas import Missing, Route
-from proving.gas_model.trie_shapes import Tries
+from proving.gas import Missing, Route, Sample
 from queries.columns import AccountField
 
 _ANY_ACCOUNT = "0x" + "0" * 40
@@ -20,4 +18,4 @@ def expected_gas(connection: Connection) -> int:
     needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
     route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
     asked = Missing(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
-    return proof_gas.estimate([asked], Tries(), route).gas.expected
+    return gas.estimate([asked], Sample(), route).gas.expected

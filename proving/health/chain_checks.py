@@ -21,8 +21,7 @@ from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
-from proving import heads
-from proving.budget import money
+from proving import heads, money
 from proving.health.findings import Problem
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch

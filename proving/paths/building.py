@@ -26,8 +26,6 @@ from proving.transactions import signing
 
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
 _CALL_BYTES = 500
-# EIP-7825 bounds a transaction's gas at 16,777,216.
-_MAX_HOPS = 40
 # Reverted transactions that are counted, and the pause after them in seconds.
 _FAILURES = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 10, 600
@@ -142,7 +140,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
     passed = [number for number in beside if path.target < number < path.origin]
     points = [*_unknown(connection, sorted(passed, reverse=True)), path.target]
     stops = planning.over(path.origin, points, connection.config.window)
-    headers = connection.source_rpc.known_headers([path.origin, *stops][: _MAX_HOPS + 1])
+    headers = connection.source_rpc.known_headers([path.origin, *stops][: packing.MAX_HOPS + 1])
     requests = [
         ProofRequest(at.number, at.hash, at.state_root, history.CONTRACT, [connection.history_slot(to.number)])
         for at, to in itertools.pairwise(headers)

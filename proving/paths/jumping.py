@@ -24,7 +24,7 @@ from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, B
 from config.configured_chains import get_beacon_client, get_era_files
 from proving import heads, sources
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
+from proving.gas import Amount
 from proving.models import BeaconAnchor
 from proving.paths import jump_leaves
 from proving.paths.checkpoints import Jump
@@ -39,7 +39,7 @@ _LATEST = 253_402_300_799
 # The part of a period, in which the newest one counts as not over yet: the slots before its first block may be empty.
 _MARGIN = 64
 # Of having the registry keep a hash by the header after it, as measured.
-_KEPT_GAS = Likely(45_000, 60_000)
+_KEPT_GAS = Amount(45_000, 60_000)
 # No block hash source vouches for it; a hash that the registry keeps is accepted whatever the number.
 _NO_BLOCK = 2**256 - 1
 
@@ -132,7 +132,7 @@ def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotY
     return Start(number, ((connection.registry.contract.address, encode_parent_hash([after.encode()])),))
 
 
-def gas(connection: OpenConnection) -> Likely:
+def gas(connection: OpenConnection) -> Amount:
     """Return the gas of these calls."""
     return _KEPT_GAS if connection.is_own else sources.of(connection.config).gas(connection.config)
 

@@ -19,7 +19,7 @@ from chains.rpc import RpcRefused
 from database.statements import chunks
 from proving import heads, sources
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import HOP_GAS, Likely, Route
+from proving.gas import HOP_GAS, Amount, Route
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start
@@ -258,7 +258,7 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route
 
     jumps: dict[int, int] = {}
     last: dict[int, Jump] = {}
-    start_gas = Likely()
+    start_gas = Amount()
     left: list[Header] = []
     for header in targets:
         operation = jumping.operation(connection.source_rpc.chain, header)
@@ -289,5 +289,5 @@ def _with(
         hops=route.hops + len(stops),
         headers=route.headers + (0 if direct else len(stops) - len(passed) + starts),
         newest=max(route.newest, path.origin if isinstance(path, Hops) else 0),
-        start_gas=route.start_gas + Likely(gas.expected * starts, gas.bound * starts),
+        start_gas=route.start_gas + Amount(gas.expected * starts, gas.bound * starts),
     )

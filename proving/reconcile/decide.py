@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HeaderParts
+from proving import heads
 from proving.facts import HeaderFact, Missing, TimeFact
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
@@ -40,6 +41,8 @@ _MOST_THAT_GATHERS = 50
 # What others send is told by the registry's events (`proving.paths.upkeep`). Where nodes serve none, it is looked
 # for after so many seconds.
 _PAUSE_FOR_OTHERS = 300
+# Seconds between two looks at a source chain that has not come to a block yet.
+_LONGEST_PAUSE = 60
 # After this number of polls a block is reconciled though nothing woke it while its transaction is under way.
 _TENDED_POLLS = 16
 
@@ -267,9 +270,9 @@ def gone(seen: Checked, found: Gone) -> Decision:
 def source_block(seen: SourceBlock) -> Decision:
     """Take the header that the source chain has."""
     if seen.header is None:
-        return Decision(
-            Requeue(f"Block {seen.number} of chain {seen.source} is not there; waiting.", seen.poll_seconds)
-        )
+        # It is asked for again as soon as it should be there.
+        seconds = max(seen.poll_seconds, min(seen.seconds, _LONGEST_PAUSE))
+        return Decision(Requeue(heads.not_there_yet(seen.source, seen.number, seen.head), seconds))
     is_stored = seen.stored_hash == hex_data(seen.header.hash)
     return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
 

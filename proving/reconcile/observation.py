@@ -46,6 +46,8 @@ class SourceBlock:
     header: Header | None
     stored_hash: str  # empty: none is stored
     poll_seconds: float  # of the source chain
+    head: int = 0  # the number of its newest block, where there is no header
+    seconds: float = 0.0  # until the block should be there
 
 
 @dataclass(frozen=True)

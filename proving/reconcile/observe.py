@@ -18,7 +18,7 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import BlockIdentifier, ChainError, result
 from database.statements import chunks
-from proving import facts, sources
+from proving import facts, heads, sources
 from proving.connections import Context
 from proving.facts import Fact, Missing, RegistryView, TimeFact, ViewRequest
 from proving.heads import poll_seconds
@@ -135,14 +135,17 @@ def _confirmed(context: Context, block: Block, wanted: Sequence[Fact]) -> Regist
 
 
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
-    chain = context.source_rpc.chain
+    rpc, chain = context.source_rpc, context.source_rpc.chain
+    headers = rpc.ask([questions.header(block.number) for block in blocks])
+    head = heads.recent(chain, rpc).latest.number if None in headers else 0
 
     def read(block: Block, header: Header | None) -> SourceBlock:
         # Where its bytes were pruned it is taken again.
         stored_hash = block.hash if block.header_rlp is not None else ""
-        return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain))
+        seconds = (block.number - head - 1) * chain.block_seconds
+        return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain), head, seconds)
 
-    return _of_each(blocks, context.source_rpc.ask([questions.header(block.number) for block in blocks]), read)
+    return _of_each(blocks, headers, read)
 
 
 def asked_of_header(context: Context, blocks: Sequence[Block]) -> ByBlock[AskedOfHeader]:

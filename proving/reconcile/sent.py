@@ -15,7 +15,7 @@ from proving import facts
 from proving.facts import Fact
 from proving.models import LIVE_STATES, SignedTransaction, Transaction, proves_facts
 from proving.registry.deployments import Deployment
-from queries.models import BatchStatus, Block, Query, Sender, StepKind
+from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
 # Rows named in one statement, and read at a time.
 _PER_STATEMENT, _PER_READ = 500, 1000
@@ -142,9 +142,8 @@ def first_for_path(blocks: Sequence[Block]) -> int | None:
 def _waiting(block: Block) -> QuerySet[Query]:
     """Return the queries of the block's connection that may need a header."""
     return Query.objects.filter(
-        is_admitted=True,
         step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
         block__destination_chain_id=block.destination_chain_id,
         block__source_chain_id=block.source_chain_id,
-        batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+        batch__status__in=ADMITTED_STATUSES,
     )

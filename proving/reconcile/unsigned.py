@@ -38,7 +38,7 @@ from proving.reconcile.decide import (
 from proving.reconcile.observation import Observation
 from proving.registry.deployments import Unusable, revert_reason
 from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent
-from queries.models import PROVABLE_STEPS, Batch, Block, StepKind
+from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
 
 # In one answer, which is some megabytes then.
 _MOST = 16
@@ -91,7 +91,7 @@ def left_of(batch: Batch) -> Left:
     """
     found = _Found(time.monotonic() + _SECONDS)
     _note_what_is_not_prepared(found, batch)
-    provable = batch.queries.filter(is_admitted=True, step__in=PROVABLE_STEPS).order_by("source_chain_id")
+    provable = batch.queries.filter(step__in=PROVABLE_STEPS).order_by("source_chain_id")
     try:
         for source in provable.values_list("source_chain_id", flat=True).distinct():
             _find(found, batch, source)
@@ -145,10 +145,10 @@ class _Found:
 
 
 def _note_what_is_not_prepared(found: _Found, batch: Batch) -> None:
-    if batch.queries.filter(is_admitted=False).exists():
+    if batch.status == BatchStatus.RECEIVED or batch.queries.filter(block=None).exists():
         found.wait(batch.waiting_for or "Waiting for a worker to check it against the chains.")
-    fetching = batch.queries.filter(is_admitted=True, step=StepKind.INITIAL_STATE)
-    if fetching.exists():
+    fetching = batch.queries.filter(step=StepKind.INITIAL_STATE).exclude(block=None)
+    if batch.status != BatchStatus.RECEIVED and fetching.exists():
         found.wait("Waiting for block headers and proofs of the source chain.")
 
 
@@ -176,7 +176,7 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
         found.look_at(head.number)
         # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.
         source = _Source(found, Context(connection, Heads(head, head, 0)))
-        waiting = batch.queries.filter(source_chain_id=source_id, is_admitted=True, step__in=PROVABLE_STEPS)
+        waiting = batch.queries.filter(source_chain_id=source_id, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
             some = list(Block.objects.filter(pk__in=chunk).order_by("number"))

@@ -26,14 +26,14 @@ from proving.connections import OpenConnection
 from proving.health import balance_costs
 from proving.lanes import LaneKind, LaneName
 from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
+from proving.money import market_fees
 from proving.registry import deployments
 from proving.registry.deployments import Call, call, creation_code, revert_reason
 from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
-from proving.transactions.fees import market_fees
 from proving.transactions.intents import GAS_MARGIN, Intent, Order, Sent, Unsent
 from queries import progress
-from queries.models import OPEN_STATUSES, Block, Query, StepKind
+from queries.models import ADMITTED_STATUSES, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ def _retire(row: FactsRegistry) -> None:
     # What a worker finds out at this moment is about the old registry.
     lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
     blocks.update(is_checkpoint=False, checked_number=None, checked_hash="")
-    admitted = Query.objects.filter(block__in=blocks, is_admitted=True, batch__status__in=OPEN_STATUSES)
+    admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
     progress.lock_batches(admitted.values_list("pk", flat=True))
     progress.reopen(

@@ -19,6 +19,10 @@ from queries.models import Block
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216; both with room for the rest of it.
 MAX_BYTES = 110_000
 _MAX_GAS = 13_000_000
+# Of a transaction that blocks share: fewer suffer when one of them reverts, and a block has room for it.
+SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
+# Hops of one transaction, for the same bound of its gas.
+MAX_HOPS = 40
 # The maximum gas of verifying and storing, beside calldata; and the packed bytes that are no trie node.
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
 _SLOT_GAS, _SLOT_BYTES = 30_000, 70

@@ -18,7 +18,7 @@ from chains.chains_file import Connection
 from chains.header import Header
 from chains.rpc import InvalidReply, RpcClient
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
+from proving.gas import Amount
 from proving.models import FactsRegistry
 from proving.registry.deployments import Call, call
 
@@ -66,9 +66,9 @@ class BlockHashSource(Protocol):
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         """Return the arguments of the contract's constructor."""
 
-    def gas(self, connection: Connection) -> Likely:
+    def gas(self, connection: Connection) -> Amount:
         """Return the gas that it takes to have one block vouched for."""
-        return Likely()
+        return Amount()
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         """Return where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.

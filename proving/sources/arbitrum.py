@@ -14,7 +14,7 @@ from chains.outbox import Confirmed, Outbox
 from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
+from proving.gas import Amount
 from proving.registry.deployments import call
 from proving.sources import (
     NotYet,
@@ -29,7 +29,7 @@ from proving.sources import (
 )
 
 # Of recording a block, as measured.
-_GAS = Likely(67_000, 100_000)
+_GAS = Amount(67_000, 100_000)
 # Seconds without a confirmation after which that is told: rollups confirm every hour or so.
 _LONG_SILENCE = 86_400
 # The last second that a `datetime` can tell, in unix seconds: a node may say anything.
@@ -49,7 +49,7 @@ class Arbitrum(Recorder):
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return connection.source_id, connection.outbox
 
-    def gas(self, connection: Connection) -> Likely:
+    def gas(self, connection: Connection) -> Amount:
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:

@@ -18,7 +18,7 @@ from chains.rpc import ChainError, ProofRequest, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from proving import sources
 from proving.connections import OpenConnection, open_unless_stopped
-from proving.gas_model.proof_gas import Likely
+from proving.gas import Amount
 from proving.models import FactsRegistry
 from proving.registry import deployments
 from proving.registry.deployments import Call, call
@@ -28,7 +28,7 @@ from proving.sources.arbitrum import Arbitrum
 # The Outbox's mapping of send roots to hashes. Source: nitro-contracts, AbsOutbox.
 _ROOTS_SLOT = 3
 # Of the parent's header, the proof of the slot, and recording, as measured; beside what vouches for the parent's block.
-_GAS = Likely(305_000, 420_000)
+_GAS = Amount(305_000, 420_000)
 
 
 class ArbitrumSlot(Arbitrum):
@@ -46,7 +46,7 @@ class ArbitrumSlot(Arbitrum):
         # Before it is deployed, for estimates.
         return *super().arguments(connection), row.address if row else "0x" + "ff" * 20
 
-    def gas(self, connection: Connection) -> Likely:
+    def gas(self, connection: Connection) -> Amount:
         parent = _of_parent(connection)
         return _GAS + sources.of(parent).gas(parent)
 

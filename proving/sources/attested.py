@@ -14,12 +14,12 @@ from chains.attestation import Answer, Attestation, Domain, Refusal, answer_labe
 from chains.chains_file import Connection
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
+from proving.gas import Amount
 from proving.registry.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, not_there, note
 
 # Gas of attesting a block, and of each signature, as measured.
-_GAS, _GAS_OF_SIGNATURE = Likely(28_000, 90_000), Likely(8_000, 15_000)
+_GAS, _GAS_OF_SIGNATURE = Amount(28_000, 90_000), Amount(8_000, 15_000)
 
 ATTESTER_ANSWERS = Counter(
     "batchquery_attester_answers_total",
@@ -42,9 +42,9 @@ class Attested(BlockHashSource):
         addresses = sorted((attester.address for attester in connection.attesters), key=str.lower)
         return connection.source_id, addresses, connection.threshold
 
-    def gas(self, connection: Connection) -> Likely:
+    def gas(self, connection: Connection) -> Amount:
         signatures = connection.threshold or 0
-        return _GAS + Likely(_GAS_OF_SIGNATURE.expected * signatures, _GAS_OF_SIGNATURE.bound * signatures)
+        return _GAS + Amount(_GAS_OF_SIGNATURE.expected * signatures, _GAS_OF_SIGNATURE.bound * signatures)
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         final = self._final(connection)

@@ -16,7 +16,7 @@ from chains.node_errors import NodeUnavailable
 from chains.rpc import RpcClient
 from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
+from proving.gas import Amount
 from proving.registry.deployments import call
 from proving.sources import NotYet, Recorder, Start, trust_in_rollup
 
@@ -29,7 +29,7 @@ _DRIFT, _MOMENTS = 1800, 150
 # Headers that are looked at together for the newest whose root is held, and how often.
 _HEADERS, _LOOKS = 32, 5
 # Of recording a block, as measured.
-_GAS = Likely(85_000, 110_000)
+_GAS = Amount(85_000, 110_000)
 
 
 class BeaconRoots(Recorder):
@@ -44,7 +44,7 @@ class BeaconRoots(Recorder):
         assert beacon_chain is not None, "chains.toml was checked"
         return (beacon_chain.arguments,)
 
-    def gas(self, connection: Connection) -> Likely:
+    def gas(self, connection: Connection) -> Amount:
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:

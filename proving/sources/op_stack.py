@@ -7,7 +7,7 @@ from typing import Any
 
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
+from proving.gas import Amount
 from proving.registry.deployments import call
 from proving.sources import BlockHashSource, NotYet, Preparation, Start, trust_in_rollup
 
@@ -15,7 +15,7 @@ from proving.sources import BlockHashSource, NotYet, Preparation, Start, trust_i
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
 _NUMBER_SELECTOR = bytes.fromhex("8381f58a")  # number()
 # Of recording the present block, as measured.
-_GAS = Likely(76_000, 100_000)
+_GAS = Amount(76_000, 100_000)
 
 
 class OpStack(BlockHashSource):
@@ -28,7 +28,7 @@ class OpStack(BlockHashSource):
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)
 
-    def gas(self, connection: Connection) -> Likely:
+    def gas(self, connection: Connection) -> Amount:
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:

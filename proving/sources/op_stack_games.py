@@ -20,7 +20,7 @@ from chains.chains_file import Connection
 from chains.header import Header
 from chains.rpc import InvalidReply, Reverted, RpcClient
 from proving.connections import OpenConnection
-from proving.gas_model.proof_gas import Likely
+from proving.gas import Amount
 from proving.registry.deployments import Call, call
 from proving.sources import (
     NotYet,
@@ -43,7 +43,7 @@ _CLAIMS = 8
 # How a clone of a game's implementation calls that: PUSH20, GAS, DELEGATECALL. What it was made with comes behind.
 _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
 # Of recording a block, as measured.
-_GAS = Likely(150_000, 200_000)
+_GAS = Amount(150_000, 200_000)
 
 
 class OpStackGames(Recorder):
@@ -61,7 +61,7 @@ class OpStackGames(Recorder):
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return connection.source_id, connection.anchor_state_registry
 
-    def gas(self, connection: Connection) -> Likely:
+    def gas(self, connection: Connection) -> Amount:
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:

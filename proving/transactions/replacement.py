@@ -10,17 +10,15 @@ from django.utils import timezone
 from chains import rollups
 from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, Reverted, RpcClient
-from proving import stops
-from proving.budget import cost_allocation
-from proving.budget.money import RISE_PERCENT
+from proving import money, stops
 from proving.lanes import HeldLane
 from proving.models import CANCELLATION_GAS, SignedTransaction, Signer, Transaction, TransactionState
+from proving.money import RISE_PERCENT, OfferedFees, market_fees
 from proving.transactions import signers, signing
-from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Unsent, is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from queries import progress
-from queries.models import OPEN_STATUSES, Block, Query, Sender
+from queries.models import ADMITTED_STATUSES, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +103,7 @@ def _replace(
     least = max(required.max_fee_per_gas, required.max_priority_fee_per_gas)
     # Inside, because others send meanwhile, within the same limits.
     with signers.locked(chain), lane.writing():
-        portions = cost_allocation.weights_of(tx)[tx]
+        portions = money.weights_of(tx)[tx]
         if not cancel:
             version = sign(chain, tx, raised, portions, least=least) if least <= raised.max_fee_per_gas else None
             is_stuck = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
@@ -137,9 +135,8 @@ def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
     # A self-funded batch waits for nothing of ours: to cancel for it would cost money.
     waiting = Query.objects.filter(
         block__in=blocks,
-        is_admitted=True,
         step__isnull=False,
-        batch__status__in=OPEN_STATUSES,
+        batch__status__in=ADMITTED_STATUSES,
         batch__sender=Sender.OPERATOR,
     )
     return waiting.exclude(batch__in=poor).exists()

@@ -20,14 +20,13 @@ from chains.rpc import BlockIdentifier, ChainError, Reverted, result
 from config.configured_chains import get_rpc
 from database import row_locks
 from database.statements import chunks
-from proving import heads
-from proving.budget import cost_allocation
-from proving.gas_model.proof_gas import SHARED_BYTES, SHARED_GAS
+from proving import heads, money
 from proving.lanes import HeldLane
 from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState, proves_facts
+from proving.money import MarketFees, market_of
 from proving.registry.deployments import in_one_call
+from proving.registry.packing import SHARED_BYTES, SHARED_GAS
 from proving.transactions import signers, signing
-from proving.transactions.fees import MarketFees, market_of
 from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent, Order, Sent, Unsent
 from proving.transactions.signers import Account, Notices, Sender
 from proving.transactions.signing import broadcast
@@ -259,7 +258,7 @@ class _Sending:
         if offer.max_fee_per_gas < least:
             return self._short(Unsent(signers.too_poor(self.chain, sender, one.cost(least))))
         tx = _create(sender.row, nonce, one)
-        portions = cost_allocation.portions_of(tx)
+        portions = money.portions_of(tx)
         version = signing.sign(self.chain, tx, offer, portions, least=least, is_new=True)
         if isinstance(version, Unsent):
             tx.delete()

@@ -14,10 +14,9 @@ from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.rpc import ChainError, FeeTooLow, InsufficientFunds, NonceTooLow, ReplacementUnderpriced, RpcClient
 from config import logs
-from proving import stops
-from proving.budget import cost_allocation, money
+from proving import money, stops
 from proving.models import SignedTransaction, Transaction
-from proving.transactions.fees import OfferedFees
+from proving.money import OfferedFees
 from proving.transactions.intents import Unsent
 
 logger = logging.getLogger(__name__)
@@ -34,7 +33,7 @@ def sign(
     """Sign and store one version, at what is offered or what the bounds allow, but not below the `least` wei per gas.
 
     Stops, the chain's cap and limit, the limits of users and the fees of batches are asked here and nowhere else
-    (`proving.budget.money`). `portions` are the parts of its gas limit that batches cause. Stops of connections matter
+    (`proving.money`). `portions` are the parts of its gas limit that batches cause. Stops of connections matter
     only where it `is_new`. Inside the caller's database transaction, in which nobody else signs on the chain.
     """
     if stopped := stops.why_not_signed(tx, is_new=is_new):
@@ -101,10 +100,10 @@ def _store(
     )
     # With all of its versions as they are now.
     stored = Transaction.objects.defer("data").prefetch_related("versions").get(pk=tx.pk)
-    stored.data_fee, stored.expected_data_fee = tx.data_fee, tx.expected_data_fee
+    stored.data_fee, stored.expected_data_fee, stored.expected_gas = tx.data_fee, tx.expected_data_fee, tx.expected_gas
     stored.reserve()
-    stored.save(update_fields=["data_fee", "expected_data_fee", "reserved_gwei"])
-    cost_allocation.divide({stored: portions})
+    stored.save(update_fields=["data_fee", "expected_data_fee", "expected_gas", "reserved_gwei"])
+    money.divide({stored: portions})
     return version
 
 

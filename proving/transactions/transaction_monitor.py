@@ -34,8 +34,7 @@ from config.configured_chains import get_chains, get_rpc
 from database import due_rows, row_locks
 from database.due_rows import Postponement
 from proving import heads as chain_heads
-from proving import job_runs, lanes, stops
-from proving.budget import cost_allocation
+from proving import job_runs, lanes, money, stops
 from proving.heads import Heads, poll_seconds
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
@@ -430,9 +429,9 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
         # Not `data`: it is long, was not loaded and never changes.
         change.tx.save(update_fields=_COLUMNS)
     concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]
-    weights = cost_allocation.weights_of(*concerned) if concerned else {}
-    cost_allocation.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
-    cost_allocation.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
+    weights = money.weights_of(*concerned) if concerned else {}
+    money.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
+    money.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
     _count(signer, [change.final for change in changes if any(change.final)])
     if and_then:
         and_then()
@@ -450,7 +449,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
         return None
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
     data_fee = _data_fee(rpc, tx, receipt)
-    before, was_spent = cost_allocation.costs(tx), cost_allocation.is_spent(tx)
+    before, was_spent = (tx.gas, tx.cost, tx.reserved), money.is_spent(tx)
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
         tx.spent_at = clock.latest()
@@ -461,9 +460,9 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     # It succeeded if it did what it was sent for, which a cancellation never does.
     tx.succeeded = receipt.status == 1 and not is_cancellation
     tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
-    costs = cost_allocation.costs(tx)
+    gas, wei, _ = costs = (tx.gas, tx.cost, tx.reserved)
     # That what is confirmed becomes final shows nowhere.
-    is_shown = is_new or cost_allocation.is_spent(tx) != was_spent or costs.shown != before.shown
+    is_shown = is_new or money.is_spent(tx) != was_spent or (gas, wei) != before[:2]
     final = _Final.of(tx) if state == TransactionState.FINAL else _NOTHING_FINAL
     shown = partial(show, tx, tx_hash) if is_shown else lambda: None
     return _Change(tx, shown, is_dearer=costs != before, is_shown=is_shown, final=final)

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from proving.budget import cost_allocation
+from proving import money
 from proving.models import Transaction
 from proving.reconcile import observe
 from queries.models import Batch, BatchStatus, Block
@@ -40,8 +40,8 @@ def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
     tx = Transaction.objects.exclude(to="").get()
     tx.shares.all().delete()
     Batch.objects.update(sender="self")
-    with pytest.raises(cost_allocation.NotOurs):
-        cost_allocation.portions_of(tx)
+    with pytest.raises(money.NotOurs):
+        money.portions_of(tx)
 
 
 def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key, monkeypatch):

@@ -25,14 +25,13 @@ from chains.rpc import Receipt
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, row_locks
 from devnet.devchain import PROJECT
-from proving import lanes, pruning, stops
-from proving.admission import admit
-from proving.budget import cost_allocation
-from proving.budget.money import Reservation
+from proving import admit, lanes, money, pruning, stops
+from proving.gas import Amount
 from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import AccountProof, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import turn
 from proving.reconcile.decide import Settled
+from proving.source_estimate import Cost, SourceEstimate
 from proving.transactions import sending, signers, transaction_monitor
 from queries import progress, submission
 from queries.columns import RejectionCode
@@ -131,8 +130,8 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
 
     def accept_own() -> None:
         row_locks.lock(Block.objects.all())
-        admit._wake_blocks(own, own.unadmitted(31337), Counter())
-        progress.admit(own, 31337, estimated_gas=0, estimated_wei=0)
+        admit._wake_blocks(own, Counter())
+        progress.admit(own, estimated_gas=0, estimated_wei=0)
 
     def cancel_and_release() -> None:
         progress.cancel(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
@@ -176,16 +175,15 @@ def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it():
 
 def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(lane, costly):
     batches = [a_batch(block=block, fee=10**18) for block in (1, 2)]
-    decided = [admit._Decided(batch, 31337, admit._Admission(Reservation(1, 6 * 10**17))) for batch in batches]
+    decided = [{batch: [SourceEstimate(31337, cost=Cost(wei=Amount(1, 6 * 10**17)))]} for batch in batches]
     with lanes.hold(LaneName(LaneKind.LARGE_ADMISSION, 31337)) as other:
         assert other
         met = meet(
-            partial(lane.write, partial(admit._record_all, decided[:1])),
-            partial(other.write, partial(admit._record_all, decided[1:])),
+            partial(lane.write, partial(admit._record_all, decided[0])),
+            partial(other.write, partial(admit._record_all, decided[1])),
         )
-    assert (met.first, met.second, met.waited) == ([], [batches[1].pk], True)
-    codes = Batch.objects.order_by("pk").values_list("status", "rejection_code")
-    assert list(codes) == [("ACCEPTED", ""), ("REJECTED", "budget_exceeded")]
+    assert (met.first, met.second[batches[1].pk].code, met.waited) == ({}, "budget_exceeded", True)
+    assert list(Batch.objects.order_by("pk").values_list("status", flat=True)) == ["ACCEPTED", "RECEIVED"]
 
 
 # --- Transactions -----------------------------------------------------------------------------------------------------
@@ -242,7 +240,7 @@ def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
     SignedTransaction.objects.create(
         transaction=tx, hash=f"0x{tx.pk:064x}", raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
     )
-    cost_allocation.divide({tx: cost_allocation.portions_of(tx)})
+    money.divide({tx: money.portions_of(tx)})
     return tx
 
 
@@ -287,9 +285,7 @@ def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not(lane):
     met = meet(lambda: pruning._prune_proofs(timezone.now()), lambda: submit(a_key(BOB), request(BOB, block=12)))
     assert (met.first, met.waited) == (1, False)
     AccountProof.objects.update(nodes=["0xab"])
-    accepted = partial(
-        lane.write, partial(admit._record_all, [admit._Decided(met.second, 31337, admit._Admission(Reservation(1, 1)))])
-    )
+    accepted = partial(lane.write, partial(admit._record_all, {met.second: [SourceEstimate(31337, cost=Cost())]}))
     Batch.objects.exclude(pk=batch.pk).update(proofs_pruned_at=timezone.now())
     met_again = meet(lambda: pruning._prune_proofs(timezone.now()), accepted)
     assert (met_again.first, met_again.waited) == (1, True)

@@ -484,8 +484,12 @@ def test_the_header_of_the_source_chain():
     assert decide.source_block(block) == Decision(Continue(), [TakeHeader(OWN)])
     assert decide.source_block(replace(block, stored_hash="0x" + OWN.hash.hex())) == Decision(Continue(), [])
     assert decide.source_block(replace(block, stored_hash="0x" + "99" * 32)).actions == [TakeHeader(OWN)]
-    missing = Requeue("Block 7 of chain 1 is not there; waiting.", 3)
-    assert decide.source_block(replace(block, header=None)) == Decision(missing)
+    missing = replace(block, header=None, head=6, seconds=0)
+    said = "Block 7 of chain 1 does not exist yet; the head is 6."
+    assert decide.source_block(missing) == Decision(Requeue(said, 3))
+    # Later where it is far ahead, but a node that was behind may catch up.
+    assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(said, 12))
+    assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(said, 60))
     decision = decide.asked_of_header(AskedOfHeader({1: "", 2: "It lacks it.", 3: "And this.", 4: "It lacks it."}))
     assert decision == Decision(Fail("It lacks it.", (2, 3, 4)), [Complete([1], INITIAL)])
     assert decide.asked_of_header(AskedOfHeader({})) == Decision(Continue(), [Complete([], INITIAL)])

@@ -1,4 +1,4 @@
-"""What is expected is never below what is spent, and at most a quarter above; and the bound is never below."""
+"""What is expected is within a fifth of what is spent, and the bound is never below."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ THERE = 555
 
 
 def is_right(result: Result) -> bool:
-    return 0 <= result.above <= 0.25 and result.bound >= result.spent
+    return abs(result.above) <= 0.2 and result.bound >= result.spent
 
 
 # --- Batches of a development chain -----------------------------------------------------------------------------------
@@ -225,13 +225,13 @@ def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     assert (batch.fee, batch.fee_is_estimate) == (0, True)
     with stopped():
         work()
-    # What is still to come brings its own part.
+    # With what is still to come.
     first = fresh(batch).fee
     assert first == batch.estimated_wei
     costly.mine(2)
     with stopped():
         work()
-    assert fresh(batch).fee == batch.estimated_wei > first
+    assert fresh(batch).fee == batch.estimated_wei == first
     for _ in range(6):
         work()
         costly.mine()
@@ -241,13 +241,11 @@ def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
 
 def test_limits_hold_for_a_fee_that_is_the_estimate(costly, key, settings):
     limit(settings, daily_limit_per_user=1000)
-    batch = submit(key, request(ALICE, block=costly.head()) | {"fee": "auto"})
-    work()
-    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", True)
+    batch = work_until_done(submit(key, request(ALICE, block=costly.head()) | {"fee": "auto"}))
+    assert (batch.rejection_code, batch.rejection_retryable) == ("too_large_for_budget", True)
 
 
 def test_what_never_fits_is_told_before_a_fee_that_is_too_low(costly, key, settings):
     limit(settings, daily_limit_per_user=1000)
-    batch = submit(key, request(ALICE, block=costly.head(), fee=1))
-    work()
-    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", True)
+    batch = work_until_done(submit(key, request(ALICE, block=costly.head(), fee=1)))
+    assert (batch.rejection_code, batch.rejection_retryable) == ("too_large_for_budget", True)

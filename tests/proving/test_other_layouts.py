@@ -80,9 +80,7 @@ def test_properties_that_it_may_have_elsewhere_are_rejected(chain, there, settin
     with lying_node(Relaid(there, layout, raw=raw)) as url:
         connect(settings, tmp_path, chain, url)
         batch = submit(key, of_there("block:5", header=["TIMESTAMP", "MIX_HASH", "BASE_FEE_PER_GAS"]))
-        work()
-        work()
-    batch.refresh_from_db()
+        work_until_done(batch)
     assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
     assert batch.rejection_reason == (
         f"The header of block 5 of chain {THERE} has no MIX_HASH, BASE_FEE_PER_GAS: after the first 13, its fields are "

@@ -41,8 +41,7 @@ def assert_proven(chain: DevChain, batch: Batch, address: str, block: int) -> No
 
 
 def rejected(batch: Batch) -> Batch:
-    work()
-    batch.refresh_from_db()
+    work_until_done(batch)
     assert batch.status == BatchStatus.REJECTED
     return batch
 

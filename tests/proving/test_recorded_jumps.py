@@ -26,7 +26,7 @@ from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.chain_state import HeaderField, header_on_chain
 from tests.proving.estimated_batches import estimate
-from tests.service import asking, chains_toml, fresh, submit, work, work_until_done
+from tests.service import asking, chains_toml, fresh, submit, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, needs_fixtures]
 
@@ -140,8 +140,7 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
 
 def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
     batch = submit(key, of_header(BEFORE_MERGE, HeaderField.TIMESTAMP, HeaderField.BASE_FEE_PER_GAS))
-    work()
-    assert fresh(batch).rejection_code == "header_property_missing"
+    assert work_until_done(batch).rejection_code == "header_property_missing"
     assert fresh(batch).rejection_reason == (
         "The header of block 1000001 of chain 1 has no BASE_FEE_PER_GAS: its fork does not know them."
     )
@@ -150,6 +149,5 @@ def test_what_a_header_of_its_fork_has_not_is_rejected(service, key):
 def test_accounts_so_old_are_rejected_where_no_node_has_their_states(service, key):
     body = asking({f"block:{BEFORE_MERGE}": {"accounts": {"0x" + "11" * 20: {"props": ["BALANCE"]}}}}, source=1)
     batch = submit(key, body)
-    work()
-    assert fresh(batch).rejection_code == "proof_unavailable"
+    assert work_until_done(batch).rejection_code == "proof_unavailable"
     assert "Fields of the header take none." in fresh(batch).rejection_reason

@@ -254,6 +254,31 @@ def test_a_user_s_budget_of_gas_becomes_a_limit_in_wei(last_version, settings, t
     assert list(limits) == [None, {"*": "0"}, {"31337": str(10**17)}, {"5": "9"}]
 
 
+def test_what_was_admitted_in_part_goes_on_as_a_whole(last_version):
+    """Of three blocks two were to come: they are waited for, and a fee that is the estimate does for them too."""
+    executor = MigrationExecutor(connection)
+    before = [("queries", "0014_due_blocks"), ("proving", "0014_reserved_gwei")]
+    executor.migrate(before)
+    models = executor.loader.project_state(before).apps
+    written_by_the_last_version(models)
+    batch, query = models.get_model("queries.Batch"), models.get_model("queries.Query")
+    auto = {"fee_is_estimate": True, "fee": 5, "estimated_wei": 5, "estimated_gas": 7}
+    batch._default_manager.update(status="IN_PROGRESS", finished_at=None, **auto)
+    query._default_manager.update(is_admitted=True)
+    for position in (1, 2):
+        block = models.get_model("queries.Block")._default_manager.create(
+            destination_chain_id=31337, source_chain_id=31337, number=100 + position
+        )
+        query._default_manager.create(
+            batch_id=ULID, source_chain_id=31337, block=block, position=position, address=ALICE, fields=2
+        )
+    upgrade()
+    whole = Batch.objects.get()
+    assert (whole.fee, whole.estimated_wei, whole.estimated_gas) == (15, 15, 21)
+    due = Block.objects.filter(due_at__lte=timezone.now(), turn_of=whole.user)
+    assert set(due.values_list("number", flat=True)) == {101, 102}
+
+
 def test_each_migration_only_adds():
     """An expand step: what is taken away, renamed or made stricter would break the last version while it runs."""
     loader = MigrationExecutor(connection).loader

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from proving.budget import money
+from proving import money
 from proving.models import Transaction, TransactionState
 from queries.models import ServiceClock
 from tests.inside.working import admitted

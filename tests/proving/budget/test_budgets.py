@@ -19,7 +19,7 @@ from tests.proving.money import (
     up_to_a_gwei,
 )
 from tests.proving.receipts import balance
-from tests.service import ALICE, BOB, SIGNER, fresh, reconfigure, request, submit, waiting, work
+from tests.service import ALICE, BOB, SIGNER, fresh, reconfigure, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -125,6 +125,6 @@ def test_what_never_fits_a_days_limit_is_said(costly, key, settings, wei, is_nod
     if is_node_down:
         reconfigure(settings, costly.url, "http://127.0.0.1:1")
     batch = submit(key, request(ALICE, block=1 if is_node_down else costly.head(), fee=ETHER))
-    work()
-    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", is_retryable)
+    work_until_done(batch)
+    assert (batch.rejection_code, batch.rejection_retryable) == ("too_large_for_budget", is_retryable)
     assert said in batch.rejection_reason

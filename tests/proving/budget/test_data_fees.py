@@ -186,8 +186,7 @@ def test_data_that_is_too_dear_is_waited_out(
 def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     batch = submit(key, request(ALICE, block=op_stack.head(), fee=150_000 * 2 * GWEI))
-    work()
-    assert fresh(batch).rejection_code == "fee_too_low"
+    assert work_until_done(batch).rejection_code == "fee_too_low"
     assert " wei for its data, " in batch.rejection_reason
 
 

@@ -42,8 +42,7 @@ def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_pai
         # The last one to be looked at.
         blocks[f"block:{head}"] = {"header": ["STATE_ROOT", "REQUESTS_HASH"]}
         batch = submit(key, asking(blocks, fee=ETHER))
-        work()
-        assert fresh(batch).rejection_code == "header_property_missing"
+        assert work_until_done(batch).rejection_code == "header_property_missing"
         assert not Transaction.objects.exists()
 
 

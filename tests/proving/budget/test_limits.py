@@ -223,5 +223,4 @@ def test_a_users_own_limit_in_money_counts_instead_of_the_chains(costly, key, se
     limit(settings, daily_limit_per_user=100 * ETHER)
     User.objects.update(daily_limits_wei={"*": "0"})
     batch = submit(key, request(BOB, block=costly.head(), fee=ETHER))
-    work()
-    assert fresh(batch).rejection_code == "too_large_for_budget"
+    assert work_until_done(batch).rejection_code == "too_large_for_budget"

@@ -1,4 +1,4 @@
-"""What counts against the limits, and the bounds of what a signature may cost.
+"""What counts against the limits, the bounds of what a signature may cost, and who pays which part of it.
 
 Four bounds hold at each signature (`proving.transactions.signing`): a stop of sending; the chain's cap of fees and its
 limit of 24 hours; the user's limit of 24 hours; and the batch's fee. What is pending counts as the most that it can
@@ -6,19 +6,34 @@ cost, and so does what isn't final: until then a node may lie about what it has 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Q, QuerySet, Sum, Value
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
 from django.utils import timezone
 
 from accounts import models
 from chains.chains_file import Chain
-from proving.budget import cost_allocation
-from proving.models import GWEI, Share, Transaction, TransactionState, goes_to_replaced_registry
+from chains.rpc import Fees, RpcClient
+from config.configured_chains import get_chains
+from database.statements import chunks
+from proving import facts, gas
+from proving.facts import Fact
+from proving.gas import Missing, Route, Sample
+from proving.models import (
+    GWEI,
+    SPENT_STATES,
+    AccountProof,
+    Share,
+    SignedTransaction,
+    Transaction,
+    TransactionState,
+    goes_to_replaced_registry,
+    in_gwei,
+)
 from queries import clock
-from queries.models import OPEN_STATUSES, Batch, Sender
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
 # By how much both fees of a replacement are above those before: nodes take it only if they rise by at least 10 %.
 RISE_PERCENT = 113
@@ -26,17 +41,41 @@ RISE_PERCENT = 113
 _DAY = timedelta(days=1)
 # Transactions that are read at a time.
 _AT_A_TIME = 1000
+_PER_STATEMENT = 500
+
+
+# --- Prices of gas (EIP-1559) -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Reservation:
-    """An amount that is spent, or may still be."""
+class OfferedFees:
+    """EIP-1559 fees of a transaction, in wei per gas."""
 
-    gas: int
-    wei: int
+    max_fee_per_gas: int
+    max_priority_fee_per_gas: int
 
-    def __add__(self, other: "Reservation") -> "Reservation":
-        return Reservation(self.gas + other.gas, self.wei + other.wei)
+    def at_most(self, limit: int) -> "OfferedFees":
+        return OfferedFees(min(self.max_fee_per_gas, limit), min(self.max_priority_fee_per_gas, limit))
+
+
+@dataclass(frozen=True)
+class MarketFees:
+    """The market's fees for a unit of gas, in wei: the present one, and an offer that holds for some blocks."""
+
+    base_and_tip: int
+    offer: OfferedFees
+    least: int
+    """The least offer for the next block, whatever this one does to the base fee (EIP-1559)."""
+
+
+def market_fees(rpc: RpcClient) -> MarketFees:
+    return market_of(rpc.fees())
+
+
+def market_of(fees: Fees) -> MarketFees:
+    # The base fee can double within six full blocks; what is not needed is not paid.
+    offer = OfferedFees(2 * fees.base_fee + fees.priority_fee, fees.priority_fee)
+    return MarketFees(fees.base_fee + fees.priority_fee, offer, fees.base_fee * 9 // 8 + fees.priority_fee)
 
 
 # --- What counts ------------------------------------------------------------------------------------------------------
@@ -62,7 +101,7 @@ def on_chain(chain_id: int, *, beside: int | None = None) -> int:
 def _count_older(transactions: QuerySet[Transaction]) -> None:
     """Count what a version before 0.3 has stored, some of it."""
     rows = list(transactions.defer("data").prefetch_related("versions")[:_AT_A_TIME])
-    cost_allocation.divide(cost_allocation.weights_of(*rows))
+    divide(weights_of(*rows))
     for tx in rows:
         tx.reserve()
     Transaction.objects.bulk_update(rows, ["reserved_gwei"])
@@ -146,6 +185,36 @@ def recount() -> None:
     if clock.is_confirmed():
         now = timezone.now()
         Transaction.objects.filter(spent_at__gt=now + clock.BEHIND).update(spent_at=now)
+
+
+@dataclass(frozen=True)
+class DailyAllowance:
+    """The limit of a user's batches in any 24 hours, in wei, and how much is used, or reserved for open ones."""
+
+    chain: Chain  # the destination
+    most: int
+    used: int
+
+    @property
+    def left(self) -> int:
+        return max(0, self.most - self.used)
+
+    @property
+    def share(self) -> int:
+        """Return how much is used, in percent."""
+        return min(100, 100 * self.used // self.most) if self.most else 100
+
+
+def allowances_of(user: models.User) -> list[DailyAllowance]:
+    """Return the allowances of the user on all destinations that limit users."""
+    found = (allowance_of(user, chain) for chain in get_chains().destinations())
+    return [one for one in found if one is not None]
+
+
+def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None:
+    """Return the user's allowance on this destination; None where nothing is limited."""
+    limit = models.daily_wei(user.daily_limits_wei, destination)
+    return None if limit is None else DailyAllowance(destination, limit, to_user(user.pk, destination.id))
 
 
 # --- The bounds of a signature ----------------------------------------------------------------------------------------
@@ -248,3 +317,137 @@ def _data_fee(tx: Transaction, gas: int) -> int:
 
 def _gwei(wei: int) -> str:
     return f"{wei / 10**9:.3f} gwei"
+
+
+# --- Who pays which part ----------------------------------------------------------------------------------------------
+
+
+class NotOurs(Exception):
+    """A batch is self-funded, so nothing may be sent for it here. Asking for it is a defect."""
+
+
+def is_spent(tx: Transaction) -> bool:
+    """Return whether its batches show what it costs as spent."""
+    return tx.state in SPENT_STATES
+
+
+Weights = Mapping[Transaction, Counter[str]]
+"""The part of each transaction's gas limit that a batch causes."""
+
+
+def divide(weights: Weights) -> None:
+    """Divide what transactions cost, or can still cost, among their batches.
+
+    Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
+    whenever the transactions' versions or states have changed; after another state, `show_spent` too.
+    """
+    prefetch_related_objects(list(weights), "versions")
+    # Weights stay as they were first.
+    Share.objects.bulk_create(
+        [share for tx, of_tx in weights.items() for share in _divided(tx, of_tx)],
+        update_conflicts=True,
+        unique_fields=["transaction", "batch"],
+        update_fields=["gas", "wei", "reserved_gwei"],
+    )
+
+
+def _divided(tx: Transaction, weights: Counter[str]) -> Iterator[Share]:
+    gas, wei, reserved = tx.gas, tx.cost, tx.reserved
+    for batch, weight in weights.items():
+        portion = gas * weight // weights.total()
+        yield Share(
+            transaction=tx,
+            batch_id=batch,
+            gas=portion,
+            wei=wei * portion // gas if gas else 0,
+            reserved_gwei=in_gwei(reserved * weight // weights.total()),
+            weight=weight,
+        )
+
+
+def show_spent(batches: Collection[str]) -> None:
+    """Show on batches, which the caller has locked, what they have spent.
+
+    The lock matters: several signers may send for one batch, and what each adds up must hold what the others have.
+    """
+    for chunk in chunks(sorted(batches), _PER_STATEMENT):
+        _show_spent(chunk)
+
+
+def _show_spent(batches: Sequence[str]) -> None:
+    """Write what these batches have spent.
+
+    Above a batch's fee the operator pays for cancellations, which free the nonce for all that wait, and for what was
+    sent to a registry that was replaced.
+    """
+    version = SignedTransaction.objects.filter(
+        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
+    )
+    shares = Share.objects.filter(batch__in=batches, transaction__state__in=SPENT_STATES)
+    gas: Counter[str] = Counter()
+    wei: Counter[str] = Counter()
+    of_operator: Counter[str] = Counter()
+    for share in shares.annotate(is_of_operator=Exists(version) | goes_to_replaced_registry()):
+        gas[share.batch_id] += share.gas
+        wei[share.batch_id] += share.wei
+        of_operator[share.batch_id] += share.wei if share.is_of_operator else 0
+    changed: list[Batch] = []
+    for row in Batch.objects.filter(pk__in=batches).only("fee", "gas_used", "spent"):
+        above = max(0, min(of_operator[row.pk], wei[row.pk] - row.fee))
+        spent = gas[row.pk], wei[row.pk] - above
+        if (row.gas_used, row.spent) != spent:
+            row.gas_used, row.spent = spent
+            changed.append(row)
+    if changed:
+        Batch.objects.bulk_update(changed, ["gas_used", "spent"])
+
+
+def weights_of(*transactions: Transaction) -> Weights:
+    """Return which parts of the gas limits batches cause, as decided when the transactions were stored."""
+    stored = {tx.pk: Counter[str]() for tx in transactions}
+    rows = Share.objects.filter(transaction__in=stored).values_list("transaction", "batch", "weight")
+    for transaction, batch, weight in rows:
+        stored[transaction][batch] = weight
+    return {tx: stored[tx.pk] for tx in transactions}
+
+
+def portions_of(tx: Transaction) -> Counter[str]:
+    """Return how much of a transaction's gas limit each of its batches causes, and note what it is expected to take.
+
+    By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
+    before: so a user who asks for little pays little, even if another asks for much. Raises `NotOurs`.
+    """
+    asking = list(tx.queries.select_related("block"))
+    batches = Batch.objects.only("estimated_gas", "sender").in_bulk({query.batch_id for query in asking})
+    carried = set(tx.accumulates.values_list("pk", flat=True))
+    sample = _sample(asking)
+    weights: Counter[str] = Counter()
+    for pk, batch in batches.items():
+        if batch.is_self_funded:
+            raise NotOurs(f"A transaction of the operator was to be for batch {pk}, which is self-funded.")
+        expected = _expected((query for query in asking if query.batch_id == pk), carried, sample)
+        weights[pk] = max(1, min(expected, batch.estimated_gas or 0))
+    if tx.extends_id is None:
+        tx.expected_gas = weights.total()
+    portions = Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
+    for largest, _ in portions.most_common(1):
+        # What is left by rounding.
+        portions[largest] += tx.gas_limit - portions.total()
+    return portions
+
+
+def _sample(queries: Iterable[Query]) -> Sample:
+    """Return what the tries are like by a proof that is stored for one of the queries."""
+    query = max(queries, key=lambda one: (len(one.slots), bool(one.address)), default=None)
+    row = query and AccountProof.objects.filter(block=query.block, address=query.address).first()
+    return Sample.of(facts.stored_proof(row, gas.SAMPLED_SLOTS)) if row and row.nodes else Sample()
+
+
+def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample) -> int:
+    """Return the gas that these queries are expected to take, at blocks of which the headers are `carried` (ids)."""
+    wanted: dict[Block, dict[Fact, None]] = defaultdict(dict)
+    for query in queries:
+        if query.block is not None:
+            wanted[query.block].update(dict.fromkeys(facts.of(query)))
+    missing = [Missing(block.number, list(here), is_known=block.pk not in carried) for block, here in wanted.items()]
+    return gas.estimate(missing, sample, Route()).gas.expected

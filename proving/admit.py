@@ -1,0 +1,374 @@
+"""RECEIVED -> ACCEPTED or REJECTED: checks batches against their chains before anything is spent on them.
+
+A batch is admitted once, when all its source chains have answered: one that is down delays the batches that name it,
+and no others. What is still to come keeps nothing back. Blocks wait for themselves; a time whose block is still to come
+is looked for here, after the batch is accepted.
+"""
+
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from django.db import connection
+from django.db.models import Case, Count, F, When
+from django.db.models.functions import Now
+
+from accounts.models import User
+from chains.header import Header
+from chains.rpc import ChainError
+from config import logs
+from config.configured_chains import get_chains
+from database import due_rows, row_locks
+from database.due_rows import Postponement
+from proving import batch_estimate, connections, facts, heads, job_runs, lanes, money, source_estimate
+from proving.facts import Fact
+from proving.lanes import HeldLane
+from proving.registry.deployments import Unusable
+from proving.source_estimate import BatchPart, Cost, Inquiry, SourceEstimate
+from proving.transactions import signers
+from queries import progress, submission
+from queries.batch_request import Selector
+from queries.columns import Rejection, RejectionCode
+from queries.models import ADMITTED_STATUSES, OPEN_STATUSES, Batch, BatchStatus, Block, Query, Sender, open_queries
+
+logger = logging.getLogger(__name__)
+
+# What nodes say rejects a batch when so many looks in a row have found the same, which takes more than a minute. One
+# node may be stale, or of another chain.
+_LOOKS = 7
+_UNUSABLE = timedelta(seconds=10)
+_LONGEST_PAUSE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a turn ends for a batch. With no pause it fails: it is looked at ever later."""
+
+    sentence: str = ""
+    pause: timedelta | None = None
+    code: RejectionCode | None = None
+    """The code by which it is rejected if further looks find the same."""
+
+
+_DONE = _End()
+Requests = dict[int, dict[Selector, dict[Fact, None]]]
+"""What a batch asks, by the source chain."""
+
+
+def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
+    """Decide about these batches, or say what the decision waits for. Find the blocks of times that have come.
+
+    Return how many failed by an error of ours.
+    """
+    opened = Batch.objects.filter(status__in=OPEN_STATUSES)
+    postponement = lane.write(partial(due_rows.postpone, opened, keys))
+
+    def work(batches: Sequence[Batch]) -> None:
+        began = time.monotonic()
+        ends = _admit(lane, [batch for batch in batches if batch.status == BatchStatus.RECEIVED])
+        ends |= _find_blocks(lane, [batch for batch in batches if ends.get(batch.pk, _DONE) == _DONE])
+        _give_back(lane, postponement, batches, ends)
+        for batch in batches:
+            end = ends.get(batch.pk, _DONE)
+            job_runs.note("batch", "done" if end == _DONE else "waits" if end.pause else "fails", began)
+
+    def give_up(batch: Batch) -> None:
+        fault = _End("An error of this service, which has been logged.")
+        _give_back(lane, postponement, [batch], {batch.pk: fault})
+        job_runs.note("batch", "defect", time.monotonic())
+
+    return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
+
+
+def _give_back(
+    lane: HeldLane, postponement: Postponement[Batch], batches: Sequence[Batch], ends: Mapping[str, _End]
+) -> None:
+    """Make batches due again while something is waited for."""
+
+    def write() -> None:
+        for batch in batches:
+            end = ends.get(batch.pk, _DONE)
+            looks = _looks(batch, end)
+            also = {"rejection_code": end.code or ""} if end != _DONE else {}
+            fails = end != _DONE and end.pause is None
+            postponement.end(
+                [batch],
+                due_rows.backoff(looks - 1) if fails else end.pause,
+                attempts=looks if fails else 0,
+                waiting_for=end.sentence,
+                looked_at=Now(),
+                **also,
+            )
+
+    lane.write(write)
+
+
+def _looks(batch: Batch, end: _End) -> int:
+    """Return how many looks in a row have failed by now, and have found the same if they would reject the batch."""
+    return batch.attempts + 1 if batch.rejection_code == (end.code or "") else 1
+
+
+# --- Once, when all sources have answered -----------------------------------------------------------------------------
+
+
+def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
+    """Accept or reject batches of one destination; return what the others wait for."""
+    if not batches:
+        return {}
+    users = User.objects.in_bulk({batch.user_id for batch in batches})
+    for batch in batches:
+        # With the limits of its own.
+        batch.user = users[batch.user_id]
+    going = _not_refused(lane, batches)
+    estimates = _estimate(going)
+    ends = {batch.pk: end for batch in going if (end := _unanswered(batch, estimates[batch.pk]))}
+    answered = {batch: estimates[batch.pk] for batch in going if batch.pk not in ends}
+    return ends | (lane.write(partial(_record_all, answered)) if answered else {})
+
+
+def _not_refused(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
+    """Return the batches that are worth asking nodes about. The others it rejects."""
+    destination = get_chains().chain(batches[0].destination_chain_id)
+    no_signer = signers.why_none(destination)
+    used = _used_of_day(batches)
+    going: list[Batch] = []
+    for batch in batches:
+        rejection = None
+        if not batch.is_self_funded:
+            rejection = next(_too_dear(batch, Cost(), used), None)
+            rejection = Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False) if no_signer else rejection
+        if rejection is None:
+            going.append(batch)
+        else:
+            lane.write(partial(_reject, batch, rejection))
+    return going
+
+
+def _reject(batch: Batch, one: Rejection) -> None:
+    progress.reject([batch.pk], code=one.code, reason=one.reason, retryable=one.retryable)
+
+
+def _estimate(batches: Sequence[Batch]) -> dict[str, list[SourceEstimate]]:
+    """Ask each source chain once about all batches that name it."""
+    requests = _requests(batches)
+    found: dict[str, list[SourceEstimate]] = {batch.pk: [] for batch in batches}
+    for source in sorted({source for of_batch in requests.values() for source in of_batch}):
+        asking = [batch for batch in batches if source in requests[batch.pk]]
+        parts = [BatchPart(requests[batch.pk][source], batch.deadline_at) for batch in asking]
+        for batch, one in zip(asking, _of_source(asking[0].destination_chain_id, source, parts), strict=True):
+            found[batch.pk].append(one)
+    return found
+
+
+def _requests(batches: Sequence[Batch]) -> dict[str, Requests]:
+    found: dict[str, Requests] = {batch.pk: defaultdict(lambda: defaultdict(dict)) for batch in batches}
+    asked = Query.objects.filter(batch__in=found).order_by("source_chain_id", "pk")
+    numbers = dict(Block.objects.filter(pk__in=asked.order_by().values("block")).values_list("pk", "number"))
+    for query in asked.iterator(chunk_size=1000):
+        number = numbers.get(query.block_id or 0) if query.timestamp is None else None
+        selector = Selector(number, query.timestamp, "" if query.block_id else query.block_tag)
+        found[query.batch_id][query.source_chain_id][selector].update(dict.fromkeys(facts.of(query)))
+    return found
+
+
+def _of_source(destination: int, source: int, parts: Sequence[BatchPart]) -> list[SourceEstimate]:
+    try:
+        return source_estimate.estimate_all(_inquiry(destination, source), parts)
+    except Unusable as why:
+        return [SourceEstimate(source, waits=[str(why)])] * len(parts)
+    except ChainError as error:
+        return [SourceEstimate(source, waits=[str(error)], faults=[error])] * len(parts)
+
+
+def _inquiry(destination: int, source: int) -> Inquiry:
+    opened = connections.open_unless_stopped(destination, source)
+    return Inquiry(opened, heads.recent(opened.source_rpc.chain, opened.source_rpc).latest)
+
+
+def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | None:
+    """Return what a batch waits for whose source chains haven't all answered."""
+    faults = [fault for one in estimates for fault in one.faults]
+    if faults:
+        logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
+        return _End(" ".join(dict.fromkeys(map(str, faults))))
+    unusable = [wait for one in estimates if not one.cost and not one.rejections for wait in one.waits]
+    return _End(" ".join(dict.fromkeys(unusable)), _UNUSABLE) if unusable else None
+
+
+def _record_all(several: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:
+    """Write the decisions inside the caller's database transaction. Return what the others wait for."""
+    destination = next(iter(several)).destination_chain_id
+    for batch, estimates in several.items():
+        _select(batch, estimates)
+    # So that two batches can't reserve the same rest of a limit.
+    row_locks.lock(User.objects.filter(pk__in={batch.user_id for batch in several}))
+    batches = Batch.objects.filter(pk__in=[batch.pk for batch in several], status=BatchStatus.RECEIVED)
+    row_locks.lock(Block.objects.filter(pk__in=Query.objects.filter(batch__in=batches).values("block")))
+    stored = {batch.pk: batch for batch in batches.order_by("pk").select_for_update(no_key=True)}
+    for batch in several:
+        if batch.pk in stored:
+            # With the limits of before: what counts against them is read while the users are locked.
+            stored[batch.pk].user = batch.user
+    used = _used_of_day(stored.values())
+    due = _due_by_user()
+    ends: dict[str, _End] = {}
+    headers: dict[tuple[int, int], Header] = {}
+    for batch, estimates in ((stored[one.pk], estimates) for one, estimates in several.items() if one.pk in stored):
+        cost = batch_estimate.total(estimates)
+        rejections = [*(one for of_source in estimates for one in of_source.rejections), *_too_dear(batch, cost, used)]
+        if rejections:
+            ends[batch.pk] = _doubt(batch, rejections[0])
+            continue
+        for of_source in estimates:
+            headers |= {(of_source.source, number): header for number, header in of_source.headers.items()}
+        used[batch.user_id] += cost.wei.bound
+        _wake_blocks(batch, due)
+        with logs.about(batch=batch.pk, chain=destination):
+            progress.admit(batch, estimated_gas=cost.gas.bound, estimated_wei=cost.wei.bound)
+    _store_headers(destination, headers)
+    return ends
+
+
+def _doubt(batch: Batch, rejection: Rejection) -> _End:
+    """Reject a batch if enough looks have found the same, or say that it is looked at again."""
+    end = _End(f"{rejection.reason} The batch is rejected if this stays so for a minute.", code=rejection.code)
+    if _looks(batch, end) < _LOOKS:
+        return end
+    _reject(batch, rejection)
+    return _DONE
+
+
+def _select(batch: Batch, estimates: Iterable[SourceEstimate]) -> list[int]:
+    """Give the queries that name a time or a tag their blocks, of which the rows are made. They stay these.
+
+    Return their ids.
+    """
+    found: list[int] = []
+    for estimate in estimates:
+        named = {selector: number for selector, number in estimate.blocks.items() if selector.number is None}
+        wanted = {(estimate.source, number) for number in named.values()}
+        blocks = submission.find_blocks(batch.destination_chain_id, wanted)
+        for selector, number in named.items():
+            naming = batch.queries.filter(source_chain_id=estimate.source, block=None)
+            naming = naming.filter(timestamp=selector.timestamp, block_tag=selector.tag)
+            naming.update(block_id=blocks[estimate.source, number])
+        found += blocks.values()
+    return found
+
+
+def _wake_blocks(batch: Batch, due: Counter[int], *, only: Iterable[int] | None = None) -> None:
+    """Make the blocks of a batch due, or `only` those with these ids, in its user's turns.
+
+    Inside the caller's transaction.
+    A block that is due for another user stays in that one's turns if fewer blocks are due for that user, who would get
+    to it first. `due` counts them by user (id).
+    """
+    user, asked_for = batch.user_id, Block.objects.filter(pk__in=batch.queries.values("block"))
+    if only is not None:
+        asked_for = Block.objects.filter(pk__in=only)
+    if batch.is_self_funded:
+        # Where something is paid for, a pause may be what keeps it from being sent again too soon: it isn't cut short.
+        paid_for = open_queries(asked_for).filter(batch__sender=Sender.OPERATOR).values("block")
+        waiting = list(asked_for.filter(pk__in=paid_for, due_at__isnull=False).values_list("pk", flat=True))
+        # But who works on it just now is told.
+        Block.objects.filter(pk__in=waiting).update(due_at=F("due_at") + due_rows.TICK)
+        asked_for = asked_for.exclude(pk__in=waiting)
+    due[user] += batch.block_count
+    nearer = [other for other, count in due.items() if other != user and count <= due[user]]
+    stays = When(due_at__isnull=False, turn_of__in=nearer, then=F("turn_of"))
+    asked_for.update(turn_of=Case(stays, default=user), due_at=Now())
+
+
+def _due_by_user() -> Counter[int]:
+    """Count the blocks that are due for each user (id)."""
+    waiting = Block.objects.filter(due_at__isnull=False).exclude(turn_of=None).order_by().values_list("turn_of")
+    return Counter(dict(waiting.annotate(Count("pk"))))
+
+
+def _used_of_day(batches: Iterable[Batch]) -> Counter[int]:
+    """Return the wei that are used of their users' days, by user (id), on the one destination of the batches."""
+    users = {(batch.user_id, batch.destination_chain_id) for batch in batches if not batch.is_self_funded}
+    return Counter({user: money.to_user(user, destination) for user, destination in users})
+
+
+def _too_dear(batch: Batch, cost: Cost, used: Mapping[int, int]) -> Iterator[Rejection]:
+    """Return why limits or the fee leave no room. None holds for what others pay for."""
+    if batch.is_self_funded:
+        return iter(())
+    destination = get_chains().chain(batch.destination_chain_id)
+    fee = None if batch.fee_is_estimate else batch.fee
+    return batch_estimate.too_dear(batch.user, destination, cost, fee, used[batch.user_id])
+
+
+def _store_headers(destination: int, headers: Mapping[tuple[int, int], Header]) -> None:
+    """Store the headers of blocks that have none yet. Only a block's own reconcile may replace a stored header."""
+    rows = []
+    for (source, number), header in headers.items():
+        block = Block(destination_chain_id=destination, source_chain_id=source, number=number)
+        block.take(header)
+        rows.append(
+            (block.hash, bytes(block.header_rlp or b""), block.state_root, block.timestamp, destination, source, number)
+        )
+    # Statements of Django's, one for each of 2,000 blocks, would hold the database's lock for long.
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "UPDATE queries_block SET hash = %s, header_rlp = %s, state_root = %s, timestamp = %s "
+            "WHERE destination_chain_id = %s AND source_chain_id = %s AND number = %s AND hash = ''",
+            rows,
+        )
+
+
+# --- Times that were still to come ------------------------------------------------------------------------------------
+
+
+def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
+    """Find blocks that times select, in accepted batches. Return what the batches wait for that lack some."""
+    lacking = Query.objects.filter(batch__in=[batch.pk for batch in batches], block=None)
+    lacking = lacking.filter(batch__status__in=ADMITTED_STATUSES)
+    asked: dict[int, dict[str, set[Selector]]] = defaultdict(lambda: defaultdict(set))
+    for batch, source, time_, tag in lacking.values_list("batch", "source_chain_id", "timestamp", "block_tag"):
+        asked[source][batch].add(Selector(None, time_, tag))
+    by_id = {batch.pk: batch for batch in batches}
+    ends: dict[str, list[_End]] = defaultdict(list)
+    for source, of_source in asked.items():
+        for pk, selectors in of_source.items():
+            if end := _find_blocks_of(lane, by_id[pk], source, selectors):
+                ends[pk].append(end)
+    return {pk: _soonest(several) for pk, several in ends.items()}
+
+
+def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterable[Selector]) -> _End | None:
+    try:
+        inquiry = _inquiry(batch.destination_chain_id, source)
+        found = {one: source_estimate.number_of(inquiry.connection.source_rpc, one, inquiry.head) for one in selectors}
+    except Unusable as why:
+        return _End(str(why), _UNUSABLE)
+    except ChainError as error:
+        return _End(str(error))
+    numbers = {selector: number for selector, number in found.items() if isinstance(number, int)}
+    if numbers:
+        lane.write(partial(_take_blocks, batch, SourceEstimate(source, blocks=numbers)))
+    if wrong := next((one for one in found.values() if isinstance(one, Rejection)), None):
+        # It was found good before, so this is the word of a node of another chain.
+        return _End(wrong.reason)
+    times = [selector.timestamp or 0 for selector, number in found.items() if number is None]
+    if not times:
+        return None
+    seconds = min(min(times) - inquiry.head.timestamp, _LONGEST_PAUSE_SECONDS)
+    pause = timedelta(seconds=max(heads.poll_seconds(inquiry.source), seconds))
+    return _End(source_estimate.time_to_come(source, times), pause)
+
+
+def _take_blocks(batch: Batch, found: SourceEstimate) -> None:
+    blocks = _select(batch, [found])
+    row_locks.lock(Block.objects.filter(pk__in=blocks))
+    _wake_blocks(batch, _due_by_user(), only=blocks)
+
+
+def _soonest(ends: Sequence[_End]) -> _End:
+    pauses = [end.pause for end in ends if end.pause is not None]
+    return _End(" ".join(dict.fromkeys(end.sentence for end in ends)), min(pauses, default=None))

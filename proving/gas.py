@@ -1,0 +1,501 @@
+"""The gas that proofs take: a table of what each thing adds to a transaction, and how deep the tries are.
+
+A transaction pays 21,000, and the more of two: 16 for each byte of calldata and its execution, or 40 for each byte
+(EIP-7623). Of mainnet's proofs the bytes come out dearer, of a development chain's the execution.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Self
+
+from chains import history
+from chains.encoding import decode_rlp
+from chains.header import Header
+from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
+from chains.rpc import AccountProof, ProofRequest
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, NO_CODE_HASH
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
+from proving.registry import packing
+from queries.columns import AccountField, HeaderField
+
+
+@dataclass(frozen=True)
+class Amount:
+    """An amount of gas, wei or bytes: what is expected, and the most."""
+
+    expected: int = 0
+    bound: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.expected + other.expected, self.bound + other.bound)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a part of a transaction takes: bytes of calldata, of which four zeros count as one, and gas of execution."""
+
+    size: float = 0.0
+    execution: float = 0.0
+
+    def __add__(self, other: "Load") -> "Load":
+        return Load(self.size + other.size, self.execution + other.execution)
+
+    def __mul__(self, times: float) -> "Load":
+        return Load(self.size * times, self.execution * times)
+
+    @property
+    def is_mostly_bytes(self) -> bool:
+        return _LEAST_GAS_OF_A_BYTE * self.size > _GAS_OF_A_BYTE * self.size + self.execution
+
+    def gas(self, *, by_bytes: bool) -> float:
+        return self.size * _LEAST_GAS_OF_A_BYTE if by_bytes else self.size * _GAS_OF_A_BYTE + self.execution
+
+    @property
+    def most_gas(self) -> float:
+        """Return the most gas, whatever else is in the transaction."""
+        return self.gas(by_bytes=self.is_mostly_bytes)
+
+
+# --- The table --------------------------------------------------------------------------------------------------------
+
+_TRANSACTION = 21_000
+_GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
+
+# By what generated proofs took, within 2 % of each (`make bench-estimates`). A header whose state root is stored, and
+# what it takes less where that is known; its number, where the header is known; fields of a header, the first of them
+# and each word; and the hash of the next header, which tells when a block ended.
+_HEADER_SIZE = 650  # the largest of mainnet
+_HEADER_GAS, _ROOT_GAS = 36_000, 20_000
+_NUMBER = Load(6, 3_800)
+_FIELDS, _FIELD, _ZERO_FIELD = Load(5, 3_600), Load(0, 23_000), Load(0, 1_500)
+_TIME = Load(60, 65_000)
+# An account or a slot without the nodes that lead to it, and a word that is stored of an account. Slots that are zero
+# share a word with their neighbours.
+_ACCOUNT, _WORD = Load(23, 6_500), Load(0, 22_400)
+_STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(5, 27_800), Load(5, 4_100), Load(0, 22_200)
+# A call beside others, and a hash that is proven by a slot of the history contract.
+_CALL, _HOP = Load(55, -2_000), Load(37, 29_000)
+# Jumps, by their operations, without the header of the block that they lead to: a header that is trusted, which is sent
+# again each time, and the branch. That has a hash more each time that the periods double.
+_JUMPS = {
+    OLD_BLOCK: Load(_HEADER_SIZE + 1_530, 39_500),
+    BLOCK_BEFORE_CAPELLA: Load(1_080, 18_500),
+    BLOCK_BEFORE_MERGE: Load(850, 12_500),
+}
+# The most of a hop on mainnet; and of a jump, beside the header of the block that it leads to.
+HOP_GAS, JUMP_GAS = 250_000, 75_000
+
+# Of tries: branches with sixteen children, and others by their children.
+_PLACES, _HASH = 16, 32
+# As nodes of the chain serve them, in bytes: a branch beside its hashes, and a leaf with an account.
+_SERVED_BRANCH, _SERVED_LEAF = 20, 115
+_FULL_BRANCH, _BRANCH, _CHILD = Load(1, 1_560), Load(2, 2_120), Load(1, 240)
+# The branches on the way to an account, and to a slot, by their children, where no proof is known: the largest tries of
+# mainnet. The largest account, and a slot's value, in bytes.
+_STATE, _STORAGE_TRIE = (16, 16, 16, 16, 16, 16, 9, 2), (16, 16, 16, 16, 16, 16, 9)
+_ACCOUNT_SIZE = 80
+
+# What is signed is 15 % more than a node estimates, which is up to 4 % more than is used.
+_SIGNED = 1.2
+# Slots that are asked for with the sampled proof.
+SAMPLED_SLOTS = 4
+
+
+class Part(Enum):
+    HEADERS = "headers"
+    HEADER_FIELDS = "headerFields"
+    ACCOUNTS = "accounts"
+    SLOTS = "slots"
+    TIMES = "times"
+    PATHS = "paths"
+
+
+# --- How deep tries are -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trie:
+    """The branches on the way to one key, by the numbers of their children."""
+
+    children: Sequence[int]
+    is_empty: bool = False
+
+    @classmethod
+    def of(cls, nodes: Sequence[bytes]) -> Self:
+        """Read the nodes of a proof, which was verified."""
+        decoded = [decode_rlp(node) for node in nodes]
+        return cls([sum(child != b"" for child in one[:-1]) for one in decoded if len(one) == _PLACES + 1], not nodes)
+
+    @property
+    def deeper(self) -> Self:
+        """Return a trie on the high side: another key may have a branch more on its way, and wider ones."""
+        if self.is_empty:
+            return self
+        return type(self)([*(count if count == _PLACES else min(_PLACES, count + 3) for count in self.children), 2])
+
+    def nodes(self, keys: int) -> Load:
+        """Return the load of the branches that lead to this number of keys, which lie anywhere: they share the top."""
+        load, visited = Load(), [*self._visited(keys), keys]
+        for count, here, below in zip(self.children, visited[:-1], visited[1:], strict=True):
+            branch = _FULL_BRANCH if count == _PLACES else _BRANCH + _CHILD * count
+            # What comes from below is not sent.
+            load += branch * here + Load(_HASH * max(0.0, here * count - below))
+        return load
+
+    def served(self, keys: int) -> tuple[float, float]:
+        """Return how many nodes lead to these keys, and their bytes as nodes of the chain serve them."""
+        visited = self._visited(keys)
+        sizes = (here * (_SERVED_BRANCH + _HASH * count) for here, count in zip(visited, self.children, strict=True))
+        return sum(visited) + keys, sum(sizes) + _SERVED_LEAF * keys
+
+    def _visited(self, keys: int) -> list[float]:
+        """Return how many branches of each depth lead to this number of keys, on average."""
+        # The root, and below it so many places, of which keys at random meet some.
+        below = (float(_PLACES**depth) for depth in range(1, len(self.children)))
+        met = (-places * math.expm1(keys * math.log1p(-1 / places)) for places in below)
+        return [float(min(keys, 1)), *met][: len(self.children)]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one proof tells of the tries of a source chain. Without one they are taken for the largest of mainnet."""
+
+    state: Trie = Trie(_STATE)
+    account_size: float = _ACCOUNT_SIZE
+    """Nonce, balance and hashes of the account, in bytes."""
+    address: str = ""
+    """The account of which slots were asked for."""
+    storage: Trie = Trie(_STORAGE_TRIE)
+    zeros: float = 0.0
+    """The share of these slots that are zero."""
+    value_size: float = _HASH
+    """Of the others, in bytes."""
+    others: Trie = Trie(_STORAGE_TRIE)
+    """The storage of other accounts."""
+
+    @classmethod
+    def of(cls, proof: AccountProof) -> Self:
+        account, state = proof.account, Trie.of(proof.nodes)
+        hashes = (account.storage_root != EMPTY_TRIE_ROOT) + (account.code_hash not in {EMPTY_CODE_HASH, NO_CODE_HASH})
+        size = _size(account.nonce) + _size(account.balance) + _HASH * hashes
+        if not proof.slots:
+            return cls(state, size)
+        storage = max((Trie.of(slot.nodes) for slot in proof.slots), key=lambda trie: len(trie.children))
+        sizes = [_size(slot.value) for slot in proof.slots if slot.value]
+        zeros, usual = 1 - len(sizes) / len(proof.slots), sum(sizes) / max(1, len(sizes))
+        return cls(state, size, proof.address, storage, zeros, usual, storage)
+
+    @property
+    def most(self) -> Self:
+        """Return a sample by which nothing comes out dearer."""
+        return type(self)(
+            self.state if self.state.children is _STATE else self.state.deeper,
+            _ACCOUNT_SIZE,
+            self.address,
+            self.storage.deeper,
+            float(self.storage.is_empty),
+        )
+
+    def storage_of(self, address: str) -> Trie:
+        return self.storage if address == self.address else self.others
+
+
+def sampled(header: Header, asked: Iterable[Fact]) -> ProofRequest | None:
+    """Choose the proof that tells most of the tries: of the account with the most slots. None: no account is asked."""
+    slots: dict[str, list[int]] = {}
+    for fact in asked:
+        if isinstance(fact, AccountFact | SlotFact):
+            of_account = slots.setdefault(fact.address, [])
+            of_account += [int(fact.slot, 16)] if isinstance(fact, SlotFact) else []
+    if not slots:
+        return None
+    address, every = max(slots.items(), key=lambda item: len(item[1]))
+    some = every[:: math.ceil(len(every) / SAMPLED_SLOTS) or 1]
+    return ProofRequest(header.number, header.hash, header.state_root, address, some)
+
+
+def _size(number: int) -> int:
+    """Return the size in bytes."""
+    return (number.bit_length() + 7) // 8
+
+
+# --- What is missing --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The requested facts of one block that a registry lacks."""
+
+    number: int
+    facts: Sequence[Fact]
+    is_known: bool  # to the registry: the block's state root
+    header: Header | None = None
+    jump: int = 0
+    """The operation by which the block whose hash is needed comes to be known, if it is a jump."""
+
+    @property
+    def needs_header(self) -> bool:
+        """Return whether the header is needed.
+
+        Without a state root no fact is stored; and fields of a header need the header again, and its hash.
+        """
+        of_header = any(isinstance(fact, HeaderFact | TimeFact) for fact in self.facts)
+        return bool(self.facts) and (not self.is_known or of_header)
+
+    @property
+    def hashed(self) -> int:
+        """Return the block whose hash is needed: for times the next one, whose header says when this block ended."""
+        return self.number + bool(self.times)
+
+    @property
+    def hashes(self) -> set[int]:
+        """Return the blocks whose hashes are needed: for fields of the header that of the block itself, too."""
+        return {self.hashed, *([self.number] if self.fields else [])}
+
+    @cached_property
+    def times(self) -> int:
+        return sum(isinstance(fact, TimeFact) for fact in self.facts)
+
+    @cached_property
+    def fields(self) -> frozenset[HeaderField]:
+        """Return the fields of the header, without those that each header tells that is accumulated."""
+        fields = frozenset(fact.field for fact in self.facts if isinstance(fact, HeaderFact))
+        return fields.difference(HeaderField(place) for place in IMPLIED_HEADER_FIELDS)
+
+    @cached_property
+    def words(self) -> Mapping[str, int]:
+        """Return, by the account's address, how many words its fields take. None where only slots are asked for."""
+        found: dict[str, set[int]] = {}
+        for fact in self.facts:
+            if isinstance(fact, AccountFact | SlotFact):
+                words = found.setdefault(fact.address, set())
+                if isinstance(fact, AccountFact):
+                    # Nonce and balance share one.
+                    words.add(max(fact.field, AccountField.BALANCE))
+        return {address: len(words) for address, words in found.items()}
+
+    @cached_property
+    def slots(self) -> Mapping[str, Sequence[int]]:
+        """Return the slots by the account's address."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for fact in self.facts:
+            if isinstance(fact, SlotFact):
+                found[fact.address].append(int(fact.slot, 16))
+        return found
+
+
+@dataclass(frozen=True)
+class Route:
+    """The path by which a registry comes to trust the hashes of old blocks."""
+
+    paths: int = 0
+    direct: int = 0  # of these, that a block hash source vouches for the block itself by; they don't wait for others
+    hops: int = 0
+    headers: int = 0  # that hops begin with, of blocks that nobody asks for
+    newest: int = 0  # number of the highest block that is hopped from
+    start_gas: Amount = Amount()  # for the block hash source
+    waits: Sequence[str] = ()  # what the block hash source is waited for, sentences
+    jumps: Mapping[int, int] = field(default_factory=dict)  # operations, by the numbers of blocks; not among the paths
+    jump_origin: int | None = None  # the number of the block where they begin, if they need one
+
+
+# --- What it takes ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimate of what is missing at the blocks of one source chain."""
+
+    parts: Mapping[Part, Amount] = field(default_factory=dict)
+    size: Amount = Amount()  # of calldata, in bytes
+    transactions: int = 0  # that are expected
+    in_a_row: int = 0  # of these, that wait for one another
+
+    @property
+    def gas(self) -> Amount:
+        return sum(self.parts.values(), Amount())
+
+    @property
+    def path_gas(self) -> int:
+        """Return the paths' part of the bound, in gas."""
+        return self.parts.get(Part.PATHS, Amount()).bound
+
+
+def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> Estimate:
+    """Estimate what it takes to prove this, and the route to it. `correction` multiplies what is expected."""
+    wanted = [one for one in blocks if one.facts]
+    likely, most = ([_BlockLoad(one, known) for one in wanted] for known in (sample, sample.most))
+    header = max((_header(one) for one in wanted), key=lambda load: load.size, default=Load())
+    hops, most_hops = (_hops(route, header, known.state) for known in (sample, sample.most))
+    legs = max(
+        route.paths - route.direct,
+        math.ceil(hops.size / packing.MAX_BYTES),
+        math.ceil(route.hops / packing.MAX_HOPS),
+    )
+    in_one, base = _shared([one for one in likely if one.transactions == 1], route.paths)
+    gas: defaultdict[Part, float] = defaultdict(float)
+    bound: defaultdict[Part, float] = defaultdict(float)
+    for one, at_most in zip(likely, most, strict=True):
+        for part, amount in one.expected(base).items():
+            gas[part] += amount
+        for part, amount in at_most.most().items():
+            bound[part] += amount
+    if route.paths:
+        starts = _TRANSACTION * (route.direct + legs)
+        gas[Part.PATHS] += hops.most_gas + starts
+        bound[Part.PATHS] += (most_hops.most_gas + starts + _TRANSACTION) * _SIGNED
+    gas[Part.PATHS] += route.start_gas.expected
+    bound[Part.PATHS] += route.start_gas.bound
+    parts = {
+        part: Amount(math.ceil(min(gas[part] * correction, at_most)), math.ceil(at_most))
+        for part, at_most in bound.items()
+    }
+    sizes = (
+        math.ceil(sum((load.size for one in blocks for load in one.parts.values()), way.size))
+        for blocks, way in ((likely, hops), (most, most_hops))
+    )
+    rows = (one.apart_count + min(2, one.transactions) for one in likely)
+    return Estimate(
+        {part: parts[part] for part in Part if parts.get(part, Amount()).bound},
+        Amount(*sizes),
+        in_one
+        + sum(one.transactions for one in likely if one.transactions > 1)
+        + sum(one.apart_count for one in likely)
+        + route.direct
+        + legs,
+        max(rows, default=0) + max(0, legs - 1),
+    )
+
+
+class _BlockLoad:
+    """What the facts of one block take: the load of each part, and the number of transactions."""
+
+    def __init__(self, missing: Missing, sample: Sample) -> None:
+        self.parts: dict[Part, Load] = {}
+        self.transactions = 0
+        """Those of proofs, beside those of times and jumps to the block after."""
+        self._jumps_apart = int(bool(missing.times and missing.jump))
+        self._times = missing.times
+        header = _header(missing)
+        if missing.times:
+            roots = missing.times - (not missing.is_known)
+            self.parts[Part.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
+        if missing.jump and missing.needs_header:
+            self.parts[Part.PATHS] = _JUMPS[missing.jump]
+            if missing.times:
+                # To the block after. Fields of the block's own header take another jump.
+                self.parts[Part.PATHS] += Load(0, _HOP.execution) + _JUMPS[missing.jump] * bool(missing.fields)
+        is_known = missing.is_known or missing.times > 0
+        if missing.fields or not is_known:
+            self.parts[Part.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
+        if missing.fields:
+            zeros = _zero_fields(missing)
+            words = len(missing.fields) - zeros + (zeros > 0)
+            self.parts[Part.HEADER_FIELDS] = _FIELDS + _FIELD * words + _ZERO_FIELD * zeros
+        if missing.words:
+            self._add_accounts(missing, sample)
+        elif Part.HEADERS in self.parts:
+            self.transactions = 1
+
+    def _add_accounts(self, missing: Missing, sample: Sample) -> None:
+        slots = missing.slots
+        if slots:
+            self.parts[Part.SLOTS] = sum((_slots(each, address, sample) for address, each in slots.items()), Load())
+        tries = [(sample.state, len(missing.words))]
+        tries += [(sample.storage_of(address), len(each)) for address, each in slots.items()]
+        nodes, sizes = zip(*(trie.served(keys) for trie, keys in tries), strict=True)
+        asked = sum(map(len, slots.values()))
+        self.transactions = packing.about(len(missing.words), asked, nodes=sum(nodes), size=sum(sizes))
+        # The first account of each further transaction comes with all of its way.
+        further = self.transactions - 1
+        self.parts[Part.ACCOUNTS] = (
+            sample.state.nodes(len(missing.words))
+            + sample.state.nodes(1) * further
+            + (_ACCOUNT + Load(sample.account_size)) * (len(missing.words) + further)
+            + _WORD * sum(missing.words.values())
+            + _NUMBER * (self.transactions - (Part.HEADERS in self.parts))
+        )
+
+    @property
+    def apart_count(self) -> int:
+        """Return how many transactions times take, and a jump to the block after."""
+        return self._times + self._jumps_apart
+
+    @property
+    def proof(self) -> Load:
+        """Return the load of what is in the transactions of proofs."""
+        apart = {Part.TIMES, Part.PATHS} if self._times else {}
+        return sum((load for part, load in self.parts.items() if part not in apart), Load())
+
+    def expected(self, base: float) -> dict[Part, float]:
+        """Return the expected gas of each part; `base` is that of a transaction which it may share."""
+        by_bytes = self.proof.is_mostly_bytes
+        gas = {part: load.gas(by_bytes=by_bytes) for part, load in self.parts.items()}
+        return self._with_base(gas, base if self.transactions == 1 else _TRANSACTION * self.transactions, _TRANSACTION)
+
+    def most(self) -> dict[Part, float]:
+        """Return the most gas of each part."""
+        gas = {part: load.most_gas * _SIGNED for part, load in self.parts.items()}
+        # One transaction more, where they are not as many as were counted.
+        transactions = self.transactions + (self.transactions > 1)
+        return self._with_base(gas, _TRANSACTION * transactions * _SIGNED, _TRANSACTION * _SIGNED)
+
+    def _with_base(self, gas: dict[Part, float], proof: float, apart: float) -> dict[Part, float]:
+        if self.transactions:
+            gas[Part.HEADERS if Part.HEADERS in gas else Part.ACCOUNTS] += proof
+        if self._times:
+            gas[Part.TIMES] += apart * self._times
+        if self._jumps_apart:
+            gas[Part.PATHS] += apart
+        return gas
+
+
+def _header(missing: Missing) -> Load:
+    """Return the load of the header's bytes alone."""
+    encoded = b"" if missing.header is None else missing.header.encode()
+    # A zero costs a quarter of another byte.
+    return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
+
+
+def _zero_fields(missing: Missing) -> int:
+    """Return how many of the fields are zero: they share a word."""
+    words = {} if missing.header is None else header_words(missing.header)
+    return sum(not any(words.get(field, b"\1")) for field in missing.fields)
+
+
+def _slots(slots: Sequence[int], address: str, sample: Sample) -> Load:
+    zeros = sample.zeros * len(slots)
+    words_of_zeros = min(zeros, len({slot >> 8 for slot in slots}))
+    return (
+        sample.storage_of(address).nodes(len(slots))
+        + _STORAGE
+        + Load(sum(map(_size, slots)))
+        + (_SLOT + Load(sample.value_size)) * (len(slots) - zeros)
+        + _ZERO_SLOT * zeros
+        + _WORD_OF_ZEROS * words_of_zeros
+    )
+
+
+def _hops(route: Route, header: Load, state: Trie) -> Load:
+    """Return the load of a route's hops, with headers that are like this one."""
+    # The history contract has a slot for each block of its window.
+    ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, history.WINDOW)), _PLACES)) + [3])
+    hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + Load(_HASH) + _CALL + _STORAGE + _HOP
+    # What is asked for counts its header itself.
+    return hop * route.hops + (header + Load(0, _HEADER_GAS)) * route.headers
+
+
+def _shared(small: Sequence[_BlockLoad], beside: int) -> tuple[int, float]:
+    """Return how many transactions these blocks share, and the gas of each block's part of one.
+
+    As many of them as `beside` says are in transactions of paths.
+    """
+    count, proofs = max(0, len(small) - beside), sum((one.proof for one in small), Load())
+    needed = max(proofs.size / packing.SHARED_BYTES, proofs.most_gas * _SIGNED / packing.SHARED_GAS)
+    transactions = min(count, math.ceil(needed))
+    calls = (_CALL * (count - transactions)).gas(by_bytes=proofs.is_mostly_bytes)
+    return transactions, (_TRANSACTION * transactions + calls) / max(1, len(small))

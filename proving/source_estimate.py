@@ -1,0 +1,561 @@
+"""What it takes to prove what batches ask of one source chain, and what stands in the way, as the chains say now.
+
+It asks both chains and reads rows. It writes nothing: admission decides by it, and an estimate shows it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from statistics import median
+
+from django.conf import settings
+
+from chains import history, questions, rollups
+from chains.chains_file import Chain
+from chains.header import Header
+from chains.rollups import DataCost
+from chains.rpc import (
+    AccountProof,
+    ChainError,
+    Fees,
+    NodeUnavailable,
+    ProofRequest,
+    Reverted,
+    RpcClient,
+    RpcRefused,
+    result,
+)
+from database.statements import by_size, chunks
+from proving import facts, gas, heads, sources
+from proving.connections import OpenConnection
+from proving.facts import Fact, HeaderFact, TimeFact, ViewRequest
+from proving.gas import Amount, Estimate, Missing, Part, Route, Sample
+from proving.models import SPENT_STATES, Transaction
+from proving.paths import planning
+from proving.paths.planning import TooFar
+from proving.registry.deployments import Deployment
+from proving.sources import NotYet
+from queries.batch_request import Selector
+from queries.columns import Rejection, RejectionCode
+from queries.models import BlockTag
+
+# Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
+_KEPT_BY_ALL = 128
+# Of the year 5138. A later time is one in milliseconds.
+_LATEST_IN_SECONDS = 10**11
+# Headers, blocks or facts that are read at a time.
+_PER_READ = 200
+# The confirmed transactions of a connection that correct what is expected, and by how much at most.
+_RECENT, _MOST_CORRECTED = 50, 1.25
+
+Requests = Mapping[Selector, Collection[Fact]]
+"""What a batch asks of one source chain, by what selects a block there."""
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """A connection whose chains are asked what it takes to prove something."""
+
+    connection: OpenConnection
+    head: Header
+    """The source chain's newest block, of a moment ago at most."""
+    go_on: Callable[[], None] = lambda: None
+    """Called between exchanges. What it raises ends the inquiry."""
+
+    @property
+    def source(self) -> Chain:
+        return self.connection.source_rpc.chain
+
+
+@dataclass(frozen=True)
+class BatchPart:
+    """What a batch asks of the source chain."""
+
+    requests: Requests
+    deadline: datetime
+    """The time at which the batch is rejected."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of what is missing."""
+
+    gas: Amount = field(default_factory=Amount)
+    wei: Amount = field(default_factory=Amount)
+    """The expected cost at the present gas price, and the most at one a quarter above it."""
+    data_wei: int = 0
+    """The part of the most that a rollup takes for data, beside gas."""
+    path_gas: int = 0
+    """The part of the most that paths to old blocks take."""
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            self.gas + other.gas,
+            self.wei + other.wei,
+            self.data_wei + other.data_wei,
+            self.path_gas + other.path_gas,
+        )
+
+
+@dataclass(frozen=True)
+class PartEstimate:
+    count: int
+    in_registry: int  # of these
+    gas: Amount
+
+
+@dataclass(frozen=True)
+class SourceEstimate:
+    """The estimate for one source chain, as far as its nodes answered."""
+
+    source: int
+    head: int = 0  # the number of its newest block, where `blocks` has any
+    blocks: Mapping[Selector, int] = field(default_factory=dict)  # their numbers, of those that exist or are named
+    headers: Mapping[int, Header] = field(default_factory=dict)  # of those that exist, by number
+    cost: Cost | None = None  # None: it is not known
+    parts: Mapping[Part, PartEstimate] = field(default_factory=dict)
+    estimate: Estimate = field(default_factory=Estimate)
+    jumps: int = 0  # blocks that are reached by the beacon chain
+    jump_origin: int | None = None  # the number of the block where these begin, if one is needed
+    seconds: float = 0  # until all of it exists
+    rejections: Sequence[Rejection] = ()
+    waits: Sequence[str] = ()  # sentences
+    faults: Sequence[ChainError] = ()  # their sentences are among the waits
+
+
+def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEstimate]:
+    """Estimate what each batch takes of the source chain. What they have in common is asked once.
+
+    Raises `NodeUnavailable`, `RpcRefused` where the destination doesn't tell what gas costs.
+    """
+    selected = [_selected(inquiry, part.requests) for part in parts]
+    asked = [one for one in selected if isinstance(one, _Selected)]
+    read = _read(inquiry, asked)
+    samples = iter(_samples(inquiry, asked, read))
+    read = replace(read, lacking=_lacking(inquiry, asked, read))
+    found: list[SourceEstimate] = []
+    for part, one in zip(parts, selected, strict=True):
+        if isinstance(one, ChainError):
+            found.append(SourceEstimate(inquiry.source.id, waits=[str(one)], faults=[one]))
+        else:
+            found.append(_estimated(inquiry, one, part.deadline, read, next(samples)))
+    sizes = [(one.estimate.size.bound, one.estimate.gas.bound) for one in found]
+    data = rollups.data_costs(inquiry.connection.destination_rpc, sizes)
+    return [
+        replace(one, cost=_cost(one.estimate, read.fees, of_data)) if one.cost else one
+        for one, of_data in zip(found, data, strict=True)
+    ]
+
+
+def _estimated(
+    inquiry: Inquiry,
+    selected: "_Selected",
+    deadline: datetime,
+    read: "_Read",
+    sample: Sample | Rejection | ChainError,
+) -> SourceEstimate:
+    """Estimate one batch. What it costs is still zero; None where it isn't known."""
+    missing = _missing(selected, read)
+    route = missing if isinstance(missing, ChainError) else _route(inquiry, missing, read, deadline)
+    answers = (*_lacking_properties(inquiry, selected, read), sample, route)
+    faults = [one for one in answers if isinstance(one, ChainError)]
+    known = SourceEstimate(
+        inquiry.source.id,
+        inquiry.head.number,
+        selected.blocks,
+        {number: read.headers[number] for number in selected.existing if number in read.headers},
+        seconds=selected.seconds(inquiry),
+        rejections=[*selected.rejections, *(one for one in answers if isinstance(one, Rejection))],
+        waits=[*selected.waits(inquiry), *dict.fromkeys(map(str, faults))],
+        faults=faults,
+    )
+    if isinstance(missing, ChainError) or not isinstance(route, Route):
+        return known
+    every = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in missing]
+    every += [Missing(0, list(wanted), is_known=False) for wanted in selected.coming]
+    route = _with_starts(inquiry.connection, route, len(selected.coming))
+    tries = sample if isinstance(sample, Sample) else Sample()
+    estimate = gas.estimate(every, tries, route, read.correction)
+    return replace(
+        known,
+        cost=Cost(),
+        parts=_parts(selected, every, route, estimate),
+        estimate=estimate,
+        jumps=len(route.jumps),
+        jump_origin=route.jump_origin,
+        waits=[*known.waits, *route.waits],
+    )
+
+
+def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:
+    """Return the route with what the block hash source takes to vouch for so many blocks to come."""
+    each = sources.of(connection.config).gas(connection.config)
+    if not each.bound:
+        return route
+    more = Amount(each.expected * blocks, each.bound * blocks)
+    return replace(route, paths=route.paths + blocks, direct=route.direct + blocks, start_gas=route.start_gas + more)
+
+
+def _parts(
+    selected: "_Selected", missing: Sequence[Missing], route: Route, estimate: Estimate
+) -> dict[Part, PartEstimate]:
+    asked = [*selected.existing.values(), *selected.coming]
+    every, lacking = _count(asked), _count(one.facts for one in missing)
+    ways = route.paths + len(route.jumps)
+    every += Counter({Part.HEADERS: len(asked), Part.PATHS: ways})
+    lacking += Counter({Part.HEADERS: sum(not one.is_known for one in missing), Part.PATHS: ways})
+    return {
+        part: PartEstimate(every[part], every[part] - lacking[part], estimate.parts.get(part, Amount()))
+        for part in Part
+        if every[part]
+    }
+
+
+def _count(blocks: Iterable[Collection[Fact]]) -> Counter[Part]:
+    """Count how much of each part is asked for, without the headers themselves."""
+    found: Counter[Part] = Counter()
+    for wanted in blocks:
+        here = Missing(0, list(wanted), is_known=True)
+        found[Part.HEADER_FIELDS] += sum(isinstance(fact, HeaderFact) for fact in wanted)
+        found[Part.ACCOUNTS] += len(here.words)
+        found[Part.SLOTS] += sum(map(len, here.slots.values()))
+        found[Part.TIMES] += here.times
+    return found
+
+
+def _cost(estimate: Estimate, fees: Fees, data: DataCost) -> Cost:
+    likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
+    needed = estimate.gas + Amount(likely.gas, data.gas)
+    # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
+    most = needed.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
+    wei = Amount(needed.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most)
+    return Cost(needed, wei, data.wei, estimate.path_gas)
+
+
+def _correction(registry: Deployment) -> float:
+    """Return by which factor the transactions to a registry that were confirmed last took other gas than expected."""
+    sent = Transaction.objects.filter(to__in=registry.addresses, state__in=SPENT_STATES, expected_gas__gt=0)
+    took = sent.order_by("-pk").values_list("gas_used", "expected_gas")[:_RECENT]
+    ratios = [used / expected for used, expected in took]
+    return min(_MOST_CORRECTED, max(1 / _MOST_CORRECTED, median(ratios))) if ratios else 1.0
+
+
+# --- Which blocks are selected ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Selected:
+    """The blocks that a batch selects, and what it asks for there."""
+
+    blocks: Mapping[Selector, int]
+    existing: Mapping[int, Collection[Fact]]
+    """By the numbers of blocks that exist, which rise."""
+    later: Mapping[int, Collection[Fact]]
+    """By the numbers of blocks that are still to come."""
+    times: Mapping[int, Collection[Fact]]
+    """By the times (unix seconds) that may still get a later block."""
+    rejections: Sequence[Rejection]
+
+    @property
+    def coming(self) -> list[Collection[Fact]]:
+        return [*self.later.values(), *self.times.values()]
+
+    def seconds(self, inquiry: Inquiry) -> float:
+        """Return the seconds until all of it exists."""
+        blocks, head = max(self.later, default=0) - inquiry.head.number, inquiry.head
+        return max(0.0, blocks * inquiry.source.block_seconds, max(self.times, default=0) - head.timestamp)
+
+    def waits(self, inquiry: Inquiry) -> list[str]:
+        """Return what is waited for until it exists, sentences."""
+        said = [heads.not_there_yet(inquiry.source.id, min(self.later), inquiry.head.number)] if self.later else []
+        if len(self.later) > 1:
+            said[0] += f" The last one that is waited for is {max(self.later)}."
+        return said + ([time_to_come(inquiry.source.id, self.times)] if self.times else [])
+
+
+def time_to_come(source: int, times: Collection[int]) -> str:
+    """Say that blocks of these times (unix seconds) are waited for."""
+    last = f" The last one that is waited for is {max(times)}." if len(times) > 1 else ""
+    return (
+        f"No block of chain {source} is later than the time {min(times)} yet, so it may still get a later block.{last}"
+    )
+
+
+def _selected(inquiry: Inquiry, requests: Requests) -> _Selected | ChainError:
+    rpc, head = inquiry.connection.source_rpc, inquiry.head
+    blocks: dict[Selector, int] = {}
+    at: dict[int, dict[Fact, None]] = defaultdict(dict)
+    times: dict[int, Collection[Fact]] = {}
+    rejections: list[Rejection] = []
+    for selector, wanted in requests.items():
+        try:
+            number = number_of(rpc, selector, head)
+        except ChainError as error:
+            return error
+        if isinstance(number, Rejection):
+            rejections.append(number)
+        elif number is not None:
+            blocks[selector] = number
+            at[number].update(dict.fromkeys(wanted))
+        else:
+            times[selector.timestamp or 0] = wanted
+    existing = {number: at[number] for number in sorted(at) if number <= head.number}
+    later = {number: wanted for number, wanted in at.items() if number > head.number}
+    too_far = _too_far_ahead(inquiry, max(later, default=0), max(times, default=0))
+    return _Selected(blocks, existing, later, times, [*rejections, *too_far])
+
+
+def number_of(rpc: RpcClient, selector: Selector, head: Header) -> int | Rejection | None:
+    """Return the number of the block that is selected; None where a time may still get a later one."""
+    if selector.tag:
+        return head.number if selector.tag == BlockTag.LATEST else _finalized(rpc)
+    if selector.timestamp is None:
+        return selector.number
+    return block_of_time(rpc, selector.timestamp, head) if selector.timestamp < head.timestamp else None
+
+
+def block_of_time(rpc: RpcClient, time: int, head: Header) -> int | Rejection:
+    """Return the number of the latest block that is not after a time (unix seconds), which is before `head`.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    number = facts.block_at(rpc, time, head)
+    if number is not None:
+        return number
+    reason = f"The time {time} is before the first block of chain {rpc.chain.id}."
+    return Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False)
+
+
+def _finalized(rpc: RpcClient) -> int | Rejection:
+    """Return the number of the newest final block.
+
+    Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
+    """
+    said = ""
+    try:
+        if (header := rpc.header("finalized")) is not None:
+            return header.number
+    except RpcRefused as refused:
+        if refused.may_pass:
+            raise
+        said = f" {refused}"
+    return Rejection(
+        RejectionCode.FINALIZED_UNKNOWN,
+        f"No node of chain {rpc.chain.id} says which of its blocks is the newest final one.{said}",
+        retryable=True,
+    )
+
+
+def _too_far_ahead(inquiry: Inquiry, highest: int, latest: int) -> list[Rejection]:
+    """Return a rejection if the highest block to come, or the latest time, is further ahead than is waited for."""
+    source, head = inquiry.source, inquiry.head
+    if (blocks := highest - head.number) > settings.MAX_BLOCKS_AHEAD:
+        reason = (
+            f"Block {highest} of chain {source.id} is {blocks:,} blocks above the newest one, {head.number}. A batch "
+            f"waits for at most {settings.MAX_BLOCKS_AHEAD:,} blocks. Send it again when the block is nearer."
+        )
+        return [Rejection(RejectionCode.BLOCK_TOO_FAR_AHEAD, reason, retryable=True)]
+    if (seconds := latest - head.timestamp) > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
+        is_wrong = latest > _LATEST_IN_SECONDS
+        reason = (
+            f"The time {latest} is in the far future. It seems to be in milliseconds; name it in seconds."
+            if is_wrong
+            else f"The time {latest} is {seconds:,.0f} s after the newest block of chain {source.id}. Send the batch "
+            "again when the time is nearer."
+        )
+        return [Rejection(RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=not is_wrong)]
+    return []
+
+
+# --- What the chains say of blocks that exist -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The chains' answers about blocks, by their numbers."""
+
+    headers: Mapping[int, Header]
+    """Headers of these blocks, and of those that follow a block of a time, as the source chain has them now."""
+    faults: Mapping[int, ChainError]
+    """The reasons why there is no header of others."""
+    roots: Mapping[int, bool | ChainError]
+    """True if the registry knows the block's state root."""
+    vouched: Mapping[int, bool | ChainError]
+    """True if the registry can take the header now."""
+    fees: Fees
+    """The destination's fees."""
+    correction: float
+    """By which what is expected is multiplied."""
+    lacking: Mapping[tuple[int, Fact], bool | ChainError] = field(default_factory=dict)
+    """True if the registry lacks a fact about a block whose state root it knows; or why it doesn't tell."""
+
+    def header(self, number: int) -> Header | ChainError:
+        """Return the header of a block that exists, or why there is none."""
+        return self.headers.get(number) or self.faults[number]
+
+
+def _read(inquiry: Inquiry, asked: Sequence[_Selected]) -> _Read:
+    contract = inquiry.connection.registry.contract
+    source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
+    existing = {number for one in asked for number in one.existing}
+    timed = (
+        number
+        for one in asked
+        for number, wanted in one.existing.items()
+        if any(isinstance(fact, TimeFact) for fact in wanted)
+    )
+    headers: dict[int, Header] = {}
+    faults: dict[int, ChainError] = {}
+    for numbers in chunks(sorted(existing.union(number + 1 for number in timed)), _PER_READ):
+        for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
+            if isinstance(header, ChainError):
+                faults[number] = header
+            elif header is not None:
+                headers[number] = header
+            elif number in existing:
+                faults[number] = NodeUnavailable(
+                    f"A node of chain {inquiry.source.id} lacks headers that it must have."
+                )
+        inquiry.go_on()
+    roots: dict[int, bool | ChainError] = {}
+    vouched: dict[int, bool | ChainError] = {}
+    fees: list[Fees] = []
+    for some in chunks(list(headers.values()), _PER_READ) if headers else [()]:
+        # A chain knows its head's hash only in the pending block.
+        calls = [questions.call(*contract.state_root(header.number)) for header in some]
+        calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in some]
+        answers, heads, suggested = destination.ask(
+            calls,
+            () if fees else [questions.header("latest")],
+            () if fees else [questions.priority_fee()],
+        )
+        fees = fees or [destination.fees_by(heads[0], suggested[0])]
+        for header, root, vouch in zip(some, answers[: len(some)], answers[len(some) :], strict=True):
+            try:
+                roots[header.number] = any(b"" if isinstance(root, Reverted) else result(root))
+                vouched[header.number] = contract.decode_vouches(vouch)
+            except ChainError as error:
+                roots[header.number] = vouched[header.number] = error
+        inquiry.go_on()
+    return _Read(headers, faults, roots, vouched, fees[0], _correction(inquiry.connection.registry))
+
+
+def _lacking_properties(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[Rejection]:
+    """Return a rejection for each block whose header lacks a property that is asked for."""
+    found: list[Rejection] = []
+    for number, wanted in selected.existing.items():
+        fields = [fact.field for fact in wanted if isinstance(fact, HeaderFact)]
+        header = read.headers.get(number)
+        if header is not None and (lacking := facts.lacking(header, fields)):
+            sentence = facts.why_lacking(inquiry.source.id, header, lacking)
+            found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
+    return found
+
+
+def _samples(inquiry: Inquiry, asked: Sequence[_Selected], read: _Read) -> list[Sample | Rejection | ChainError]:
+    """Return what the tries are like, by one proof for each batch, at the oldest of its blocks that takes one.
+
+    It is also asked whether some node still serves proofs there: many keep only the newest states.
+    """
+    requests = [_sampled(inquiry, one, read) for one in asked]
+    wanted = [one for one in requests if one is not None]
+    # A node that answers none of these alone is seen to answer something else: it isn't down.
+    beside = [questions.plain("eth_chainId")] if wanted else ()
+    answers = iter(inquiry.connection.source_rpc.proofs(wanted, beside=beside))
+    inquiry.go_on()
+    return [Sample() if one is None else _sample(inquiry, one, next(answers)) for one in requests]
+
+
+def _sampled(inquiry: Inquiry, selected: _Selected, read: _Read) -> ProofRequest | None:
+    for number, wanted in selected.existing.items():
+        if (header := read.headers.get(number)) and (request := gas.sampled(header, wanted)):
+            return request
+    if selected.coming or any(read.vouched.get(number) is False for number in selected.existing):
+        # What is to come is told by the newest state, as are paths, which lead through this contract.
+        head = inquiry.head
+        return ProofRequest(head.number, head.hash, head.state_root, history.CONTRACT)
+    return None
+
+
+def _sample(
+    inquiry: Inquiry, request: ProofRequest, answer: AccountProof | ChainError
+) -> Sample | Rejection | ChainError:
+    if isinstance(answer, AccountProof):
+        return Sample.of(answer)
+    if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
+        # Young blocks are asked for again when their queries are proven.
+        return Sample()
+    if isinstance(answer, RpcRefused) and not answer.may_pass:
+        return Rejection(
+            RejectionCode.PROOF_UNAVAILABLE,
+            f"No node of chain {inquiry.source.id} serves proofs at block {request.block_number}. {answer} Accounts "
+            "and slots at old blocks take an archive node. Fields of the header take none.",
+            retryable=True,
+        )
+    return answer if isinstance(answer, NodeUnavailable) else Sample()
+
+
+# --- What is missing --------------------------------------------------------------------------------------------------
+
+
+def _lacking(inquiry: Inquiry, asked: Sequence[_Selected], read: _Read) -> dict[tuple[int, Fact], bool | ChainError]:
+    """Ask for the facts about blocks whose state roots the registry knows."""
+    rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
+    wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
+    for one in asked:
+        for number, facts_here in one.existing.items():
+            if read.roots.get(number) is True:
+                wanted[number].update(dict.fromkeys(facts_here))
+    pieces = [(number, part) for number, every in wanted.items() for part in chunks(list(every), _PER_READ)]
+    found: dict[tuple[int, Fact], bool | ChainError] = {}
+    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
+        views = facts.views(rpc, contract, [ViewRequest(number, part, "latest") for number, part in parcel])
+        for (number, part), view in zip(parcel, views, strict=True):
+            for fact in part:
+                found[number, fact] = view if isinstance(view, ChainError) else view.facts[fact] is None
+        inquiry.go_on()
+    return found
+
+
+def _missing(selected: _Selected, read: _Read) -> list[Missing] | ChainError:
+    """Return the blocks that exist, with those facts that the registry doesn't hold already."""
+    try:
+        return [
+            Missing(
+                number,
+                [fact for fact in wanted if result(read.lacking.get((number, fact), True))],
+                header=result(read.header(number)),
+                is_known=result(read.roots[number]),
+            )
+            for number, wanted in selected.existing.items()
+        ]
+    except ChainError as error:
+        return error
+
+
+def _route(
+    inquiry: Inquiry, missing: Sequence[Missing], read: _Read, deadline: datetime
+) -> Route | Rejection | ChainError:
+    """Find the paths to the blocks whose hashes the registry can't take now."""
+    needed = sorted({number for one in missing if one.needs_header for number in one.hashes}, reverse=True)
+    targets = [read.headers[number] for number in needed if read.vouched.get(number) is False]
+    try:
+        route = planning.route_to(inquiry.connection, targets, deadline=deadline)
+    except planning.StatesRefused as refused:
+        return Rejection(
+            RejectionCode.PROOF_UNAVAILABLE,
+            f"No node of chain {inquiry.source.id} serves the states that lead to so old a block. {refused}",
+            retryable=True,
+        )
+    except ChainError as error:
+        return error
+    if isinstance(route, TooFar):
+        return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
+    if isinstance(route, NotYet):
+        return Rejection(
+            RejectionCode.BLOCK_TOO_NEW,
+            f"{route.sentence} That is after the batch's deadline, {deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC.",
+            retryable=True,
+        )
+    return route
