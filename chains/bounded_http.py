@@ -94,13 +94,8 @@ def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seco
     return Post(whole, b"", max_bytes, seconds, 3 * seconds, {status}, "GET", headers)
 
 
-def post(request: Post) -> Answer:
-    """Post, and follow no redirect. Raises `Failed`, `TooLong`, `TimedOut`."""
-    return _unpacked(request, _exchanges().run(_post(_exchanges().session, request)))
-
-
 def post_all(requests: Sequence[Post]) -> list[Answer | Failed]:
-    """Post all at once. Return the answers in the order of the requests."""
+    """Send all at once, and follow no redirect. Return the answers in the order of the requests."""
     answers: list[Answer | Failed] = []
     for request, answer in zip(requests, _exchanges().run(_post_all(_exchanges().session, requests)), strict=True):
         try:

@@ -17,7 +17,7 @@ from eth_utils.abi import function_signature_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains import questions, untrusted_text
+from chains import node_errors, questions
 from chains.chains_file import Chain
 from chains.node_errors import ChainError
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused, result
@@ -49,7 +49,7 @@ def normalized(name: str) -> str:
     try:
         normal: str = normalize_name(name)
     except ENSException as invalid:
-        raise InvalidName(f"is not as ENSIP-15 has it: {untrusted_text.plain(invalid).rstrip('.')}") from None
+        raise InvalidName(f"is not as ENSIP-15 has it: {node_errors.plain(invalid).rstrip('.')}") from None
     if not normal or len(normal.encode()) > MAX_NAME_BYTES:
         raise InvalidName("is empty" if not normal else f"is longer than {MAX_NAME_BYTES} bytes")
     return normal

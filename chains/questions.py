@@ -4,17 +4,17 @@ Numbers are ints and data is bytes. All that can be checked without asking anoth
 proofs are verified, and a malformed reply is none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data, read_data, read_list, read_object, read_quantity
-from chains.header import Header, InvalidHeader, verify
-from chains.node_errors import OtherAccounts, RpcRefused
-from chains.request_batches import Further, Question
+from chains.header import Header, InvalidHeader
+from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
+from chains.nodes import Question, Request
 from chains.trie import Account, InvalidProof, OtherAccountForm, verify_account, verify_slot
 
 HASH_BYTES = 32
@@ -30,7 +30,9 @@ Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
 """A block by its number, by its hash (EIP-1898), or by name."""
 Topic = bytes | None
-"""A log's topic in one place: a certain one, one of several, or any."""
+"""A log's topic in one place: a certain one, or any."""
+
+Answer = TypeVar("Answer")
 
 
 # --- Answers ----------------------------------------------------------------------------------------------------------
@@ -115,8 +117,13 @@ def proof(wanted: ProofRequest) -> Question[AccountProof]:
 
     A proof that does not verify is no answer, so the next node is asked.
     """
-    request = ("eth_getProof", [wanted.address, [_word(slot) for slot in wanted.slots], _block(wanted.block_hash)])
-    return Question(request, lambda result: _read_proof(result, wanted), wanted.block_number)
+
+    def request(block: int | bytes) -> Request:
+        return "eth_getProof", [wanted.address, [_word(slot) for slot in wanted.slots], _block(block)]
+
+    return Question(
+        request(wanted.block_hash), lambda result: _read_proof(result, wanted), request(wanted.block_number)
+    )
 
 
 def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Question[list[Log]]:
@@ -142,7 +149,7 @@ def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Questi
 
 def call(to: str, data: bytes, block: BlockIdentifier = "latest") -> Question[bytes]:
     """Ask what a call returns. It is refused with `Reverted`."""
-    return Question(("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]), read_data)
+    return _on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data)
 
 
 def code(address: str, block: BlockIdentifier = "latest") -> Question[bytes]:
@@ -184,7 +191,15 @@ def gas_estimate(sender: str, to: str | None, data: bytes, block: BlockIdentifie
     `to=None` creates a contract.
     """
     transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
-    return Question(("eth_estimateGas", [transaction, _block(block)]), _read_gas)
+    return _on_top("eth_estimateGas", transaction, block, _read_gas)
+
+
+def _on_top(
+    method: str, transaction: dict[str, str], block: BlockIdentifier, read: Callable[[Any], Answer]
+) -> Question[Answer]:
+    """Ask what a transaction does on top of a block: of the latest one, if a node knows no pending one."""
+    plainer = (method, [transaction, "latest"]) if block == "pending" else None
+    return Question((method, [transaction, _block(block)]), read, plainer)
 
 
 def raw_transaction(raw: bytes) -> Question[bytes]:
@@ -238,7 +253,7 @@ def _block(block: BlockIdentifier) -> Any:
 # --- What comes back --------------------------------------------------------------------------------------------------
 
 
-def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Further[Header | None] | None:
+def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Question[Header | None] | None:
     if result is None:
         return None
     block = read_object(result)
@@ -253,14 +268,17 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Further[Hea
         return _raw_header(number, block_hash)
 
 
-def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
+def _raw_header(number: int, block_hash: bytes) -> Question[Header | None]:
     """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it."""
 
     def read(result: Any) -> Header:
+        encoded = read_data(result)
+        if keccak(encoded) != block_hash:
+            raise ValueError(f"no header of block {number}: The header's hash is not the block's hash")
         try:
-            header = verify(read_data(result), block_hash)
+            header = Header.decode(encoded)
         except InvalidHeader as invalid:
-            raise ValueError(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
+            raise UnreadableHeader(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
         if header.number != number:
             raise ValueError(f"the header of block {header.number} instead of block {number}")
         # Their names in JSON tell that these fields are not Ethereum's, whatever their sizes.
@@ -270,7 +288,7 @@ def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
         f"sent block {number}, whose fields don't make a header of its hash, and refuses debug_getRawHeader, by which "
         "headers of other layouts are read"
     )
-    return Further(("debug_getRawHeader", [hex(number)]), read, lacking)
+    return Question(("debug_getRawHeader", [hex(number)]), read, lacking=lacking)
 
 
 def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:

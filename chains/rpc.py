@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from eth_utils.crypto import keccak
@@ -24,12 +23,13 @@ from chains.node_errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.node_pool import NodePool
+from chains.nodes import ChainNodes, Question
 from chains.questions import (
     NO_PRICE,
     TRANSACTION_GAS,
     AccountProof,
     BlockIdentifier,
+    Fees,
     Log,
     ProofRequest,
     Receipt,
@@ -37,7 +37,6 @@ from chains.questions import (
     Tag,
     Topic,
 )
-from chains.request_batches import Endpoint, Question
 
 __all__ = [
     "TRANSACTION_GAS",
@@ -76,14 +75,6 @@ B = TypeVar("B")
 C = TypeVar("C")
 
 
-@dataclass(frozen=True)
-class Fees:
-    """In wei for a unit of gas. `base_fee` is that of the latest block; zero on a chain without base fees."""
-
-    base_fee: int
-    priority_fee: int
-
-
 def result(answer: Answer | ChainError) -> Answer:
     """Return the answer, or raise why there is none."""
     if isinstance(answer, ChainError):
@@ -108,11 +99,7 @@ class RpcClient:
         self.chain = chain
         self.slots_at_once = _MOST_SLOTS
         """The most slots of one account that a request for a proof names: nodes may be too slow for more."""
-        endpoints = [
-            Endpoint(chain.id, url, host, timeout_seconds=timeout_seconds, clock=clock)
-            for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)
-        ]
-        self._nodes = NodePool(chain, endpoints, timeout_seconds=timeout_seconds, clock=clock)
+        self._nodes = ChainNodes(chain, timeout_seconds=timeout_seconds, clock=clock)
 
     def __repr__(self) -> str:
         return f"RpcClient({self.chain.name!r}, {', '.join(self.chain.hosts)})"
@@ -150,7 +137,8 @@ class RpcClient:
 
     def wrong_chains(self) -> dict[int, WrongChain]:
         """Ask every node for its chain id. Return what those of other chains say, by the place of their URLs."""
-        return self._nodes.wrong_chains()
+        found = {place: node.wrong_chain() for place, node in enumerate(self._nodes.all)}
+        return {place: wrong for place, wrong in found.items() if wrong}
 
     # Blocks
 
@@ -218,7 +206,8 @@ class RpcClient:
     @property
     def asks_latest_for_pending(self) -> bool:
         """Return whether a node refused calls of the pending block, and answers them at the latest one."""
-        return not self._nodes.asked_plainly.isdisjoint({"eth_call", "eth_estimateGas"})
+        methods = "eth_call", "eth_estimateGas"
+        return any(node.takes_only_plainer(method) for node in self._nodes.all for method in methods)
 
     def eth_call(self, to: str, data: bytes, block: BlockIdentifier = "latest") -> bytes:
         """Return what the call returns. Raises `Reverted`."""
@@ -280,7 +269,7 @@ class RpcClient:
 
     def tell_all(self, question: Question[Any]) -> None:
         """Send a request to every node, where there are several: the first that accepts it may pass it on to nobody."""
-        self._nodes.tell_all(question.request)
+        self._nodes.tell_all(question)
 
     def sent(self, raw: bytes, answer: bytes | ChainError) -> bytes:
         """Return the hash of a transaction that was sent, by what the node said of it: a success if it knew it already.

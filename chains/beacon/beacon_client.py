@@ -19,7 +19,7 @@ from chains.beacon.jumps import Anchor, BeaconChain
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
 from chains.node_errors import BadStatus, LimitsRequests, NodeUnavailable, RpcRefused
-from chains.request_batches import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES, Request, has_too_many_values, without_answer
+from chains.nodes import Request, count_exchange, has_too_many_values, without_answer
 
 Answer = TypeVar("Answer")
 
@@ -179,12 +179,10 @@ class BeaconEndpoint:
             for path, (accept, most) in batched
         ]
         results = [self._result(answer) for answer in bounded_http.post_all(posts)]
-        labels, seconds = (str(self._chain_id), self.host), time.monotonic() - began
+        # They share the time.
+        seconds = (time.monotonic() - began) / len(results)
         for result in results:
-            outcome = result.kind if isinstance(result, NodeUnavailable) else "answered"
-            NODE_EXCHANGES.labels(*labels, outcome).inc()
-            # They share the time.
-            NODE_EXCHANGE_SECONDS.labels(*labels).observe(seconds / len(results))
+            count_exchange(self._chain_id, self.host, result, seconds)
         return results
 
     def _result(self, answer: bounded_http.Answer | bounded_http.Failed) -> bytes | RpcRefused | NodeUnavailable:

@@ -25,7 +25,7 @@ from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain
 from chains.beacon.ssz import InvalidSsz
 from chains.encoding import decode_rlp
 from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable
-from chains.request_batches import without_answer
+from chains.nodes import without_answer
 
 _HEAD, _ROOT = 8, 32
 # An index: its head, what it begins at, and how many there are.

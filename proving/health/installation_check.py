@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from django.db import Error as DatabaseError
 
 from chains.chains_file import Chain, Chains, Connection, chain_of_node
+from chains.nodes import RpcNode
 from chains.probe import Abilities, probe
-from chains.request_batches import Endpoint
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from chains.signer_keys import Signer, SignerError
 from config.configured_chains import get_chains
@@ -22,8 +22,6 @@ from proving.registry import deploying, deployments
 from proving.sources import NotYet, arbitrum, op_stack_games
 from proving.transactions import signers
 
-# How long to wait for the id of a node's chain.
-_SECONDS = 10
 _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
 
@@ -64,7 +62,7 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
     chain = chain_of_node(url, os.environ)
     (url,), (host,) = chain.rpc_urls, chain.hosts
     try:
-        chain_id = Endpoint(chain.id, url, host, timeout_seconds=_SECONDS, clock=time.monotonic).chain_id()
+        chain_id = RpcNode(chain.id, url, host).chain_id()
     except NodeUnavailable as error:
         return [Problem("chain_unavailable", f"{error}.")]
     say(f"A node of chain {chain_id}")

@@ -1,0 +1,546 @@
+"""The nodes of one chain, each asked in JSON-RPC batches. What they can be asked is in `chains.questions`.
+
+RPC URLs often hold a provider's key, so no error, `repr` or log line here shows more of them than the host.
+"""
+
+import itertools
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
+
+from prometheus_client import Counter, Histogram
+
+from chains import bounded_http
+from chains.bounded_http import Failed, Post, TimedOut, TooLong
+from chains.chains_file import Chain
+from chains.encoding import read_quantity
+from chains.node_errors import (
+    FINAL,
+    BadStatus,
+    ChainError,
+    InvalidReply,
+    LimitsRequests,
+    NodeUnavailable,
+    RpcRefused,
+    UnreadableHeader,
+    WrongChain,
+    read_refusal,
+    secrets_of,
+)
+
+# The maximum of one exchange, by the weight of its requests (`_weight`), and of exchanges with one node at a time.
+BATCH_SIZE = 50
+_SLOTS_PER_REQUEST = 20
+_AT_ONCE = 4
+# The size of one reply, whatever was asked for.
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+# The values in it. Three bytes of JSON may take 200 in memory, so a limit of bytes alone is not enough.
+MAX_REPLY_VALUES = 250_000
+# The size of the reply to one request, including errors. For most methods _USUAL_BYTES is generous.
+_USUAL_BYTES = 1024 * 1024
+_REPLY_BYTES = {
+    **dict.fromkeys(
+        (
+            "eth_chainId",
+            "eth_getBalance",
+            "eth_getTransactionCount",
+            "eth_getStorageAt",
+            "eth_maxPriorityFeePerGas",
+        ),
+        16 * 1024,
+    ),
+    # It holds the hashes of the block's transactions. Blocks of some chains have tens of thousands.
+    "eth_getBlockByNumber": 4 * 1024 * 1024,
+    "eth_getBlockByHash": 4 * 1024 * 1024,
+    "eth_getLogs": 8 * 1024 * 1024,
+}
+# A trie is 64 nodes deep at most, and a node has 532 bytes at most, of two hexadecimal digits.
+_PROOF_BYTES = 80 * 1024
+# Some nodes send JSON-RPC errors as HTTP 400. The content of any other answer is not looked at.
+_READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
+MAX_REST_SECONDS = 60
+# How long a node's chain id counts: its URL may lead to another chain one day.
+CHAIN_CHECK_SECONDS = 30
+# How long it counts which form of a request a node takes.
+_FORM_SECONDS = 600
+# For so long after all nodes have failed none is asked: one that hangs costs a whole time-out.
+FAIL_FAST_SECONDS = 3
+# Time-outs after which a node that hangs isn't asked again: all that is asked in the same list waits with it.
+_PATIENCE, _PATIENCE_IF_IT_ANSWERS = 2, 4
+# Codes by which JSON-RPC refuses how something is asked, and not what: no JSON, no request, no parameters of a method.
+_NOT_UNDERSTOOD = {-32700, -32600, -32602}
+
+# A label has a node's host and never its URL, which may hold a key.
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+NODE_EXCHANGES = Counter(
+    "batchquery_node_exchanges_total",
+    "HTTP requests to nodes, by what came of them: answered, or why there was no usable answer.",
+    ("chain", "node", "outcome"),
+)
+NODE_EXCHANGE_SECONDS = Histogram(
+    "batchquery_node_exchange_seconds", "How long an HTTP request to a node took.", ("chain", "node"), buckets=_SECONDS
+)
+
+Request = tuple[str, list[Any]]
+"""A method and its parameters, as JSON has them."""
+
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Question(Generic[Answer_co]):
+    """A request to a node, and how to read its result: by a function whose `ValueError` makes it no answer."""
+
+    request: Request
+    read: "Callable[[Any], Answer_co | Question[Answer_co] | RpcRefused]"
+    """May return another question, which the same node is asked then."""
+    plainer: Request | None = None
+    """The request in a form that more nodes take."""
+    lacking: str | None = None
+    """If set, a node that refuses the request is no use: words between the node's name and the refusal."""
+
+
+class _BatchRefused(NodeUnavailable):
+    """One JSON-RPC error for a whole batch: the node takes no batches, or none of this size."""
+
+    kind = "too_long"
+
+
+class _ReplyTooLong(InvalidReply):
+    """The reply is longer than it may be."""
+
+    kind = "too_long"
+
+
+class _TimedOut(NodeUnavailable):
+    """The node did not answer in time."""
+
+    kind = "timed_out"
+
+
+# What fewer requests may fare better with.
+_TOO_MUCH = (_BatchRefused, _ReplyTooLong, _TimedOut)
+
+
+def without_answer(host: str, failed: Failed) -> NodeUnavailable:
+    """Return what is wrong with a node that gave no usable HTTP answer."""
+    kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: _ReplyTooLong, TimedOut: _TimedOut}
+    return kinds.get(type(failed), NodeUnavailable)(f"{host} {failed}")
+
+
+def has_too_many_values(content: bytes) -> bool:
+    """Return whether JSON may have more than `MAX_REPLY_VALUES`."""
+    return sum(map(content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES
+
+
+def count_exchange(chain_id: int, host: str, outcome: object, seconds: float) -> None:
+    """Count an HTTP request in the metrics, by its answer or the `NodeUnavailable` instead of one."""
+    kind = outcome.kind if isinstance(outcome, NodeUnavailable) else "answered"
+    NODE_EXCHANGES.labels(str(chain_id), host, kind).inc()
+    NODE_EXCHANGE_SECONDS.labels(str(chain_id), host).observe(seconds)
+
+
+class ChainNodes:
+    """The nodes of one chain, asked in the order of its configuration, by any number of threads.
+
+    What one node doesn't answer, the next one is asked. A node that fails rests: it is asked last for a while.
+    """
+
+    def __init__(
+        self, chain: Chain, *, timeout_seconds: float = 10, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._chain = chain
+        self._clock = clock
+        self.all = [
+            RpcNode(chain.id, url, host, timeout_seconds=timeout_seconds, clock=clock)
+            for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)
+        ]
+
+    def ask(self, questions: Sequence[Question[Answer]]) -> list[Answer | ChainError]:
+        """Return the answers in the order of the questions. One without a usable answer has the reason in its place."""
+        answers: dict[int, Any] = {}
+        refusals: dict[int, RpcRefused] = {}
+        faults: dict[int, list[NodeUnavailable]] = defaultdict(list)
+        down = [node.problem for node in self.all if node.problem and node.has_just_failed]
+        problems = down if len(down) == len(self.all) else []
+        for node in () if problems else self._in_order():
+            left = {index: question for index, question in enumerate(questions) if index not in answers}
+            if not left:
+                break
+            try:
+                for index, answer in node.ask(left):
+                    if isinstance(answer, NodeUnavailable):
+                        faults[index].append(answer)
+                    elif is_answer(answer):
+                        answers[index] = answer
+                    else:
+                        refusals.setdefault(index, answer)
+            except NodeUnavailable as error:
+                problems.append(error)
+        for index, refusal in refusals.items():
+            refusal.may_pass = bool(problems) or index in faults
+        outcome = refusals | answers
+        return [
+            outcome[index] if index in outcome else self._why([*problems, *faults[index]])
+            for index in range(len(questions))
+        ]
+
+    def tell_all(self, question: Question[Any]) -> None:
+        """Ask every node that doesn't rest, whatever each makes of it. Does nothing with one node."""
+        for node in self._in_order() if len(self.all) > 1 else ():
+            if node.rests_until <= self._clock():
+                node.tell(question.request)
+
+    def _in_order(self) -> "list[RpcNode]":
+        """Return the nodes in the order of the configuration, with those that rest at the end."""
+        now = self._clock()
+        return sorted(self.all, key=lambda node: max(node.rests_until - now, 0))
+
+    def _why(self, problems: Sequence[NodeUnavailable]) -> NodeUnavailable:
+        kinds = {type(problem) for problem in problems}
+        kind = kinds.pop() if len(kinds) == 1 else NodeUnavailable
+        reasons = tuple(map(str, problems))
+        why = kind(f"No node of {self._chain.label} can be used: {'; '.join(reasons)}.")
+        why.reasons = reasons
+        why.message = next((problem.message for problem in problems if problem.message), "")
+        return why
+
+
+class RpcNode:
+    """One node, asked by any number of threads. It is of use only as long as it tells the right chain id."""
+
+    def __init__(
+        self,
+        chain_id: int,
+        url: str,
+        host: str,
+        *,
+        timeout_seconds: float = 10,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.host = host
+        self.problem: NodeUnavailable | None = None
+        """What was wrong with it last; None where nothing was since."""
+        self.rests_until = 0.0
+        self._chain_id = chain_id
+        self._url = url
+        self._timeout = timeout_seconds
+        self._clock = clock
+        self._ids = itertools.count(1)
+        self._failures = 0
+        self._down_until = 0.0
+        self._checked_at: float | None = None
+        """The time when it told the right chain id; None: it has failed since, or was never asked."""
+        self._forms: dict[str, tuple[bool, float]] = {}
+        """For each method, whether the node takes only the plainer form of a request, and until when that counts."""
+
+    def __repr__(self) -> str:
+        return f"RpcNode({self.host!r})"
+
+    @property
+    def has_just_failed(self) -> bool:
+        """Return whether it failed within `FAIL_FAST_SECONDS`.
+
+        If it answered, if only with nonsense, it has not: what is wrong with an answer may be the question's fault.
+        """
+        return self._clock() < min(self._down_until, self.rests_until)
+
+    def takes_only_plainer(self, method: str) -> bool:
+        """Return whether it has refused the usual form of the method's requests lately, and took the plainer one."""
+        return self._form(method) is True
+
+    def ask(self, questions: Mapping[int, Question[Any]]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
+        """Yield the answer to each question, or what is wrong with it: then the node rests afterwards.
+
+        Raises `NodeUnavailable` if the node gives no answer at all, or none any more.
+        """
+        fault: NodeUnavailable | None = None
+        try:
+            self.check_chain()
+            for index, answer in self._answers(questions):
+                if isinstance(answer, NodeUnavailable):
+                    fault = answer
+                yield index, answer
+        except NodeUnavailable as error:
+            # It may be the fault of a request. A node that is down doesn't tell its chain id either, before the next.
+            self._rest(error, is_down=self._checked_at is None or isinstance(error, LimitsRequests))
+            raise
+        if fault:
+            self._rest(fault)
+        else:
+            self._failures, self.rests_until, self.problem = 0, 0.0, None
+
+    def tell(self, request: Request) -> None:
+        """Send a request, whatever the node makes of it."""
+        try:
+            self.check_chain()
+            self._exchange([request])
+        except NodeUnavailable as error:
+            self._rest(error, is_down=True)
+
+    def wrong_chain(self) -> WrongChain | None:
+        """Ask for the chain id. Return what is wrong if it is another one."""
+        self._checked_at = None
+        try:
+            self.check_chain()
+        except NodeUnavailable as error:
+            self._rest(error, is_down=True)
+            return error if isinstance(error, WrongChain) else None
+        return None
+
+    def check_chain(self) -> None:
+        """Ask for the chain id before the first use, after each failure, and from time to time."""
+        if self._checked_at is not None and self._clock() - self._checked_at < CHAIN_CHECK_SECONDS:
+            return
+        self._checked_at = None
+        chain_id = self.chain_id()
+        if chain_id != self._chain_id:
+            raise WrongChain(f"{self.host} is a node of chain {chain_id}, not of {self._chain_id}")
+        self._checked_at = self._clock()
+
+    def chain_id(self) -> int:
+        """Ask the node which chain it is of. Raises `NodeUnavailable`."""
+        (answer,) = self._exchange([("eth_chainId", [])])
+        if isinstance(answer, NodeUnavailable):
+            raise answer
+        try:
+            return read_quantity(answer)
+        except ValueError:
+            raise InvalidReply(f"{self.host} does not tell its chain id") from None
+
+    def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
+        """Let other nodes be asked first for a while."""
+        now = self._clock()
+        self.problem = problem
+        self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
+        self._down_until = now + FAIL_FAST_SECONDS if is_down else now
+        self._failures = min(self._failures + 1, 10)
+        self._checked_at = None
+        # It may come back as another version, or another client.
+        self._forms.clear()
+
+    # What a node can do
+
+    def _form(self, method: str) -> bool | None:
+        is_plainer, until = self._forms.get(method, (None, 0))
+        return is_plainer if self._clock() < until else None
+
+    def _answers(
+        self, questions: Mapping[int, Question[Any]]
+    ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
+        """Yield the answers, after any further question that one needs, or a plainer form of a request."""
+        asked = {
+            index: replace(question, request=question.plainer)
+            if question.plainer and self.takes_only_plainer(question.request[0])
+            else question
+            for index, question in questions.items()
+        }
+        while asked:
+            again: dict[int, Question[Any]] = {}
+            for index, result in self._results({index: question.request for index, question in asked.items()}):
+                question = asked[index]
+                method, is_plainer = question.request[0], question.request == question.plainer
+                answer = self._read(question, result)
+                if isinstance(answer, Question):
+                    again[index] = answer
+                elif not question.plainer:
+                    yield index, answer
+                elif not is_plainer and self._form(method) is None and _is_not_understood(answer):
+                    again[index] = replace(question, request=question.plainer)
+                else:
+                    if is_answer(answer) and self._form(method) is None:
+                        self._forms[method] = is_plainer, self._clock() + _FORM_SECONDS
+                    yield index, answer
+            asked = again
+
+    def _read(self, question: Question[Any], result: Any) -> Any | Question[Any] | RpcRefused | NodeUnavailable:
+        if isinstance(result, RpcRefused) and question.lacking:
+            without = UnreadableHeader(f"{self.host} {question.lacking} ({result.code})")
+            without.message = result.message
+            return without
+        if isinstance(result, RpcRefused | NodeUnavailable):
+            return result
+        try:
+            return question.read(result)
+        except (ValueError, UnreadableHeader) as error:
+            # Besides the exchange, which was answered.
+            NODE_EXCHANGES.labels(str(self._chain_id), self.host, InvalidReply.kind).inc()
+            kind = UnreadableHeader if isinstance(error, UnreadableHeader) else InvalidReply
+            return kind(f"{self.host} answered {question.request[0]} with {error}")
+
+    # Batches
+
+    def _results(self, batched: Mapping[int, Request]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
+        """Yield the result of each request, or what is wrong with it.
+
+        A batch that the node refuses as a whole, answers at too great length or not in time is asked again in halves,
+        and what fails in these one by one. Raises `NodeUnavailable` if that doesn't help.
+        """
+        waiting = [(part, False) for part in _parts(batched)]
+        unanswered: dict[int, NodeUnavailable] = {}
+        is_answering, late = False, 0
+        while waiting:
+            # What failed comes last, whatever it is that takes so long.
+            wave, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+            failure = hung = None
+            seconds = self._timeout if late else 3 * self._timeout
+            requests = [[batched[index] for index in part] for part, _ in wave]
+            for (part, is_half), outcome in zip(wave, self._exchanges(requests, seconds), strict=True):
+                if not isinstance(outcome, NodeUnavailable):
+                    is_answering = True
+                    yield from zip(part, outcome, strict=True)
+                    continue
+                if isinstance(outcome, _TimedOut):
+                    hung = outcome
+                if len(part) == 1:
+                    unanswered[part[0]] = outcome
+                elif isinstance(outcome, _TOO_MUCH):
+                    size = 1 if is_half else -(-len(part) // 2)
+                    waiting += [(part[start : start + size], True) for start in range(0, len(part), size)]
+                else:
+                    failure = outcome
+            late += hung is not None
+            if late >= (_PATIENCE_IF_IT_ANSWERS if is_answering else _PATIENCE):
+                failure = failure or hung
+            if failure:
+                raise failure
+        if unanswered and not is_answering:
+            raise next(iter(unanswered.values()))
+        yield from unanswered.items()
+
+    def _exchange(self, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
+        (outcome,) = self._exchanges([batched], 3 * self._timeout)
+        if isinstance(outcome, NodeUnavailable):
+            raise outcome
+        return outcome
+
+    def _exchanges(
+        self, batches: Sequence[Sequence[Request]], seconds: float
+    ) -> Iterator[list[Any | RpcRefused | NodeUnavailable] | NodeUnavailable]:
+        """Send each batch in one HTTP exchange, all at the same time.
+
+        Yield for each its results, or what is wrong with all of the reply.
+        """
+        ids = [[next(self._ids) for _ in batch] for batch in batches]
+        began = time.monotonic()
+        answers = bounded_http.post_all([self._post(*both, seconds) for both in zip(batches, ids, strict=True)])
+        took = time.monotonic() - began
+        for batch, of_batch, answer in zip(batches, ids, answers, strict=True):
+            outcome: list[Any | RpcRefused | NodeUnavailable] | NodeUnavailable
+            try:
+                outcome = self._read_reply(batch, of_batch, self._json(answer))
+            except NodeUnavailable as error:
+                outcome = error
+            count_exchange(self._chain_id, self.host, outcome, took)
+            yield outcome
+
+    def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> Post:
+        """Return one JSON-RPC object for one request, a JSON-RPC batch for several."""
+        bodies = [
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            for number, (method, params) in zip(ids, batch, strict=True)
+        ]
+        return Post(
+            self._url,
+            json.dumps(bodies if len(bodies) > 1 else bodies[0]).encode(),
+            max_bytes=min(MAX_REPLY_BYTES, sum(map(_most_bytes, batch))),
+            silence_seconds=self._timeout,
+            total_seconds=seconds,
+            read_statuses=_READ_STATUSES,
+        )
+
+    def _json(self, answer: bounded_http.Answer | Failed) -> Any:
+        if isinstance(answer, Failed):
+            raise without_answer(self.host, answer)
+        if answer.status not in _READ_STATUSES:
+            raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
+        if has_too_many_values(answer.content):
+            raise _ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES} values")
+        try:
+            return json.loads(answer.content)
+        except (ValueError, RecursionError):
+            raise InvalidReply(f"{self.host} answered with something that is not JSON") from None
+
+    def _read_reply(
+        self, batch: Sequence[Request], ids: Sequence[int], reply: Any
+    ) -> list[Any | RpcRefused | NodeUnavailable]:
+        """Return for each request its result, or what is wrong with the reply to it alone.
+
+        Raises `NodeUnavailable` for what is wrong with all.
+        """
+        if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
+            # The only reply that may lack an id: the node did not look into what it was sent.
+            refusal = read_refusal(self.host, batch[0][0], reply["error"], secrets_of(self._url))
+            if len(batch) > 1:
+                raise _BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
+            if reply.get("id") is None:
+                return [refusal]
+        by_id: dict[int, Any] = {}
+        for one in reply if isinstance(reply, list) else [reply]:
+            number = one.get("id") if isinstance(one, dict) else None
+            if type(number) is not int or number not in ids or number in by_id:
+                raise InvalidReply(f"{self.host} sent a reply that belongs to no request")
+            by_id[number] = one
+        results = [self._result(method, by_id.get(number)) for number, (method, _) in zip(ids, batch, strict=True)]
+        limits = [one for one in results if isinstance(one, NodeUnavailable) and not isinstance(one, InvalidReply)]
+        if len(limits) == len(results):
+            raise limits[0]
+        return results
+
+    def _result(self, method: str, reply: dict[str, Any] | None) -> Any | RpcRefused | NodeUnavailable:
+        """Return the result in a reply, a refusal, or what is wrong with the reply."""
+        if reply is None:
+            return InvalidReply(f"{self.host} left requests without a reply")
+        error = reply.get("error")
+        if isinstance(error, dict):
+            try:
+                return read_refusal(self.host, method, error, secrets_of(self._url))
+            except NodeUnavailable as limited:
+                return limited
+        if error is not None or "result" not in reply:
+            return InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
+        return reply["result"]
+
+
+def is_answer(answer: Any) -> bool:
+    """Return whether the answer is the chain's, so that no other node is asked for it."""
+    return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, FINAL)
+
+
+def _is_not_understood(answer: Any) -> bool:
+    """Return whether a node may refuse the form of a request, and so all requests of this form."""
+    if not isinstance(answer, RpcRefused) or isinstance(answer, FINAL):
+        return False
+    return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message
+
+
+def _parts(batched: Mapping[int, Request]) -> Iterable[list[int]]:
+    """Divide the requests into batches no heavier than `BATCH_SIZE`, but each of one at least."""
+    part: list[int] = []
+    weight = 0.0
+    for index, request in batched.items():
+        weight += _weight(request)
+        if part and weight > BATCH_SIZE:
+            yield part
+            part, weight = [], _weight(request)
+        part.append(index)
+    yield part
+
+
+def _weight(request: Request) -> float:
+    """Return how much of `BATCH_SIZE` the request takes."""
+    method, params = request
+    return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1
+
+
+def _most_bytes(request: Request) -> int:
+    """Return the maximum size of the reply to a request, in bytes."""
+    method, params = request
+    if method == "eth_getProof":
+        return _PROOF_BYTES * (2 + len(params[1]))
+    return _REPLY_BYTES.get(method, _USUAL_BYTES)

@@ -1,0 +1,638 @@
+"""Nodes that fail, hang, lie and refuse: what of it is told, what it costs, and who is asked instead."""
+
+import json
+import re
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains import questions
+from chains.encoding import hex_data
+from chains.nodes import FAIL_FAST_SECONDS, Question
+from chains.rpc import (
+    AccountProof,
+    ChainError,
+    InvalidReply,
+    NodeUnavailable,
+    ProofRequest,
+    Reverted,
+    RpcClient,
+    RpcRefused,
+    WrongChain,
+    result,
+)
+from devnet.devchain import ACCOUNTS, DevChain
+from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
+from tests.chains.lying_node import result as reply_of
+from tests.chains.test_rpc import ALICE, BOB, CONTRACT, send, signed
+from tests.headers import with_hash
+
+# Nothing listens there: port 1 needs rights that no test has.
+DEAD = "http://127.0.0.1:1/secret-path"
+# A busy machine must not make an answer late.
+TIMEOUT = 0.8
+
+
+# --- Behaviour, question, outcome -------------------------------------------------------------------------------------
+
+Spoil = Callable[[Any, Any], Any]
+"""What a node answers to a body, instead of the honest reply."""
+
+
+def spoiling(url: str, spoil: Spoil) -> AbstractContextManager[str]:
+    """A node in front of a real one, that tells its chain id honestly."""
+    return lying_node(lambda body: ask(url, body) if is_chain_id(body) else spoil(body, ask(url, body)))
+
+
+def raw(*of: Any, **more: Any) -> Spoil:
+    return lambda *_: Raw(*of, **more)
+
+
+def refused(code: int, message: str, data: str | None = None) -> Spoil:
+    return lambda body, _: error(body, code, message, data)
+
+
+def told(value: Any, method: str = "") -> Spoil:
+    """Another result, or one with these fields, in the reply to this method or to all."""
+
+    def spoil(body: Any, reply: Any) -> Any:
+        if isinstance(body, list):
+            return [spoil(*both) for both in zip(body, reply, strict=True)]
+        if method not in body["method"]:
+            return reply
+        if not method.startswith("eth_getBlock"):
+            return reply_of(body, value)
+        changed = reply["result"] | value
+        return reply_of(body, with_hash(changed) if "number" in value else changed)
+
+    return spoil
+
+
+def balance(rpc: RpcClient) -> int:
+    return rpc.balance(ALICE)
+
+
+def balances(rpc: RpcClient) -> list[int]:
+    return rpc.answers([questions.balance(ALICE)] * 5)
+
+
+def slot(rpc: RpcClient) -> int:
+    return rpc.storage(CONTRACT, 1)
+
+
+def prove(rpc: RpcClient) -> AccountProof:
+    header = rpc.known_header(1)
+    return result(rpc.proofs([ProofRequest(1, header.hash, header.state_root, ALICE, [1])])[0])
+
+
+def call(rpc: RpcClient) -> bytes:
+    return rpc.eth_call(CONTRACT, b"")
+
+
+def estimate(rpc: RpcClient) -> int:
+    return rpc.estimate_gas(ALICE, BOB, b"")
+
+
+def logs(rpc: RpcClient) -> Any:
+    return rpc.logs(CONTRACT, [b"\1" * 32], 5, 6)
+
+
+NO_ID = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no such thing"}}).encode()
+LOG: dict[str, Any] = {
+    "address": CONTRACT,
+    "blockNumber": "0x5",
+    "topics": ["0x" + "01" * 32, "0x" + "02" * 32],
+    "data": "0x",
+}
+RECEIPT = {
+    "transactionHash": "0x" + "01" * 32,
+    "blockNumber": "0x1",
+    "blockHash": "0x" + "02" * 32,
+    "status": "0x1",
+    "gasUsed": "0x5208",
+    "effectiveGasPrice": "0x1",
+    "contractAddress": None,
+    "from": ALICE,
+}
+OTHER = "0x" + "ab" * 32
+NO_QUANTITIES = (None, 1, "1", "0x", "0xzz", "-0x1", "0x" + "1" * 65, ["0x1"])
+NO_HEADERS = ({"stateRoot": OTHER}, {"timestamp": "0x1"}, {"hash": OTHER}, {"withdrawalsRoot": None})
+NO_LOGS: list[tuple[dict[str, Any], str]] = [
+    ({"address": BOB}, "another contract's log"),
+    ({"blockNumber": "0x4"}, "other logs"),
+    ({"blockNumber": "0x7"}, "other logs"),
+    ({"topics": ["0x" + "02" * 32]}, "other logs"),
+    ({"topics": []}, "other logs"),
+    ({"topics": None}, "what is no JSON list"),
+    ({"topics": ["0x01"]}, "1 bytes instead of 32"),
+    ({"data": None}, "data that is not hexadecimal"),
+    ({"blockNumber": None}, "a quantity that is not hexadecimal"),
+]
+NO_PROOFS: list[Any] = [
+    None,
+    [],
+    {"accountProof": None, "storageProof": [{"key": "0x1", "proof": []}]},
+    {"accountProof": ["0x1"], "storageProof": [{"key": "0x1", "proof": []}]},
+    {"accountProof": [], "storageProof": []},
+    {"accountProof": [], "storageProof": [{"key": "0x2", "proof": []}]},
+    {"accountProof": [], "storageProof": [{"key": "0x1", "proof": []}, {"key": "0x1", "proof": []}]},
+    {"accountProof": [], "storageProof": [{"key": "0x1"}]},
+    {"accountProof": [], "storageProof": ["0x1"]},
+]
+REPLIES_AMISS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda replies: replies[1:], "without a reply"),
+    (lambda replies: [replies[0], *replies], "belongs to no request"),
+    (lambda replies: [*replies[1:], {**replies[0], "id": 10**9}], "belongs to no request"),
+    (lambda replies: [*replies[1:], {**replies[0], "id": str(replies[0]["id"])}], "belongs to no request"),
+    (lambda replies: [*replies[1:], {**replies[0], "id": float(replies[0]["id"])}], "belongs to no request"),
+    (lambda replies: [*replies[1:], {**replies[0], "id": None}], "belongs to no request"),
+    (lambda replies: [*replies[1:], "reply"], "belongs to no request"),
+    (lambda replies: [*replies[1:], {"id": replies[0]["id"]}], "neither a result nor an error"),
+    (lambda replies: [*replies[1:], {"id": replies[0]["id"], "error": "no"}], "neither a result nor an error"),
+    (lambda replies: replies[0], "without a reply"),
+]
+
+TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
+    # HTTP, and JSON
+    (raw(status=429), call, NodeUnavailable, "HTTP status 429"),
+    (raw(status=401), call, NodeUnavailable, "HTTP status 401"),
+    (raw(status=301, headers={"Location": "/elsewhere"}), call, NodeUnavailable, "HTTP status 301"),
+    (raw(b"<html>"), call, NodeUnavailable, "not JSON"),
+    (raw(b""), call, NodeUnavailable, "not JSON"),
+    (raw(b"[" * 15_000), call, NodeUnavailable, "not JSON"),
+    (raw(b"1"), call, NodeUnavailable, "belongs to no request"),
+    (raw(b"[]"), call, NodeUnavailable, "without a reply"),
+    (raw(b"{}"), call, NodeUnavailable, "belongs to no request"),
+    (raw(b"x", headers={"Content-Length": "100"}), call, NodeUnavailable, "can't be reached|broke off"),
+    *(
+        (lambda _, replies, spoil=spoil: spoil(replies), balances, InvalidReply, words)
+        for spoil, words in REPLIES_AMISS
+    ),
+    # Refusals
+    (refused(-32005, "daily request count exceeded"), call, NodeUnavailable, "limits our requests"),
+    (refused(429, "slow down"), call, NodeUnavailable, "limits our requests"),
+    (refused(-32000, "Too Many Requests"), call, NodeUnavailable, "limits our requests"),
+    (refused(-32000, "Your app has exceeded its compute units per second capacity"), call, NodeUnavailable, "limits"),
+    (refused(-32000, "rate limit reached"), call, NodeUnavailable, "limits our requests"),
+    (raw(NO_ID), call, RpcRefused, "no such thing"),
+    (raw(NO_ID, 400), call, RpcRefused, "no such thing"),
+    (refused(-32000, "header not found"), call, RpcRefused, "header not found"),
+    (refused(-32000, "missing trie node"), prove, RpcRefused, "missing trie node"),
+    (refused(3, "execution reverted", "0x1234"), call, Reverted, "execution reverted"),
+    # Nonsense and lies
+    *((told(one), balance, InvalidReply, "that is not hexadecimal") for one in NO_QUANTITIES),
+    *(
+        (told(word), lambda rpc: rpc.storage(CONTRACT, 1), InvalidReply, "eth_getStorageAt")
+        for word in (None, 1, "0x1")
+    ),
+    (told("0x" + "00" * 33), lambda rpc: rpc.storage(CONTRACT, 1), InvalidReply, "33 bytes instead of a word"),
+    *((told([LOG | changes]), logs, InvalidReply, words) for changes, words in NO_LOGS),
+    *((told(one, "eth_getProof"), prove, InvalidReply, "eth_getProof") for one in NO_PROOFS),
+    (told("0x0"), estimate, InvalidReply, "0 gas, less than every transaction"),
+    (told(hex(20_999)), estimate, InvalidReply, "20999 gas"),
+    (
+        told(hex(2**255), "eth_maxPriorityFeePerGas"),
+        lambda rpc: rpc.fees().base_fee,
+        InvalidReply,
+        "a price that nobody can pay",
+    ),
+    (told(hex(2**63)), lambda rpc: rpc.nonce(ALICE), InvalidReply, "no account can have reached"),
+    (told({"number": hex(2**63)}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "no chain can have reached"),
+    (told({"hash": None}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
+    (told({"number": "latest"}), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
+    # The node tells no raw header by which it could be made good.
+    *((told(one, "eth_getBlock"), lambda rpc: rpc.head(), NodeUnavailable, "header of its hash") for one in NO_HEADERS),
+    (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.header(2), InvalidReply, "another block"),
+    (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.headers([2]), InvalidReply, "another block"),
+    (
+        told({"number": "0x1"}, "eth_getBlockByHash"),
+        lambda rpc: rpc.header_by_hash(rpc.known_header(2).hash),
+        InvalidReply,
+        "another block",
+    ),
+    (
+        told(RECEIPT),
+        lambda rpc: rpc.answer(questions.receipt(b"\2" * 32)),
+        InvalidReply,
+        "another transaction's receipt",
+    ),
+    (
+        told(OTHER, "eth_sendRawTransaction"),
+        lambda rpc: send(rpc, signed(0, key=ACCOUNTS[3][1])),
+        InvalidReply,
+        "another transaction's hash",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def devchain() -> Iterator[DevChain]:
+    with DevChain() as chain:
+        chain.mine(8)
+        yield chain
+
+
+@pytest.mark.parametrize(("spoil", "asked", "kind", "words"), TABLE)
+def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, client_of, spoil, asked, kind, words):
+    with spoiling(devchain.url, spoil) as url:
+        with pytest.raises(kind) as caught:
+            asked(client_of(url))
+        assert re.search(words, caught.value.for_operators)
+        assert not getattr(caught.value, "may_pass", False)
+        seen: list[Any] = []
+        with lying_node(recording(seen, lambda body: ask(devchain.url, body))) as honest:
+            client = client_of(url, honest)
+            if kind is Reverted:
+                with pytest.raises(Reverted):
+                    asked(client)
+                assert seen == []
+            else:
+                assert asked(client) == asked(client_of(devchain.url))
+
+
+def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, client_of):
+    nonsense = told(None)
+    with (
+        spoiling(devchain.url, refused(-32000, "not here")) as first,
+        spoiling(devchain.url, nonsense) as second,
+    ):
+        for other in (DEAD, second):
+            with pytest.raises(RpcRefused) as caught:
+                client_of(first, other).balance(ALICE)
+            assert caught.value.may_pass
+
+
+# --- Of several questions, each is answered by itself -----------------------------------------------------------------
+
+
+class Echoing:
+    """Answers with the first parameter, as long as nothing else is set; records what it was asked but for chain ids."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.hangs: Callable[[list[Any]], bool] = lambda _: False
+        """Tells if it leaves these requests without an answer."""
+        self.most = 1000
+        """The requests of a batch that it takes."""
+        self.spoils: dict[Any, Callable[[Any], Any]] = {}
+        """Other answers, by the first parameter; None where it leaves the reply out."""
+        self.chain_id = "0x7a69"
+        self.status = 200
+        """If another one, it fails."""
+        self.tells_chain = True
+        """Whether it tells its chain id even if it fails."""
+        self.now = 0.0
+        self.over = threading.Event()
+
+    def __call__(self, body: Any) -> Any:
+        if is_chain_id(body) and self.tells_chain:
+            return reply_of(body, self.chain_id)
+        asked = body if isinstance(body, list) else [body]
+        self.sizes.append(len(asked))
+        if self.hangs(asked):
+            self.over.wait(20)
+        if self.status != 200:
+            return Raw(status=self.status)
+        if len(asked) > self.most:
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch too large"}}
+        # The order of replies means nothing.
+        answers = [answer for answer in map(self._answer, reversed(asked)) if answer]
+        return answers if isinstance(body, list) or not answers else answers[0]
+
+    def _answer(self, one: Any) -> Any:
+        value = one["params"][0]
+        spoil = self.spoils.get(value)
+        return spoil(one) if spoil else reply_of(one, value)
+
+    def count(self) -> list[int]:
+        """Return the sizes of what it was asked since."""
+        sizes, self.sizes = self.sizes, []
+        return sizes
+
+
+@pytest.fixture
+def nodes(client_of) -> Iterator[Callable[..., RpcClient]]:
+    """Starts nodes, and gives a client of them, whose clock is that of the first."""
+    with ExitStack() as running:
+
+        def start(*some: Echoing) -> RpcClient:
+            urls = [running.enter_context(lying_node(one)) for one in some]
+            for one in some:
+                running.callback(one.over.set)
+            rpc: RpcClient = client_of(*urls, timeout_seconds=TIMEOUT, clock=lambda: some[0].now)
+            return rpc
+
+        yield start
+
+
+def echoes(values: range | list[int]) -> list[Question[Any]]:
+    return [questions.plain("echo", value) for value in values]
+
+
+def failed(answers: list[Any]) -> dict[int, str]:
+    """Return why questions were not answered, by the question's place."""
+    return {n: str(one) for n, one in enumerate(answers) if isinstance(one, ChainError)}
+
+
+@pytest.mark.parametrize("most", [1000, 25, 7, 1])
+def test_batches_are_bounded_and_smaller_where_a_node_takes_less(nodes, most):
+    node = Echoing()
+    node.most = most
+    client = nodes(node)
+    assert client.answers(echoes(range(210))) == list(range(210))
+    assert client.ask([]) == []
+    assert max(node.sizes) == 50
+
+
+def test_many_threads_may_share_a_client(nodes):
+    client = nodes(Echoing())
+    with ThreadPoolExecutor(8) as pool:
+        batches = list(pool.map(lambda _: client.answers(echoes(range(60))), range(24)))
+    assert batches == [list(range(60))] * 24
+
+
+def test_methods_are_mixed_in_one_exchange(nodes):
+    node = Echoing()
+    node.spoils["0x1"] = lambda one: reply_of(one, "nonsense")
+    of_balance, codes = nodes(node).ask([questions.balance("0x1"), questions.balance("0x2")], [questions.code("0x03")])
+    assert isinstance(of_balance[0], NodeUnavailable)
+    assert (of_balance[1], codes) == (2, [b"\x03"])
+    assert node.sizes == [3]
+
+
+def test_what_one_node_answered_is_not_asked_of_the_next(nodes):
+    node, other = Echoing(), Echoing()
+    node.spoils = dict.fromkeys(range(0, 10, 2), lambda one: error(one, -32000, "not here"))
+    assert nodes(node, other).answers(echoes(range(10))) == list(range(10))
+    assert other.sizes == [5]
+
+
+def test_a_node_too_slow_for_all_at_once_is_asked_for_fewer(nodes):
+    node = Echoing()
+    node.hangs = lambda asked: len(asked) > 25
+    assert nodes(node).answers(echoes(range(64))) == list(range(64))
+    assert sorted(node.sizes) == [14, 25, 25, 50]
+
+
+def test_a_node_that_hangs_is_waited_for_twice_whatever_is_asked(nodes):
+    node = Echoing()
+    node.hangs = lambda _: True
+    rpc = nodes(node)
+    assert len(failed(rpc.ask(echoes(range(100))))) == 100
+    assert sorted(node.count()) == [25, 25, 25, 25, 50, 50]
+    node.tells_chain, node.status = False, 503
+    node.hangs = lambda _: False
+    for _ in range(2):
+        assert len(failed(rpc.ask(echoes(range(64))))) == 64
+    assert node.count() == [1], "it tells no chain id either, and has just failed"
+
+
+def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
+    node = Echoing()
+    node.hangs = lambda asked: any(one["params"][0] == 3 for one in asked)
+    outcomes = nodes(node).ask(echoes(range(64)))
+    assert list(failed(outcomes)) == [3]
+    assert "did not answer" in failed(outcomes)[3]
+
+
+POISON: dict[str, Callable[[Any], Any]] = {
+    "neither": lambda one: {"jsonrpc": "2.0", "id": one["id"]},
+    "no error": lambda one: {"jsonrpc": "2.0", "id": one["id"], "error": "no"},
+    "missing": lambda _: None,
+    "limit": lambda one: error(one, -32005, "project ID request rate exceeded"),
+    "words": lambda one: error(one, -32000, "exceeded its compute units"),
+    "long": lambda one: reply_of(one, "x" * 2000),
+}
+
+
+@pytest.mark.parametrize("most", [1000, 1])
+@pytest.mark.parametrize("bad", [(3,), (3, 4, 5), tuple(range(15))])
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
+def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for_it(
+    nodes, monkeypatch, poison, bad, most
+):
+    monkeypatch.setattr("chains.nodes.MAX_REPLY_BYTES", 1900)
+    node, other = Echoing(), Echoing()
+    node.most, node.spoils = most, dict.fromkeys(bad, poison)
+    rpc = nodes(node)
+    assert tuple(failed(rpc.ask(echoes(range(16))))) == bad
+    # Nor do the others meet a node that has just failed.
+    assert rpc.answers(echoes([20, 21])) == [20, 21]
+    assert nodes(node, other).answers(echoes(range(16))) == list(range(16))
+    assert other.sizes == [len(bad)]
+
+
+def test_a_node_with_a_reply_to_no_request_is_asked_for_no_more(nodes):
+    node, other = Echoing(), Echoing()
+    node.spoils[3] = lambda _: reply_of({"id": 10**9}, 3)
+    assert nodes(node, other).answers(echoes(range(4))) == list(range(4))
+    assert other.sizes == [4], "it tells nothing of the others"
+
+
+# --- Nodes that rest --------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_fails_is_passed_over_and_rests_longer_each_time(nodes):
+    bad, good = Echoing(), Echoing()
+    bad.status, bad.tells_chain = 503, False
+    client = nodes(bad, good)
+    for now, asked in ((0.0, 1), (0.9, 0), (1.5, 1), (3.0, 0), (3.6, 1)):
+        bad.now = now
+        assert client.call("echo", 1) == 1
+        assert len(bad.count()) == asked, f"after {now} s"
+    bad.now, bad.status, bad.tells_chain = 100, 200, True
+    good.count()
+    assert client.call("echo", 1) == 1
+    assert (bad.count(), good.count()) == ([1], [])
+
+
+def test_the_only_node_is_asked_even_while_it_should_rest_but_not_at_once(nodes):
+    node = Echoing()
+    node.status, node.tells_chain = 503, False
+    client = nodes(node)
+    for _ in range(3):
+        with pytest.raises(NodeUnavailable, match="503"):
+            client.call("echo", 1)
+    assert node.count() == [1]
+    node.now = FAIL_FAST_SECONDS + 1
+    with pytest.raises(NodeUnavailable):
+        client.call("echo", 1)
+    assert node.count() == [1]
+    node.now, node.status = 2 * node.now, 200
+    node.tells_chain = True
+    assert client.call("echo", 1) == 1
+
+
+def test_no_error_or_representation_shows_a_url(client_of):
+    with lying_node(lambda _: Raw(status=500)) as url:
+        client = client_of(DEAD, f"{url}/secret-path?key=secret-key", "http://user:secret-word@127.0.0.1:1")
+        with pytest.raises(NodeUnavailable) as caught:
+            client.head()
+    shown = "".join([repr(client), *traceback.format_exception(caught.value), repr(client._nodes.__dict__)])
+    assert "127.0.0.1:1 can't be reached" in str(caught.value)
+    assert "HTTP status 500" in str(caught.value)
+    assert "secret" not in shown
+    cause: BaseException | None = caught.value
+    while cause is not None:
+        assert "secret" not in str(cause)
+        cause = cause.__cause__ or cause.__context__
+
+
+# --- Nodes of another chain -------------------------------------------------------------------------------------------
+
+
+def test_a_node_of_another_chain_is_never_used(nodes):
+    node, other = Echoing(), Echoing()
+    node.chain_id = "0x1"
+    with pytest.raises(WrongChain, match=r"is a node of chain 1, not of 31337\."):
+        nodes(node).call("echo", 1)
+    assert nodes(node, other).call("echo", 1) == 1
+    assert node.sizes == []
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(503, FAIL_FAST_SECONDS + 1), (200, 59)])
+def test_a_node_that_leads_to_another_chain_one_day_is_used_no_more(nodes, status, seconds):
+    """After it has failed, and within a minute in any case."""
+    node = Echoing()
+    client = nodes(node)
+    assert client.call("echo", 1) == 1
+    if status != 200:
+        node.status = status
+        with pytest.raises(NodeUnavailable):
+            client.call("echo", 1)
+    node.now, node.status, node.chain_id = seconds, 200, "0x1"
+    node.count()
+    with pytest.raises(WrongChain):
+        client.call("echo", 1)
+    assert node.count() == []
+
+
+def test_every_node_is_asked_anew_for_its_chain_where_that_is_the_question(nodes):
+    node = Echoing()
+    client = nodes(node)
+    assert client.wrong_chains() == {}
+    node.chain_id = "0x1"
+    (wrong,) = client.wrong_chains().values()
+    assert str(wrong).endswith("is a node of chain 1, not of 31337")
+
+
+def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests(nodes):
+    sent = signed(0)
+    first, foreign, failing, last = (Echoing() for _ in range(4))
+    for one in (first, foreign, failing, last):
+        one.spoils[hex_data(sent)] = lambda asked: reply_of(asked, hex_data(keccak(sent)))
+    foreign.chain_id, failing.status, failing.tells_chain = "0x1", 503, False
+    client = nodes(first, foreign, failing, last)
+    for _ in range(2):
+        client.tell_all(questions.raw_transaction(sent))
+        assert send(client, sent) == keccak(sent)
+    # The first answers besides what became of it. The failing one was asked for its chain.
+    assert [len(one.sizes) for one in (first, foreign, failing, last)] == [4, 0, 1, 2]
+
+
+# --- Nodes that know less ---------------------------------------------------------------------------------------------
+
+# What EthereumJS, ganache and geth without a pending block say.
+NO_BLOCK_HASH = [(-32602, "invalid argument 2: argument must be a string"), (-32700, 'Cannot wrap a "object"')]
+NO_PENDING = [(-32602, '"pending" is not yet supported'), (-32000, "pending block is not available")]
+
+
+@pytest.mark.parametrize(("code", "message"), NO_BLOCK_HASH)
+def test_a_node_that_takes_no_block_hash_is_asked_by_number_and_for_ten_minutes_no_more_by_hash(
+    devchain, client_of, code, message
+):
+    now = 0.0
+    asked: list[Any] = []
+
+    def spoil(body: Any, reply: Any) -> Any:
+        if body["method"] != "eth_getProof":
+            return reply
+        asked.append("hash" if isinstance(body["params"][2], dict) else "number")
+        return error(body, code, message) if asked[-1] == "hash" else reply
+
+    with spoiling(devchain.url, spoil) as url:
+        client = client_of(url, clock=lambda: now)
+        for now, expected in ((0.0, ["hash", "number"]), (599.0, ["number"]), (601.0, ["hash", "number"])):  # noqa: B007
+            asked.clear()
+            assert isinstance(prove(client), AccountProof)
+            assert asked == expected
+
+
+def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_of):
+    """Another block has that number: its proof would be of no use."""
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
+        client = client_of(url)
+        for block_hash in (b"\1" * 32, b"\2" * 32):
+            (proof,) = client.proofs([ProofRequest(0, block_hash, bytes(32), ALICE)])
+            assert isinstance(proof, RpcRefused)
+            assert not proof.may_pass
+    blocks = [body["params"][2] for body in asked if not is_chain_id(body)]
+    assert blocks == [{"blockHash": "0x" + "01" * 32}, {"blockHash": "0x" + "02" * 32}]
+
+
+@pytest.mark.parametrize(("code", "message"), NO_PENDING)
+def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_its_own(
+    devchain, client_of, code, message
+):
+    asked: list[Any] = []
+
+    def spoil(body: Any, reply: Any) -> Any:
+        if isinstance(body, list):
+            return [spoil(*both) for both in zip(body, reply, strict=True)]
+        asked.append((body["method"], body["params"][1]))
+        return error(body, code, message) if body["params"][1] == "pending" else reply
+
+    with spoiling(devchain.url, spoil) as url:
+        client = client_of(url)
+        assert not client.asks_latest_for_pending
+        assert [estimate(client) for _ in range(2)] == [21_000, 21_000]
+        assert client.asks_latest_for_pending
+        assert [client.eth_call(BOB, b"", "pending") for _ in range(2)] == [b"", b""]
+        assert client.eth_calls([(BOB, b""), (ALICE, b"")], "pending") == [b"", b""]
+    assert asked == [
+        *(("eth_estimateGas", block) for block in ("pending", "latest", "latest")),
+        *(("eth_call", block) for block in ("pending", *["latest"] * 4)),
+    ]
+    other = client_of(devchain.url)
+    assert estimate(other) == 21_000
+    assert not other.asks_latest_for_pending
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind"),
+    [
+        ((-32000, "gas required exceeds allowance (30000000)"), RpcRefused),
+        ((3, "execution reverted: a change is pending", "0x12"), Reverted),
+    ],
+)
+def test_what_only_the_pending_block_refuses_is_refused(devchain, client_of, refusal, kind):
+    """The latest one has not what it rests on, or has not yet what is in its way."""
+    asked: list[Any] = []
+
+    def spoil(body: Any, _: Any) -> Any:
+        asked.append(body["params"][1])
+        return error(body, *refusal)
+
+    with spoiling(devchain.url, spoil) as url, pytest.raises(kind):
+        client_of(url).eth_call(CONTRACT, b"", "pending")
+    assert asked == ["pending"]
+
+
+def test_states_that_a_node_has_pruned_are_asked_of_the_next(client_of):
+    with ExitStack() as running:
+        same = "--timestamp", "1700000000"
+        pruned, archive = (
+            running.enter_context(DevChain(extra_args=(*same, *more))) for more in (("--prune-history", "5"), ())
+        )
+        for chain in (pruned, archive):
+            chain.mine(20)
+        assert isinstance(prove(client_of(pruned.url, archive.url)), AccountProof)
+        with pytest.raises(RpcRefused):
+            prove(client_of(pruned.url))
