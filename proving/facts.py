@@ -9,6 +9,7 @@ from eth_utils.crypto import keccak
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import SHARED_FIELDS, Header
+from chains.node_errors import UnreadableHeader
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Question, Reverted, RpcClient, result
@@ -22,27 +23,36 @@ from queries.models import Batch, BatchStatus, Block, Query
 
 
 def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
-    """Return the number of the block N with time(N) <= timestamp < time(N+1), or None if the first block is later.
+    """Return the number of the block N with time(N) <= timestamp < time(N+1).
 
-    `head` must be later than the timestamp. Times rise with numbers, and on most chains nearly evenly: guessing by the
-    slope between what is known finds it in a few headers; every other guess halves what is left, for chains whose
-    blocks don't come evenly. Raises `NodeUnavailable`.
+    None if all blocks whose headers can be read are later. `head` must be later than the timestamp. Times rise with
+    numbers, and on most chains nearly evenly: guessing by the slope between what is known finds it in a few headers;
+    every other guess halves what is left, for chains whose blocks don't come evenly. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
-    # Not every chain's first header can be read, and any time before it will do until the search ends there.
-    low, low_time, high = 0, 0, head
+    # Where the block `low` has no time, neither it nor any block below it can be read.
+    low, high = -1, head
+    low_time: int | None = None
     halve, reach = False, 1 / rpc.chain.block_seconds
     while high.number - low > 1:
         middle = (low + high.number) // 2
-        if low == 0:
+        if low_time is None:
             # Nodes may serve recent headers only: until one below the time is known, steps down from above double.
             middle = max(middle, high.number - 1 - int(reach * (high.timestamp - timestamp)))
             reach *= 2
         elif not halve:
             share = (timestamp - low_time) / (high.timestamp - low_time)
             middle = low + round(share * (high.number - low))
-        guess = rpc.known_header(min(max(middle, low + 1), high.number - 1))
-        if not low_time <= guess.timestamp <= high.timestamp:
+        number = min(max(middle, low + 1), high.number - 1)
+        try:
+            guess = rpc.known_header(number)
+        except UnreadableHeader:
+            if low_time is not None:
+                raise
+            # Celo's headers before it was an L2, and the first ones of some development chains.
+            low = number
+            continue
+        if not (low_time or 0) <= guess.timestamp <= high.timestamp:
             raise InvalidReply(f"The times of blocks {low} to {high.number} do not rise.")
         # A guess that leaves nearly everything was a bad one.
         before = high.number - low
@@ -51,7 +61,7 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
         else:
             high = guess
         halve = (high.number - low) * 2 > before
-    return None if low == 0 and rpc.known_header(0).timestamp > timestamp else low
+    return None if low_time is None else low
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,7 @@ def block_of_time(rpc: RpcClient, time: int, head: Header) -> int | Rejection:
     number = facts.block_at(rpc, time, head)
     if number is not None:
         return number
-    reason = f"The time {time} is before the first block of chain {rpc.chain.id}."
+    reason = f"The time {time} is before the first block of chain {rpc.chain.id} whose header can be read."
     return Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False)
 
 

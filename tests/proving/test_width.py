@@ -182,6 +182,32 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
     assert len(set(asked)) <= 12
 
 
+def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_ones_rejected_at_once(
+    service, key, settings
+):
+    """Such as Celo's from before it was an L2."""
+    service.rpc("anvil_mine", hex(60), hex(12))
+    work()  # What deployed the registry is final.
+    first = service.head() - 9
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getBlockByNumber" and int(reply["result"]["number"], 16) < first:
+            del reply["result"]["sha3Uncles"]
+        return [reply]
+
+    at = int(service.rpc("eth_getBlockByNumber", hex(first), False)["timestamp"], 16)
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        early, late = (
+            submit(key, at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
+            for time in (at - 1, at)
+        )
+        assert work_until_done(late, rounds=20).status == BatchStatus.DONE
+        early.refresh_from_db()
+    assert (early.status, early.rejection_code) == (BatchStatus.REJECTED, "timestamp_before_first_block")
+    assert block_at(service, at) == first
+
+
 def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven):
     number = len(uneven) - 4
     time = uneven[number] + 1 if uneven[number + 1] > uneven[number] + 1 else uneven[number]
