@@ -19,7 +19,8 @@ from eth_keys.exceptions import BadSignature
 
 from chains import bounded_http
 from chains.bounded_http import Failed, Post, TimedOut, TooLong
-from chains.chains_file import MAX_ATTESTERS, Attester
+from chains.chains_file import Attester
+from chains.cross_checks import MAX_ATTESTERS
 from chains.encoding import checksummed, read_data, read_object
 
 SIGNATURE_BYTES = 65

@@ -5,7 +5,7 @@ RPC URLs and keys often are secrets, so neither is ever part of a `repr`, a `str
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -14,17 +14,12 @@ from urllib.parse import urlsplit
 from eth_account.signers.local import LocalAccount
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
-from chains import history
+from chains import cross_checks, history
 from chains.encoding import checksummed
 from chains.signer_keys import VARIABLE, Signer, SignerError, Table, file_path, variable
 
 if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain
-
-# The chain whose beacon chain is known.
-_MAINNET = 1
-# A contract can check this many signatures in one transaction, with much room to spare.
-MAX_ATTESTERS = 100
 
 # The defaults, in whole units of the native currency.
 _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
@@ -273,16 +268,8 @@ class Chain(Table):
     signers: Signers | None = None
 
     @model_validator(mode="after")
-    def _names_signers_once(self) -> Self:
-        if self.signer is not None and self.signers is not None:
-            raise ValueError("must have [chains.signer] or [[chains.signers]], not both")
-        return self
-
-    @model_validator(mode="after")
-    def _knows_mainnets_beacon_chain(self) -> Self:
-        if self.id == _MAINNET and self.beacon_chain_table is not None:
-            raise ValueError("must have no [chains.beacon_chain]: that of Ethereum, chain 1, is known")
-        return self
+    def _fits_together(self) -> Self:
+        return cross_checks.check(self, cross_checks.OF_ONE_CHAIN)
 
     @model_validator(mode="before")
     @classmethod
@@ -295,7 +282,7 @@ class Chain(Table):
     @property
     def beacon_chain(self) -> "BeaconChain | None":
         """Return the beacon chain whose roots are in field 19 of this chain's headers; None where none is known."""
-        if self.id == _MAINNET:
+        if self.id == cross_checks.MAINNET_ID:
             from chains.beacon.jumps import MAINNET  # noqa: PLC0415 (where a chain has a beacon chain)
 
             return MAINNET
@@ -430,30 +417,8 @@ class Connection(Table):
         return _without(table, _GONE_OF_CONNECTIONS)
 
     @model_validator(mode="after")
-    def _has_what_its_source_needs(self) -> Self:
-        kind = self.block_hash_source
-        for name, value, kinds in (
-            ("outbox", self.outbox, ("arbitrum", "arbitrum-slot")),
-            ("parent", self.parent_id, ("arbitrum-slot",)),
-            ("anchor_state_registry", self.anchor_state_registry, ("op-stack-games",)),
-        ):
-            if (value is not None) != (kind in kinds):
-                needing = "which needs it" if len(kinds) == 1 else "which need it"
-                raise ValueError(f"{name} belongs to block_hash_source {' and '.join(kinds)}, {needing}")
-        if self.known_implementations and not (self.anchor_state_registry or self.outbox):
-            raise ValueError("known_implementations belongs to block_hash_source arbitrum and op-stack-games")
-        if kind != "attested":
-            if self.attesters or self.threshold is not None:
-                raise ValueError("attesters and threshold belong to block_hash_source attested")
-            return self
-        addresses = {attester.address for attester in self.attesters}
-        if not addresses or len(self.attesters) > MAX_ATTESTERS:
-            raise ValueError(f"block_hash_source attested needs 1 to {MAX_ATTESTERS} attesters")
-        if len(addresses) < len(self.attesters):
-            raise ValueError("an attester is listed twice")
-        if self.threshold is None or self.threshold > len(addresses):
-            raise ValueError("block_hash_source attested needs a threshold, at most the number of attesters")
-        return self
+    def _fits_together(self) -> Self:
+        return cross_checks.check(self, cross_checks.OF_ONE_CONNECTION)
 
 
 class Chains(Table):
@@ -508,7 +473,7 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
         chains = Chains.model_validate(content, context={"environ": environ, "folder": path.resolve().parent})
     except ValidationError as error:
         raise ChainsError(path, _faults(error)) from None
-    if faults := _contradictions(chains):
+    if faults := cross_checks.faults(chains):
         raise ChainsError(path, faults)
     return chains
 
@@ -533,104 +498,3 @@ def _faults(error: ValidationError) -> list[str]:
         of_type = {"model_type": "must be a table", "extra_forbidden": "is not known here"}
         found.append(f"{place[1:]}: {of_type.get(fault['type'], fault['msg'].removeprefix('Value error, '))}")
     return found
-
-
-# --- What must fit together -------------------------------------------------------------------------------------------
-
-# Of kinds of block hash source: what the source chain must be, which isn't the destination then; and which of the two
-# is a rollup on top of another.
-_KINDS: Mapping[BlockHashSourceName, tuple[str, Literal["source_id", "destination_id"]]] = {
-    "op-stack": ("the chain below", "destination_id"),
-    "op-stack-games": ("an OP Stack chain on top of the destination", "source_id"),
-    "beacon-roots": ("a chain whose beacon roots the destination holds", "destination_id"),
-    "arbitrum": ("an Arbitrum chain on top of the destination", "source_id"),
-    "arbitrum-slot": ("an Arbitrum chain on top of the parent", "source_id"),
-    "arbitrum-buffer": ("the parent chain", "destination_id"),
-}
-
-
-def _is_above_itself(one: Connection, chains: Chains) -> bool:
-    """Return whether the source chain is its own parent's parent, or further up."""
-    above = one.parent_id
-    for _ in chains.connections:
-        further = chains.connection(above or 0, one.destination_id)
-        above = further.parent_id if further else None
-        if above == one.source_id:
-            return True
-    return False
-
-
-def _lacks_beacon_node(one: Connection, chains: Chains) -> bool:
-    source = chains.chain(one.source_id)
-    is_other = one.block_hash_source == "beacon-roots" and one.source_id != one.destination_id
-    return is_other and not (source.beacon_chain and source.beacon_urls)
-
-
-def _has_beacon_chain_as_rollup(one: Connection, chains: Chains) -> bool:
-    kind = _KINDS.get(one.block_hash_source)
-    return kind is not None and chains.chain(getattr(one, kind[1])).beacon_chain is not None
-
-
-# What is wrong with a connection whose two chains are configured: at which place, when, and the sentence.
-_CHECKS: Sequence[tuple[str, Callable[[Connection, Chains], object], str]] = (
-    (
-        "",
-        lambda one, _: one.block_hash_source == "native" and one.source_id != one.destination_id,
-        "block_hash_source native needs source and destination to be the same chain",
-    ),
-    (
-        "",
-        lambda one, _: one.block_hash_source in _KINDS and one.source_id == one.destination_id,
-        "block_hash_source {0.block_hash_source} needs {needed} as source",
-    ),
-    (
-        "",
-        lambda one, _: one.parent_id in {one.source_id, one.destination_id},
-        "parent is neither source nor destination",
-    ),
-    (
-        ".parent",
-        lambda one, chains: one.parent_id and not chains.connection(one.parent_id, one.destination_id),
-        "no connection from {0.parent_id} to {0.destination_id} is configured",
-    ),
-    (".parent", _is_above_itself, "its parents lead back to chain {0.source_id}"),
-    (
-        "",
-        _lacks_beacon_node,
-        "block_hash_source beacon-roots needs a known beacon chain and beacon_urls of chain {0.source_id}",
-    ),
-    (
-        "",
-        _has_beacon_chain_as_rollup,
-        "chain {rollup} is a rollup, so it has no beacon chain: by it facts of another chain would pass as its own",
-    ),
-    (
-        ".window",
-        lambda one, chains: one.window > chains.chain(one.source_id).history_window,
-        "must be at most {source.history_window}, the history_window of chain {0.source_id}",
-    ),
-)
-
-
-def _contradictions(chains: Chains) -> list[str]:
-    ids = [chain.id for chain in chains.chains]
-    ends = [(one.source_id, one.destination_id) for one in chains.connections]
-    faults = [f"chains[{at}].id: {one} is listed twice" for at, one in enumerate(ids) if one in ids[:at]]
-    for at, (one, both) in enumerate(zip(chains.connections, ends, strict=True)):
-        place = f"connections[{at}]"
-        if both in ends[:at]:
-            faults.append(f"{place}: a connection from {both[0]} to {both[1]} is listed twice")
-        unknown = {"source": one.source_id, "destination": one.destination_id}
-        unknown = {end: chain_id for end, chain_id in unknown.items() if chain_id not in ids}
-        faults += [f"{place}.{end}: no chain with id {chain_id} is configured" for end, chain_id in unknown.items()]
-        if not unknown:
-            needed, rollup = _KINDS.get(one.block_hash_source, ("", "source_id"))
-            told = {"needed": needed, "rollup": getattr(one, rollup), "source": chains.chain(one.source_id)}
-            faults += [f"{place}{of}: {said.format(one, **told)}" for of, is_so, said in _CHECKS if is_so(one, chains)]
-    if chains.ens and chains.ens.chain_id not in ids:
-        faults.append(f"ens.chain: no chain with id {chains.ens.chain_id} is configured")
-    for at, chain in enumerate(chains.chains):
-        if chain.node_quorum is not None and chains.attester is None:
-            place = f"chains[{at}].node_quorum"
-            faults.append(f"{place}: belongs to the file of an attester, which has a table [attester]")
-    return faults

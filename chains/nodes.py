@@ -69,7 +69,7 @@ CHAIN_CHECK_SECONDS = 30
 _FORM_SECONDS = 600
 # For so long after all nodes have failed none is asked: one that hangs costs a whole time-out.
 FAIL_FAST_SECONDS = 3
-# Time-outs after which a node that hangs isn't asked again: all that is asked in the same list waits with it.
+# Failures after which a node isn't asked again: all that is asked in the same list waits for one that hangs.
 _PATIENCE, _PATIENCE_IF_IT_ANSWERS = 2, 4
 # Codes by which JSON-RPC refuses how something is asked, and not what: no JSON, no request, no parameters of a method.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
@@ -121,10 +121,6 @@ class _TimedOut(NodeUnavailable):
     """The node did not answer in time."""
 
     kind = "timed_out"
-
-
-# What fewer requests may fare better with.
-_TOO_MUCH = (_BatchRefused, _ReplyTooLong, _TimedOut)
 
 
 def without_answer(host: str, failed: Failed) -> NodeUnavailable:
@@ -260,15 +256,19 @@ class RpcNode:
         Raises `NodeUnavailable` if the node gives no answer at all, or none any more.
         """
         fault: NodeUnavailable | None = None
+        is_answering = False
         try:
             self.check_chain()
             for index, answer in self._answers(questions):
                 if isinstance(answer, NodeUnavailable):
                     fault = answer
+                else:
+                    is_answering = True
                 yield index, answer
         except NodeUnavailable as error:
             # It may be the fault of a request. A node that is down doesn't tell its chain id either, before the next.
-            self._rest(error, is_down=self._checked_at is None or isinstance(error, LimitsRequests))
+            is_limited = isinstance(error, LimitsRequests) and not is_answering
+            self._rest(error, is_down=self._checked_at is None or is_limited)
             raise
         if fault:
             self._rest(fault)
@@ -378,37 +378,38 @@ class RpcNode:
     def _results(self, batched: Mapping[int, Request]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
         """Yield the result of each request, or what is wrong with it.
 
-        A batch that the node refuses as a whole, answers at too great length or not in time is asked again in halves,
-        and what fails in these one by one. Raises `NodeUnavailable` if that doesn't help.
+        A batch that fails is asked again in halves, and what fails in these one by one: it may be the fault of one
+        request. Raises `NodeUnavailable` if that doesn't help, or if the node wants fewer requests.
         """
         waiting = [(part, False) for part in _parts(batched)]
         unanswered: dict[int, NodeUnavailable] = {}
-        is_answering, late = False, 0
+        is_answering, failures = False, 0
         while waiting:
             # What failed comes last, whatever it is that takes so long.
             wave, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
-            failure = hung = None
-            seconds = self._timeout if late else 3 * self._timeout
+            reason: NodeUnavailable | None = None
+            failure: NodeUnavailable | None = None
+            seconds = self._timeout if failures else 3 * self._timeout
             requests = [[batched[index] for index in part] for part, _ in wave]
             for (part, is_half), outcome in zip(wave, self._exchanges(requests, seconds), strict=True):
                 if not isinstance(outcome, NodeUnavailable):
                     is_answering = True
                     yield from zip(part, outcome, strict=True)
                     continue
-                if isinstance(outcome, _TimedOut):
-                    hung = outcome
+                if not isinstance(outcome, _BatchRefused | _ReplyTooLong | LimitsRequests):
+                    failure = outcome
                 if len(part) == 1:
                     unanswered[part[0]] = outcome
-                elif isinstance(outcome, _TOO_MUCH):
+                elif isinstance(outcome, LimitsRequests):
+                    reason = outcome
+                else:
                     size = 1 if is_half else -(-len(part) // 2)
                     waiting += [(part[start : start + size], True) for start in range(0, len(part), size)]
-                else:
-                    failure = outcome
-            late += hung is not None
-            if late >= (_PATIENCE_IF_IT_ANSWERS if is_answering else _PATIENCE):
-                failure = failure or hung
-            if failure:
-                raise failure
+            failures += failure is not None
+            if failures >= (_PATIENCE_IF_IT_ANSWERS if is_answering else _PATIENCE):
+                reason = reason or failure
+            if reason:
+                raise reason
         if unanswered and not is_answering:
             raise next(iter(unanswered.values()))
         yield from unanswered.items()

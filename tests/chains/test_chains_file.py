@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 from eth_account import Account
 
-from chains import chains_file
+from chains import chains_file, cross_checks
 from chains.chains_file import Chains, ChainsError, Connection, UnknownChain, load_chains
 from chains.signer_keys import Signer, SignerError
 from devnet.devchain import ACCOUNTS, PROJECT
@@ -692,4 +692,4 @@ def test_beacon_nodes_and_era_files(load, tmp_path):
 def test_of_each_kind_it_is_known_which_chain_is_a_rollup():
     """A rollup with a beacon chain of its own could pass blocks of the chain below for its own."""
     kinds = set(get_args(chains_file.BlockHashSourceName))
-    assert kinds - set(chains_file._KINDS) == {"native", "attested"}
+    assert kinds - set(cross_checks.KINDS) == {"native", "attested"}

@@ -303,6 +303,8 @@ class Echoing:
             return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch too large"}}
         # The order of replies means nothing.
         answers = [answer for answer in map(self._answer, reversed(asked)) if answer]
+        if failure := next((one for one in answers if isinstance(one, Raw)), None):
+            return failure
         return answers if isinstance(body, list) or not answers else answers[0]
 
     def _answer(self, one: Any) -> Any:
@@ -350,9 +352,9 @@ def test_batches_are_bounded_and_smaller_where_a_node_takes_less(nodes, most):
     assert max(node.sizes) == 50
 
 
-def test_many_threads_may_share_a_client(nodes):
-    client = nodes(Echoing())
-    with ThreadPoolExecutor(8) as pool:
+def test_many_threads_may_share_a_client(client_of):
+    with lying_node(Echoing()) as url, ThreadPoolExecutor(8) as pool:
+        client = client_of(url)
         batches = list(pool.map(lambda _: client.answers(echoes(range(60))), range(24)))
     assert batches == [list(range(60))] * 24
 
@@ -428,11 +430,12 @@ def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for
     assert other.sizes == [len(bad)]
 
 
-def test_a_node_with_a_reply_to_no_request_is_asked_for_no_more(nodes):
+@pytest.mark.parametrize("fails", [lambda _: reply_of({"id": 10**9}, 3), lambda _: Raw(status=502)])
+def test_what_spoils_a_whole_batch_is_the_loss_of_its_question(nodes, fails):
     node, other = Echoing(), Echoing()
-    node.spoils[3] = lambda _: reply_of({"id": 10**9}, 3)
-    assert nodes(node, other).answers(echoes(range(4))) == list(range(4))
-    assert other.sizes == [4], "it tells nothing of the others"
+    node.spoils[3] = fails
+    assert nodes(node, other).answers(echoes(range(16))) == list(range(16))
+    assert other.sizes == [1]
 
 
 # --- Nodes that rest --------------------------------------------------------------------------------------------------

@@ -272,7 +272,7 @@ def rounds_until_done(chain: DevChain, batches: Sequence[Batch]) -> None:
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
 
 
-@pytest.mark.parametrize(("accounts", "most"), [(1, 12), (100, 12)])
+@pytest.mark.parametrize(("accounts", "most"), [(1, 12), (40, 12)])
 def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
     chain, node = counted
     batch = submit(a_key(), request(*(f"0x{number:040x}" for number in range(accounts)), block=chain.head()))
