@@ -7,7 +7,7 @@ from eth_account.signers.local import LocalAccount
 
 from attesting import node_agreement
 from attesting.models import SignedBlock
-from chains.attestation import Attestation, Question, sign
+from chains.attestation import Attestation, AttestationRequest, sign
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.signer_keys import SignerError
@@ -25,7 +25,7 @@ def own_account() -> LocalAccount:
     return signer.account()
 
 
-def attest(question: Question) -> Attestation:
+def attest(question: AttestationRequest) -> Attestation:
     """Sign the block's hash. Raises `Refused`."""
     number = question.block_number
     try:

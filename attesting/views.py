@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from attesting import node_agreement
 from attesting.attest import attest, own_account
-from chains.attestation import Domain, Question
+from chains.attestation import AttestationRequest, Domain
 from chains.chains_file import Address, Chain, ChainId
 from chains.encoding import hex_data
 from config.configured_chains import get_chains
@@ -41,8 +41,10 @@ class _Asked(BaseModel):
     destinationChainId: Annotated[ChainId, BeforeValidator(_whole_number)]
     verifyingContract: Address
 
-    def question(self) -> Question:
-        return Question(Domain(self.destinationChainId, self.verifyingContract), self.sourceChainId, self.blockNumber)
+    def question(self) -> AttestationRequest:
+        return AttestationRequest(
+            Domain(self.destinationChainId, self.verifyingContract), self.sourceChainId, self.blockNumber
+        )
 
 
 def attest_block(request: HttpRequest) -> JsonResponse:

@@ -62,7 +62,7 @@ class Domain:
 
 
 @dataclass(frozen=True)
-class Question:
+class AttestationRequest:
     """A request to an attester: sign, for this domain, the hash of a block of a source chain."""
 
     domain: Domain
@@ -208,7 +208,7 @@ def ask(
     An attester that takes longer is not asked again for `REST_SECONDS`; until then "timed_out" stays its answer.
     Attestations may be for different hashes: the caller counts which of them agree.
     """
-    question = Question(domain, source_chain_id, block_number)
+    question = AttestationRequest(domain, source_chain_id, block_number)
     awake = [attester for attester in attesters if time.monotonic() >= _rests_until.get(attester.url, 0)]
     came = bounded_http.post_all([_asking(attester, question, timeout_seconds) for attester in awake])
     answers = dict(zip(awake, came, strict=True))
@@ -219,7 +219,7 @@ def ask(
     return [_read(attester, question, answers.get(attester, late)) for attester in attesters]
 
 
-def _asking(attester: Attester, question: Question, timeout_seconds: float) -> Post:
+def _asking(attester: Attester, question: AttestationRequest, timeout_seconds: float) -> Post:
     parts = urlsplit(attester.url)
     return Post(
         parts._replace(path=f"{parts.path.rstrip('/')}/attest").geturl(),
@@ -230,7 +230,7 @@ def _asking(attester: Attester, question: Question, timeout_seconds: float) -> P
     )
 
 
-def _read(attester: Attester, question: Question, answer: bounded_http.Answer | Failed) -> Answer:
+def _read(attester: Attester, question: AttestationRequest, answer: bounded_http.Answer | Failed) -> Answer:
     match answer:
         case TimedOut():
             return _refusal(attester, "timed_out", str(answer))
@@ -252,7 +252,7 @@ def _refusal(attester: Attester, code: str, what: str) -> Refusal:
     return Refusal(attester.address, attester.host, code, f"{attester.host} {what}.")
 
 
-def _read_answer(attester: Attester, question: Question, status: int, content: bytes) -> Attestation:
+def _read_answer(attester: Attester, question: AttestationRequest, status: int, content: bytes) -> Attestation:
     """Return the attestation in an attester's answer. Raises `_Refused`."""
     try:
         answer = read_object(json.loads(content))

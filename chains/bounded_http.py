@@ -22,30 +22,6 @@ _GZIP = 16 + zlib.MAX_WBITS
 Result = TypeVar("Result")
 
 
-class LoopThread:
-    """An event loop in a thread of its own, for code that isn't asynchronous.
-
-    Runs from its making until `stop`. The thread ends with the process, too.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run the coroutine on the loop's thread. Return or raise what it does.
-
-        Any number of threads may wait at once.
-        """
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
 class Failed(Exception):
     """There was no usable answer. The message says what the server did, to be put behind its name, and shows no URL."""
 
@@ -178,15 +154,18 @@ def _unpacked(request: Post, answer: Answer) -> Answer:
 
 
 class _Exchanges:
-    """The thread in which they are made, and the connections that it keeps open."""
+    """The event loop in which they are made, in a thread of its own, and the connections that it keeps open."""
 
     def __init__(self) -> None:
-        self._loop = LoopThread("exchanges")
-        self.session = self._loop.run(self._open())
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="exchanges", daemon=True)
+        self._thread.start()
+        self.session = self.run(self._open())
         atexit.register(self._close)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return self._loop.run(work)
+        """Run the coroutine. Return or raise what it does. Any number of threads may wait at once."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _open(self) -> "aiohttp.ClientSession":
         import aiohttp  # noqa: PLC0415 (same)
@@ -201,7 +180,9 @@ class _Exchanges:
 
     def _close(self) -> None:
         self.run(self.session.close())
-        self._loop.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 _lock = threading.Lock()

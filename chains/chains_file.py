@@ -269,7 +269,7 @@ class Chain(Table):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        return cross_checks.check(self, cross_checks.OF_ONE_CHAIN)
+        return cross_checks.check(self, cross_checks.OF_CHAIN)
 
     @model_validator(mode="before")
     @classmethod
@@ -418,7 +418,7 @@ class Connection(Table):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        return cross_checks.check(self, cross_checks.OF_ONE_CONNECTION)
+        return cross_checks.check(self, cross_checks.OF_CONNECTION)
 
 
 class Chains(Table):

@@ -8,6 +8,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
@@ -190,7 +191,8 @@ class ChainNodes:
         """Ask every node that doesn't rest, whatever each makes of it. Does nothing with one node."""
         for node in self._in_order() if len(self.all) > 1 else ():
             if node.rests_until <= self._clock():
-                node.tell(question.request)
+                with suppress(NodeUnavailable):
+                    list(node.ask({0: question}))
 
     def _in_order(self) -> "list[RpcNode]":
         """Return the nodes in the order of the configuration, with those that rest at the end."""
@@ -274,14 +276,6 @@ class RpcNode:
             self._rest(fault)
         else:
             self._failures, self.rests_until, self.problem = 0, 0.0, None
-
-    def tell(self, request: Request) -> None:
-        """Send a request, whatever the node makes of it."""
-        try:
-            self.check_chain()
-            self._exchange([request])
-        except NodeUnavailable as error:
-            self._rest(error, is_down=True)
 
     def wrong_chain(self) -> WrongChain | None:
         """Ask for the chain id. Return what is wrong if it is another one."""

@@ -5,9 +5,8 @@ oldest state that it proves.
 from dataclasses import dataclass
 
 from chains import history, questions
-from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import ChainError, ProofRequest, Question, Reverted, RpcClient, RpcRefused, result
+from chains.rpc import ChainError, ProofRequest, Reverted, RpcClient, RpcRefused, result
 
 # Around the usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
 DEPTHS = (0, 128, 1_000, history.WINDOW, 100_000, 1_000_000)
@@ -32,14 +31,12 @@ def probe(rpc: RpcClient) -> Abilities:
     Raises `NodeUnavailable`, and `RpcRefused` where not even the latest block is told.
     """
     head = rpc.head()
-    try:
-        finalized = rpc.header("finalized")
-    except RpcRefused:
-        finalized = None
+    (finalized,), (keeps,) = rpc.ask([questions.header("finalized")], [questions.keeps_hashes(head, rpc.chain)])
+    final = None if isinstance(finalized, RpcRefused) else result(finalized)
     return Abilities(
         head=head,
-        finalized=finalized.number if finalized else None,
-        keeps_hashes=keeps_hashes(head, rpc.ask([kept_hash(rpc.chain, head)])[0]),
+        finalized=final.number if final else None,
+        keeps_hashes=not isinstance(keeps, RpcRefused) and result(keeps),
         oldest_provable=oldest_provable(rpc, head),
         # At the end: a node that calls make fail may prove all the same.
         knows_pending=_knows_pending(rpc),
@@ -80,13 +77,3 @@ def _knows_pending(rpc: RpcClient) -> bool:
     except ChainError:
         return False
     return not rpc.asks_latest_for_pending
-
-
-def kept_hash(chain: Chain, head: Header) -> Question[int]:
-    """Ask for the hash of the head's parent, as the history contract keeps it."""
-    return questions.storage(history.CONTRACT, history.slot(head.number - 1, chain.history_window), head.number)
-
-
-def keeps_hashes(head: Header, kept: int | ChainError) -> bool:
-    """Return whether `kept_hash` was answered by the hash of the head's parent. Raises `NodeUnavailable`."""
-    return not isinstance(kept, RpcRefused) and result(kept) == int.from_bytes(head.parent_hash, "big")

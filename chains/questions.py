@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeVar
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
+from chains import history
+from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object, read_quantity
 from chains.header import Header, InvalidHeader
 from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
@@ -164,6 +166,12 @@ def balance(address: str, block: BlockIdentifier = "latest") -> Question[int]:
 def storage(address: str, slot: int, block: BlockIdentifier = "latest") -> Question[int]:
     """Ask for a slot's value."""
     return Question(("eth_getStorageAt", [address, _word(slot), _block(block)]), _read_word)
+
+
+def keeps_hashes(head: Header, chain: Chain) -> Question[bool]:
+    """Ask whether the head's state knows the hash of its parent, by the history contract (EIP-2935)."""
+    kept = storage(history.CONTRACT, history.slot(head.number - 1, chain.history_window), head.number)
+    return Question(kept.request, lambda result: _read_word(result) == int.from_bytes(head.parent_hash))
 
 
 def nonce(address: str, block: BlockIdentifier = "latest") -> Question[int]:

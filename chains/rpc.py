@@ -227,10 +227,6 @@ class RpcClient:
         """Return the account's balance in wei."""
         return self.answer(questions.balance(address, block))
 
-    def storage(self, address: str, slot: int, block: BlockIdentifier = "latest") -> int:
-        """Return the slot's value."""
-        return self.answer(questions.storage(address, slot, block))
-
     def storages(self, wanted: Sequence[tuple[str, int, BlockIdentifier]]) -> list[int]:
         """Return the values of several slots, in order."""
         return self.answers([questions.storage(*one) for one in wanted])

@@ -18,7 +18,7 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from chains import packed
-from chains.attestation import Domain, Question, sign
+from chains.attestation import AttestationRequest, Domain, sign
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import Anchor, BeaconChain
@@ -517,7 +517,7 @@ def attested(chain: DevChain) -> tuple[Deployed, Recording]:
     source = Deployed(chain, "AttestedBlockHashSource", ROLLUP, [one.address for one in attesters], len(attesters))
 
     def record(number: int, header: bytes) -> bytes:
-        question = Question(Domain(chain.chain_id, source.address), ROLLUP, number)
+        question = AttestationRequest(Domain(chain.chain_id, source.address), ROLLUP, number)
         signatures = b"".join(sign(one, question.message(keccak(header))) for one in attesters)
         return source.calldata("attest", number, keccak(header), signatures)
 

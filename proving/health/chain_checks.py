@@ -15,10 +15,10 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains import probe, questions
+from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
+from chains.rpc import ChainError, NodeUnavailable, RpcClient, RpcRefused, WrongChain, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import heads, money
@@ -135,11 +135,11 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
     with suppress(ChainError):
         began = time.monotonic()
         newest, kept, suggested = rpc.ask(
-            heads.QUESTIONS, [probe.kept_hash(chain, head)], [questions.priority_fee()] if is_destination else []
+            heads.QUESTIONS, [questions.keeps_hashes(head, chain)], [questions.priority_fee()] if is_destination else []
         )
         # It notes the head for all workers.
         seen = heads.note(chain, rpc, newest, began)
-        found["keeps_hashes"] = probe.keeps_hashes(head, kept[0])
+        found["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
         if seen.finalized:
             found["final"] = seen.final
         if suggested:

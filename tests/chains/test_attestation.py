@@ -13,8 +13,8 @@ from eth_utils.crypto import keccak
 from chains.attestation import (
     Answer,
     Attestation,
+    AttestationRequest,
     Domain,
-    Question,
     Refusal,
     ask,
     attester_set_message,
@@ -50,7 +50,7 @@ def separator(domain: Domain) -> bytes:
 def test_block_hashes_are_signed_as_the_contract_hashes_them():
     kind = keccak(b"BlockHash(uint256 sourceChainId,uint256 blockNumber,bytes32 blockHash)")
     expected = keccak(b"\x19\x01" + separator(DOMAIN) + keccak(kind + word(1) + word(123) + HASH))
-    assert _hash_eip191_message(Question(DOMAIN, 1, 123).message(HASH)) == expected
+    assert _hash_eip191_message(AttestationRequest(DOMAIN, 1, 123).message(HASH)) == expected
 
 
 def test_attester_sets_are_signed_as_the_contract_hashes_them():
@@ -61,22 +61,22 @@ def test_attester_sets_are_signed_as_the_contract_hashes_them():
 
 
 def test_a_signature_recovers_to_its_signer():
-    message = Question(DOMAIN, 1, 123).message(HASH)
+    message = AttestationRequest(DOMAIN, 1, 123).message(HASH)
     signature = sign(ALICE, message)
     assert len(signature) == 65
     assert recover(message, signature) == ALICE.address
     for other in (
-        Question(DOMAIN, 2, 123).message(HASH),
-        Question(DOMAIN, 1, 124).message(HASH),
-        Question(DOMAIN, 1, 123).message(keccak(HASH)),
-        Question(Domain(11, DOMAIN.contract), 1, 123).message(HASH),
-        Question(Domain(10, BOB.address), 1, 123).message(HASH),
+        AttestationRequest(DOMAIN, 2, 123).message(HASH),
+        AttestationRequest(DOMAIN, 1, 124).message(HASH),
+        AttestationRequest(DOMAIN, 1, 123).message(keccak(HASH)),
+        AttestationRequest(Domain(11, DOMAIN.contract), 1, 123).message(HASH),
+        AttestationRequest(Domain(10, BOB.address), 1, 123).message(HASH),
     ):
         assert recover(other, signature) != ALICE.address
 
 
 def test_what_the_contract_would_refuse_is_no_signature():
-    message = Question(DOMAIN, 1, 123).message(HASH)
+    message = AttestationRequest(DOMAIN, 1, 123).message(HASH)
     signature = sign(ALICE, message)
     r, s, v = signature[:32], int.from_bytes(signature[32:64], "big"), signature[64]
     other_s = r + word(ORDER - s) + bytes([55 - v])
@@ -100,7 +100,7 @@ def test_what_the_contract_would_refuse_is_no_signature():
 def answer(
     *, signer: LocalAccount = ALICE, domain: Domain = DOMAIN, chain_id: int = 1, number: int = 123
 ) -> dict[str, Any]:
-    signature = sign(signer, Question(domain, chain_id, number).message(HASH))
+    signature = sign(signer, AttestationRequest(domain, chain_id, number).message(HASH))
     return {"attester": ALICE.address, "blockHash": hex_data(HASH), "signature": hex_data(signature)}
 
 
@@ -124,7 +124,7 @@ def test_an_attestation_is_verified():
         (attestation,) = ask([attester(f"{url}/secret/")], DOMAIN, 1, 123)
     assert isinstance(attestation, Attestation)
     assert (attestation.attester, attestation.block_hash) == (ALICE.address, HASH)
-    assert recover(Question(DOMAIN, 1, 123).message(HASH), attestation.signature) == ALICE.address
+    assert recover(AttestationRequest(DOMAIN, 1, 123).message(HASH), attestation.signature) == ALICE.address
     assert asked == [
         {
             "sourceChainId": "1",

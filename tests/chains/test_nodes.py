@@ -83,7 +83,7 @@ def balances(rpc: RpcClient) -> list[int]:
 
 
 def slot(rpc: RpcClient) -> int:
-    return rpc.storage(CONTRACT, 1)
+    return rpc.storages([(CONTRACT, 1, "latest")])[0]
 
 
 def prove(rpc: RpcClient) -> AccountProof:
@@ -187,11 +187,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (refused(3, "execution reverted", "0x1234"), call, Reverted, "execution reverted"),
     # Nonsense and lies
     *((told(one), balance, InvalidReply, "that is not hexadecimal") for one in NO_QUANTITIES),
-    *(
-        (told(word), lambda rpc: rpc.storage(CONTRACT, 1), InvalidReply, "eth_getStorageAt")
-        for word in (None, 1, "0x1")
-    ),
-    (told("0x" + "00" * 33), lambda rpc: rpc.storage(CONTRACT, 1), InvalidReply, "33 bytes instead of a word"),
+    *((told(one), slot, InvalidReply, "eth_getStorageAt") for one in (None, 1, "0x1", "1", "0x" + "00" * 33)),
     *((told([LOG | changes]), logs, InvalidReply, words) for changes, words in NO_LOGS),
     *((told(one, "eth_getProof"), prove, InvalidReply, "eth_getProof") for one in NO_PROOFS),
     (told("0x0"), estimate, InvalidReply, "0 gas, less than every transaction"),

@@ -102,7 +102,7 @@ def test_it_reads_storage_at_a_block(devchain, client_of):
     devchain.mine()
     devchain.rpc("anvil_setStorageAt", CONTRACT, f"0x{2:064x}", f"0x{2**255:064x}")
     devchain.mine()
-    assert client.storage(CONTRACT, 2) == 2**255
+    assert client.storages([(CONTRACT, 2, "latest")])[0] == 2**255
     assert client.storages([(CONTRACT, 2, "latest"), (CONTRACT, 2, before.number), (CONTRACT, 2, before.hash)]) == [
         2**255,
         0,
@@ -113,7 +113,7 @@ def test_it_reads_storage_at_a_block(devchain, client_of):
 @pytest.mark.parametrize(("value", "word"), [("0x", 0), ("0x00", 0), ("0x0100", 256), ("0x" + "ff" * 32, 2**256 - 1)])
 def test_storage_may_come_without_leading_zeros(client_of, value, word):
     with lying_node(lambda body: result(body, "0x7a69" if is_chain_id(body) else value)) as url:
-        assert client_of(url).storage(CONTRACT, 1) == word
+        assert client_of(url).storages([(CONTRACT, 1, "latest")])[0] == word
 
 
 def test_it_reads_the_logs_of_a_range(client_of):

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 from eth_account import Account
 
-from chains.attestation import Domain, Question, ask, sign
+from chains.attestation import AttestationRequest, Domain, ask, sign
 from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
 from proving import stops
@@ -223,7 +223,7 @@ def signing(service: DevChain, address: str, *, block_hash: bytes | None = None)
         number = int(body["blockNumber"])
         told = block_hash or bytes.fromhex(service.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
         domain = Domain(int(body["destinationChainId"]), body["verifyingContract"])
-        signature = sign(Account.from_key(KEYS[address]), Question(domain, SOURCE, number).message(told))
+        signature = sign(Account.from_key(KEYS[address]), AttestationRequest(domain, SOURCE, number).message(told))
         return {"blockHash": "0x" + told.hex(), "signature": "0x" + signature.hex()}
 
     return answer
