@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from chains import history, questions
 from chains.header import Header
+from chains.node_errors import UnreadableHeader
 from chains.rpc import ChainError, ProofRequest, Reverted, RpcClient, RpcRefused, result
 
 # Around the usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
@@ -32,7 +33,7 @@ def probe(rpc: RpcClient) -> Abilities:
     """
     head = rpc.head()
     (finalized,), (keeps,) = rpc.ask([questions.header("finalized")], [questions.keeps_hashes(head, rpc.chain)])
-    final = None if isinstance(finalized, RpcRefused) else result(finalized)
+    final = None if isinstance(finalized, RpcRefused | UnreadableHeader) else result(finalized)
     return Abilities(
         head=head,
         finalized=final.number if final else None,

@@ -12,6 +12,7 @@ from django.utils import timezone
 from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
+from chains.node_errors import UnreadableHeader
 from chains.rpc import ChainError, InvalidReply, RpcClient, RpcRefused, result
 from proving.models import ChainHead
 
@@ -62,8 +63,10 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
 def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | None], began: float) -> Heads:
     """Note for the pages what was answered to `QUESTIONS`, asked when `time.monotonic` was `began`, and return it."""
     latest = rpc.must_have_head(answers[0])
-    finalized = None if isinstance(answers[1], RpcRefused) else result(answers[1])
-    final = finalized.number if finalized else max(0, latest.number - _FINAL_DEPTH)
+    finalized = None if isinstance(answers[1], RpcRefused | UnreadableHeader) else result(answers[1])
+    # Nothing counts as final where the final block can't be read, such as the first one of a development chain.
+    guess = 0 if isinstance(answers[1], UnreadableHeader) else max(0, latest.number - _FINAL_DEPTH)
+    final = finalized.number if finalized else guess
     if final > latest.number:
         raise InvalidReply(f"A node of chain {chain.id} says that block {final} is final, above its own head.")
     last = _last.setdefault(rpc, _LastReading())

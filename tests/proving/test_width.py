@@ -182,16 +182,19 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
     assert len(set(asked)) <= 12
 
 
+@pytest.mark.parametrize("final", [True, False])
 def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_ones_rejected_at_once(
-    service, key, settings
+    service, key, settings, final
 ):
-    """Such as Celo's from before it was an L2."""
+    """Such as Celo's from before it was an L2; or the first one of a development chain, which is the final one, too."""
     service.rpc("anvil_mine", hex(60), hex(12))
     work()  # What deployed the registry is final.
     first = service.head() - 9
 
     def change(question: Any, reply: Any) -> list[Any]:
-        if question["method"] == "eth_getBlockByNumber" and int(reply["result"]["number"], 16) < first:
+        if question["method"] == "eth_getBlockByNumber" and (
+            int(reply["result"]["number"], 16) < first or (question["params"][0] == "finalized" and not final)
+        ):
             del reply["result"]["sha3Uncles"]
         return [reply]
 
