@@ -54,7 +54,8 @@ class Postponement(Generic[Row]):
     ) -> None:
         """Make some of the rows due after a pause, or at a time of the database's clock, with these columns `also`.
 
-        None: there is nothing more to do. A row that somebody has made due meanwhile stays so.
+        None: there is nothing more to do. A row that somebody has made due meanwhile stays so, and one that somebody
+        has ended stays as it is.
         """
         due_at = Now() + pause if isinstance(pause, timedelta) else pause
         if due_at is not None:
@@ -66,7 +67,8 @@ class Postponement(Generic[Row]):
             "failing_since": Coalesce(F("failing_since"), Now()) if attempts else None,
             **also,
         }
-        type(rows[0])._default_manager.filter(pk__in=[row.pk for row in rows]).update(**changes)
+        going = type(rows[0])._default_manager.filter(due_at__isnull=False)
+        going.filter(pk__in=[row.pk for row in rows]).update(**changes)
 
 
 def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponement[Row]:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 
 from django.db import connection
-from django.db.models import Case, Count, F, When
+from django.db.models import Case, Count, F, Q, When
 from django.db.models.functions import Now
 
 from accounts.models import User
@@ -37,8 +37,8 @@ from queries.models import ADMITTED_STATUSES, OPEN_STATUSES, Batch, BatchStatus,
 
 logger = logging.getLogger(__name__)
 
-# What nodes say rejects a batch when so many looks in a row have found the same, which takes more than a minute. One
-# node may be stale, or of another chain.
+# What nodes say rejects a batch when so many looks in a row would, which takes more than a minute. One node may be
+# stale, or of another chain.
 _LOOKS = 7
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60
@@ -108,8 +108,8 @@ def _give_back(
 
 
 def _looks(batch: Batch, end: _End) -> int:
-    """Return how many looks in a row have failed by now, and have found the same if they would reject the batch."""
-    return batch.attempts + 1 if batch.rejection_code == (end.code or "") else 1
+    """Return how many looks in a row have failed by now, or would have rejected the batch."""
+    return batch.attempts + 1 if bool(batch.rejection_code) == bool(end.code) else 1
 
 
 # --- Once, when all sources have answered -----------------------------------------------------------------------------
@@ -202,12 +202,12 @@ def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | Non
 def _record_all(several: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:
     """Write the decisions inside the caller's database transaction. Return what the others wait for."""
     destination = next(iter(several)).destination_chain_id
-    for batch, estimates in several.items():
-        _select(batch, estimates)
+    blocks = _selected_blocks(destination, [one for estimates in several.values() for one in estimates])
     # So that two batches can't reserve the same rest of a limit.
     row_locks.lock(User.objects.filter(pk__in={batch.user_id for batch in several}))
     batches = Batch.objects.filter(pk__in=[batch.pk for batch in several], status=BatchStatus.RECEIVED)
-    row_locks.lock(Block.objects.filter(pk__in=Query.objects.filter(batch__in=batches).values("block")))
+    of_queries = Q(pk__in=Query.objects.filter(batch__in=batches).values("block"))
+    row_locks.lock(Block.objects.filter(of_queries | Q(pk__in=blocks.values())))
     stored = {batch.pk: batch for batch in batches.order_by("pk").select_for_update(no_key=True)}
     for batch in several:
         if batch.pk in stored:
@@ -224,8 +224,9 @@ def _record_all(several: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, 
             ends[batch.pk] = _doubt(batch, rejections[0])
             continue
         for of_source in estimates:
+            _select(batch, of_source, blocks)
             headers |= {(of_source.source, number): header for number, header in of_source.headers.items()}
-        used[batch.user_id] += cost.wei.bound
+        used[batch.user_id] += 0 if batch.is_self_funded else cost.wei.bound
         _wake_blocks(batch, due)
         with logs.about(batch=batch.pk, chain=destination):
             progress.admit(batch, estimated_gas=cost.gas.bound, estimated_wei=cost.wei.bound)
@@ -242,22 +243,19 @@ def _doubt(batch: Batch, rejection: Rejection) -> _End:
     return _DONE
 
 
-def _select(batch: Batch, estimates: Iterable[SourceEstimate]) -> list[int]:
-    """Give the queries that name a time or a tag their blocks, of which the rows are made. They stay these.
+def _selected_blocks(destination: int, estimates: Iterable[SourceEstimate]) -> dict[tuple[int, int], int]:
+    """Return the ids of blocks that tags and times select, by their source chain and number. It makes those rows."""
+    named = ((one.source, number) for one in estimates for by, number in one.blocks.items() if by.number is None)
+    return submission.find_blocks(destination, set(named))
 
-    Return their ids.
-    """
-    found: list[int] = []
-    for estimate in estimates:
-        named = {selector: number for selector, number in estimate.blocks.items() if selector.number is None}
-        wanted = {(estimate.source, number) for number in named.values()}
-        blocks = submission.find_blocks(batch.destination_chain_id, wanted)
-        for selector, number in named.items():
+
+def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, int], int]) -> None:
+    """Give the queries that name a time or a tag their blocks. They stay these."""
+    for selector, number in estimate.blocks.items():
+        if selector.number is None:
             naming = batch.queries.filter(source_chain_id=estimate.source, block=None)
             naming = naming.filter(timestamp=selector.timestamp, block_tag=selector.tag)
             naming.update(block_id=blocks[estimate.source, number])
-        found += blocks.values()
-    return found
 
 
 def _wake_blocks(batch: Batch, due: Counter[int], *, only: Iterable[int] | None = None) -> None:
@@ -364,9 +362,10 @@ def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterab
 
 
 def _take_blocks(batch: Batch, found: SourceEstimate) -> None:
-    blocks = _select(batch, [found])
-    row_locks.lock(Block.objects.filter(pk__in=blocks))
-    _wake_blocks(batch, _due_by_user(), only=blocks)
+    blocks = _selected_blocks(batch.destination_chain_id, [found])
+    row_locks.lock(Block.objects.filter(pk__in=blocks.values()))
+    _select(batch, found, blocks)
+    _wake_blocks(batch, _due_by_user(), only=blocks.values())
 
 
 def _soonest(ends: Sequence[_End]) -> _End:

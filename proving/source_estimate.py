@@ -29,7 +29,7 @@ from chains.rpc import (
 from database.statements import by_size, chunks
 from proving import facts, gas, heads, sources
 from proving.connections import OpenConnection
-from proving.facts import Fact, HeaderFact, TimeFact, ViewRequest
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Amount, Estimate, Missing, Part, Route, Sample
 from proving.models import SPENT_STATES, Transaction
 from proving.paths import planning
@@ -157,7 +157,7 @@ def _estimated(
 ) -> SourceEstimate:
     """Estimate one batch. What it costs is still zero; None where it isn't known."""
     missing = _missing(selected, read)
-    route = missing if isinstance(missing, ChainError) else _route(inquiry, missing, read, deadline)
+    route = missing if isinstance(missing, ChainError) else _route(inquiry, selected, missing, read, deadline)
     answers = (*_lacking_properties(inquiry, selected, read), sample, route)
     faults = [one for one in answers if isinstance(one, ChainError)]
     known = SourceEstimate(
@@ -173,7 +173,8 @@ def _estimated(
     if isinstance(missing, ChainError) or not isinstance(route, Route):
         return known
     every = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in missing]
-    every += [Missing(0, list(wanted), is_known=False) for wanted in selected.coming]
+    # What is to come is taken to be like the head.
+    every += [Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
     tries = sample if isinstance(sample, Sample) else Sample()
     estimate = gas.estimate(every, tries, route, read.correction)
@@ -189,12 +190,22 @@ def _estimated(
 
 
 def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:
-    """Return the route with what the block hash source takes to vouch for so many blocks to come."""
-    each = sources.of(connection.config).gas(connection.config)
-    if not each.bound:
+    """Return the route with what it takes to trust so many blocks to come of another chain."""
+    if connection.is_own:
         return route
-    more = Amount(each.expected * blocks, each.bound * blocks)
-    return replace(route, paths=route.paths + blocks, direct=route.direct + blocks, start_gas=route.start_gas + more)
+    config, source = connection.config, sources.of(connection.config)
+    each = source.gas(config)
+    # A source that doesn't vouch for any block itself leads near it, and a hop on.
+    hops = 0 if source.vouched(config, keeps_hashes=True) is None else blocks
+    return replace(
+        route,
+        paths=route.paths + blocks,
+        direct=route.direct + blocks,
+        hops=route.hops + hops,
+        headers=route.headers + hops,
+        newest=max(route.newest, history.WINDOW if hops else 0),
+        start_gas=route.start_gas + Amount(each.expected * blocks, each.bound * blocks),
+    )
 
 
 def _parts(
@@ -413,7 +424,7 @@ def _read(inquiry: Inquiry, asked: Sequence[_Selected]) -> _Read:
                 faults[number] = header
             elif header is not None:
                 headers[number] = header
-            elif number in existing:
+            else:
                 faults[number] = NodeUnavailable(
                     f"A node of chain {inquiry.source.id} lacks headers that it must have."
                 )
@@ -442,11 +453,11 @@ def _read(inquiry: Inquiry, asked: Sequence[_Selected]) -> _Read:
 
 
 def _lacking_properties(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[Rejection]:
-    """Return a rejection for each block whose header lacks a property that is asked for."""
+    """Return a rejection for each block whose header lacks a property that is asked for. Forks only add some."""
     found: list[Rejection] = []
-    for number, wanted in selected.existing.items():
+    blocks = [(read.headers.get(number), wanted) for number, wanted in selected.existing.items()]
+    for header, wanted in [*blocks, *((inquiry.head, wanted) for wanted in selected.coming)]:
         fields = [fact.field for fact in wanted if isinstance(fact, HeaderFact)]
-        header = read.headers.get(number)
         if header is not None and (lacking := facts.lacking(header, fields)):
             sentence = facts.why_lacking(inquiry.source.id, header, lacking)
             found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
@@ -454,28 +465,39 @@ def _lacking_properties(inquiry: Inquiry, selected: _Selected, read: _Read) -> l
 
 
 def _samples(inquiry: Inquiry, asked: Sequence[_Selected], read: _Read) -> list[Sample | Rejection | ChainError]:
-    """Return what the tries are like, by one proof for each batch, at the oldest of its blocks that takes one.
+    """Return what the tries are like, by one proof for each batch, at the newest of its blocks that takes one.
 
-    It is also asked whether some node still serves proofs there: many keep only the newest states.
+    It is also asked whether some node still serves proofs at the oldest: many keep only the newest states.
     """
     requests = [_sampled(inquiry, one, read) for one in asked]
-    wanted = [one for one in requests if one is not None]
+    wanted = [request for pair in requests for request in pair]
     # A node that answers none of these alone is seen to answer something else: it isn't down.
     beside = [questions.plain("eth_chainId")] if wanted else ()
     answers = iter(inquiry.connection.source_rpc.proofs(wanted, beside=beside))
     inquiry.go_on()
-    return [Sample() if one is None else _sample(inquiry, one, next(answers)) for one in requests]
+    found: list[Sample | Rejection | ChainError] = []
+    for pair in requests:
+        told = [_sample(inquiry, one, next(answers)) for one in pair]
+        found.append(next((one for one in told if not isinstance(one, Sample)), told[-1] if told else Sample()))
+    return found
 
 
-def _sampled(inquiry: Inquiry, selected: _Selected, read: _Read) -> ProofRequest | None:
-    for number, wanted in selected.existing.items():
-        if (header := read.headers.get(number)) and (request := gas.sampled(header, wanted)):
-            return request
+def _sampled(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[ProofRequest]:
+    """Return the proofs to ask for at the oldest and the newest block of which an account is asked for."""
+    blocks = [
+        (read.headers[number], wanted)
+        for number, wanted in selected.existing.items()
+        if number in read.headers and any(isinstance(fact, AccountFact | SlotFact) for fact in wanted)
+    ]
+    if blocks:
+        of_all = gas.sampled(blocks[-1][0], (fact for _, wanted in blocks for fact in wanted))
+        of_oldest = gas.sampled(*blocks[0]) if len(blocks) > 1 else None
+        return [request for request in (of_oldest, of_all) if request is not None]
     if selected.coming or any(read.vouched.get(number) is False for number in selected.existing):
         # What is to come is told by the newest state, as are paths, which lead through this contract.
         head = inquiry.head
-        return ProofRequest(head.number, head.hash, head.state_root, history.CONTRACT)
-    return None
+        return [ProofRequest(head.number, head.hash, head.state_root, history.CONTRACT)]
+    return []
 
 
 def _sample(
@@ -521,7 +543,7 @@ def _lacking(inquiry: Inquiry, asked: Sequence[_Selected], read: _Read) -> dict[
 def _missing(selected: _Selected, read: _Read) -> list[Missing] | ChainError:
     """Return the blocks that exist, with those facts that the registry doesn't hold already."""
     try:
-        return [
+        missing = [
             Missing(
                 number,
                 [fact for fact in wanted if result(read.lacking.get((number, fact), True))],
@@ -530,18 +552,26 @@ def _missing(selected: _Selected, read: _Read) -> list[Missing] | ChainError:
             )
             for number, wanted in selected.existing.items()
         ]
+        for number in {number for one in missing if one.needs_header for number in one.hashes}:
+            result(read.header(number))
+            result(read.vouched[number])
     except ChainError as error:
         return error
+    return missing
 
 
 def _route(
-    inquiry: Inquiry, missing: Sequence[Missing], read: _Read, deadline: datetime
+    inquiry: Inquiry, selected: _Selected, missing: Sequence[Missing], read: _Read, deadline: datetime
 ) -> Route | Rejection | ChainError:
     """Find the paths to the blocks whose hashes the registry can't take now."""
     needed = sorted({number for one in missing if one.needs_header for number in one.hashes}, reverse=True)
     targets = [read.headers[number] for number in needed if read.vouched.get(number) is False]
     try:
         route = planning.route_to(inquiry.connection, targets, deadline=deadline)
+        if selected.coming and not inquiry.connection.is_own and isinstance(route, Route):
+            # What is to come is confirmed no sooner than the head.
+            of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline)
+            route = route if isinstance(of_head, Route) else of_head
     except planning.StatesRefused as refused:
         return Rejection(
             RejectionCode.PROOF_UNAVAILABLE,

@@ -135,7 +135,7 @@ class Batch(DueRow):
     stored_bytes = models.PositiveBigIntegerField(default=0)
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
-    waiting_for = models.TextField(blank=True)  # a sentence, while RECEIVED
+    waiting_for = models.TextField(blank=True)  # a sentence, while it is due
     looked_at = models.DateTimeField(null=True)  # when a worker wrote that
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     accepted_at = models.DateTimeField(null=True)

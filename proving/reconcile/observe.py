@@ -18,7 +18,7 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import BlockIdentifier, ChainError, result
 from database.statements import chunks
-from proving import facts, heads, sources
+from proving import facts, sources
 from proving.connections import Context
 from proving.facts import Fact, Missing, RegistryView, TimeFact, ViewRequest
 from proving.heads import poll_seconds
@@ -136,8 +136,11 @@ def _confirmed(context: Context, block: Block, wanted: Sequence[Fact]) -> Regist
 
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     rpc, chain = context.source_rpc, context.source_rpc.chain
-    headers = rpc.ask([questions.header(block.number) for block in blocks])
-    head = heads.recent(chain, rpc).latest.number if None in headers else 0
+    *headers, latest = rpc.ask([*(questions.header(block.number) for block in blocks), questions.header("latest")])
+    head = latest.number if isinstance(latest, Header) else 0
+    if isinstance(latest, ChainError):
+        # How long to wait for a block that isn't there nobody knows.
+        headers = [latest if header is None else header for header in headers]
 
     def read(block: Block, header: Header | None) -> SourceBlock:
         # Where its bytes were pruned it is taken again.

@@ -2,11 +2,24 @@
 
 import json
 
+from chains.rpc import NodeUnavailable
 from devnet.devchain import DevChain
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node
 from tests.inside.working import accept_all
-from tests.service import ALICE, fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, fresh, header, reconfigure, request, submit, waiting, work, work_until_done
+
+
+def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service, key, client, monkeypatch):
+    batch = submit(key, request(ALICE, block=service.head()))
+
+    def cancel_and_fail(*_: object) -> None:
+        assert client.post(f"/batch-queries/{batch.pk}/cancel", headers=header(key)).status_code == 200
+        raise NodeUnavailable("No node can be used.")
+
+    monkeypatch.setattr("proving.source_estimate.estimate_all", cancel_and_fail)
+    work()
+    assert (fresh(batch).rejection_code, batch.waiting_for, batch.due_at) == ("cancelled_by_user", "", None)
 
 
 def test_a_header_of_another_chain_rejects_no_block_that_was_admitted(service, key, settings):

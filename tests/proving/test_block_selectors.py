@@ -4,11 +4,14 @@ import re
 from typing import Any
 
 import pytest
+import rlp
+from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
+from chains.header import Header
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
-from tests.chains.lying_node import ask, error, lying_node
+from tests.chains.lying_node import ask, between, error, lying_node
 from tests.proving.money import go_on
 from tests.service import ALICE, BOB, CHARLIE, asking, fresh, reconfigure, submit, waiting, work, work_until_done
 
@@ -52,6 +55,30 @@ def test_a_tag_becomes_the_block_of_the_moment_and_stays_it(service, key):
     assert [query.selector for query in batch.queries.order_by("position")] == [
         *("latest", "latest", "finalized", "block:3")
     ]
+
+
+def test_a_look_that_finds_a_batch_wanting_fixes_no_tag(service, key, settings):
+    """A node is behind, and tells a header of an older fork, which has no `withdrawalsRoot`."""
+    service.mine(9)
+    behind = service.rpc("eth_getBlockByNumber", hex(service.head() - 2), False)
+    fields = list(rlp.decode(Header.from_rpc(behind).encode()))[:16]
+    later = ("withdrawalsRoot", "blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash")
+    told = {name: value for name, value in behind.items() if name not in later}
+    told["hash"] = "0x" + keccak(rlp.encode(fields)).hex()
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_asked = question["method"] == "eth_getBlockByNumber" and question["params"][0] in {"latest", told["number"]}
+        return [reply | {"result": told} if is_asked else reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        batch = submit(key, asking({"latest": {"header": ["WITHDRAWALS_ROOT"]}}))
+        work()
+        assert "WITHDRAWALS_ROOT" in fresh(batch).waiting_for
+        reconfigure(settings, url, service.url)
+    head = service.head()
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+    assert numbers(batch) == [head]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -201,6 +201,23 @@ def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(
     assert balance_proven(chain, there_block) == balance_at(there, CHARLIE, there_block)
 
 
+def test_a_source_that_does_not_tell_its_head_is_named(chain, there, attesters, settings, tmp_path, key):
+    silent: list[bool] = []
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_head = question["method"] == "eth_getBlockByNumber" and question["params"][0] in {"latest", "finalized"}
+        return [error(question, -32000, "syncing") if silent and is_head else reply]
+
+    with between(there.url, change) as url:
+        connect(settings, tmp_path, chain, url, attesters=attesters)
+        batch = submit(key, of_chains(there=[there.head() + 3]))
+        work()
+        assert fresh(batch).status == BatchStatus.ACCEPTED
+        silent.append(True)
+        work()
+        assert "The other chain" in waiting()[0] or "node" in waiting()[0]
+
+
 def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, attesters, settings, tmp_path, key):
     with Proxy(there.url) as proxy:
         connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
@@ -402,7 +419,9 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == ("REJECTED", "block_too_new", True)
     assert f"expect it soon after {late}. The newest confirmed block is 40" in batch.rejection_reason
     assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
-    assert [one["code"] for one in estimate(client, key, body)["rejections"]] == ["block_too_new"]
+    coming = of_chains(there=[rollup.chain.head() + 1])
+    for asked in (body, coming):
+        assert [one["code"] for one in estimate(client, key, asked)["rejections"]] == ["block_too_new"]
     assert work_until_done(older, chain).status == BatchStatus.DONE
     settings.BATCH_DEADLINE_SECONDS = 5 * day
     told = estimate(client, key, body)
