@@ -4,14 +4,17 @@ A predicate is true where there is a fault. A sentence begins with its place wit
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
-if TYPE_CHECKING:
-    from chains.chains_file import Chain, Chains, Connection, Ens
+# Of `chains.chains_file`, which imports this.
+Chain: TypeAlias = Any
+Chains: TypeAlias = Any
+Connection: TypeAlias = Any
+Ens: TypeAlias = Any
 
 One = TypeVar("One")
 Checks = Sequence[tuple[Callable[[One], object], str]]
-ChecksAmongAll = Sequence[tuple[Callable[[One, "Chains"], object], str]]
+ChecksAmongAll = Sequence[tuple[Callable[[One, Chains], object], str]]
 
 # A contract can check this many signatures in one transaction, with much room to spare.
 MAX_ATTESTERS = 100
@@ -32,26 +35,26 @@ KINDS: Mapping[str, tuple[str, Literal["source_id", "destination_id"]]] = {
 # --- Of one table -----------------------------------------------------------------------------------------------------
 
 
-def _is_only_with(field: str, *kinds: str) -> Callable[["Connection"], bool]:
+def _is_only_with(field: str, *kinds: str) -> Callable[[Connection], bool]:
     return lambda one: bool(getattr(one, field)) != (one.block_hash_source in kinds)
 
 
-def _is_attested(one: "Connection") -> bool:
-    return one.block_hash_source == "attested"
+def _is_attested(one: Connection) -> bool:
+    return bool(one.block_hash_source == "attested")
 
 
-def _same_attesters(one: "Connection") -> bool:
+def _same_attesters(one: Connection) -> bool:
     return len({attester.address for attester in one.attesters}) < len(one.attesters)
 
 
-OF_CHAIN: Checks["Chain"] = (
+OF_CHAIN: Checks[Chain] = (
     (lambda one: one.signer and one.signers, "must have [chains.signer] or [[chains.signers]], not both"),
     (
         lambda one: one.id == MAINNET_ID and one.beacon_chain_table,
         "must have no [chains.beacon_chain]: that of Ethereum, chain 1, is known",
     ),
 )
-OF_CONNECTION: Checks["Connection"] = (
+OF_CONNECTION: Checks[Connection] = (
     (
         _is_only_with("outbox", "arbitrum", "arbitrum-slot"),
         "outbox belongs to block_hash_source arbitrum and arbitrum-slot, which need it",
@@ -92,22 +95,22 @@ def check(one: One, table: Checks[One]) -> One:
 # --- Of several -------------------------------------------------------------------------------------------------------
 
 
-def _is_unknown(chain_id: int, chains: "Chains") -> bool:
+def _is_unknown(chain_id: int, chains: Chains) -> bool:
     return chain_id not in {chain.id for chain in chains.chains}
 
 
-def _rollup(one: "Connection") -> int | None:
+def _rollup(one: Connection) -> int | None:
     """Return the id of the chain that its kind of block hash source takes for a rollup."""
     kind = KINDS.get(one.block_hash_source)
     return getattr(one, kind[1]) if kind else None
 
 
-def _is_rollup_with_beacon_chain(one: "Connection", chains: "Chains") -> bool:
+def _is_rollup_with_beacon_chain(one: Connection, chains: Chains) -> bool:
     rollup = _rollup(one)
     return rollup is not None and chains.chain(rollup).beacon_chain is not None
 
 
-def _is_above_itself(one: "Connection", chains: "Chains") -> bool:
+def _is_above_itself(one: Connection, chains: Chains) -> bool:
     """Return whether the source chain is its own parent's parent, or further up."""
     above = one.parent_id
     for _ in chains.connections:
@@ -118,23 +121,23 @@ def _is_above_itself(one: "Connection", chains: "Chains") -> bool:
     return False
 
 
-def _lacks_beacon_node(one: "Connection", chains: "Chains") -> bool:
+def _lacks_beacon_node(one: Connection, chains: Chains) -> bool:
     source = chains.chain(one.source_id)
     is_other = one.block_hash_source == "beacon-roots" and one.source_id != one.destination_id
     return is_other and not (source.beacon_chain and source.beacon_urls)
 
 
-_AMONG_CHAINS: ChecksAmongAll["Chain"] = (
+_AMONG_CHAINS: ChecksAmongAll[Chain] = (
     (lambda one, chains: chains.chain(one.id) is not one, ".id: {one.id} is listed twice"),
     (
         lambda one, chains: one.node_quorum is not None and chains.attester is None,
         ".node_quorum: belongs to the file of an attester, which has a table [attester]",
     ),
 )
-_OF_ENS: ChecksAmongAll["Ens"] = (
+_OF_ENS: ChecksAmongAll[Ens] = (
     (lambda one, chains: _is_unknown(one.chain_id, chains), ".chain: no chain with id {one.chain_id} is configured"),
 )
-_OF_ENDS: ChecksAmongAll["Connection"] = (
+_OF_ENDS: ChecksAmongAll[Connection] = (
     (
         lambda one, chains: chains.connection(one.source_id, one.destination_id) is not one,
         ": a connection from {one.source_id} to {one.destination_id} is listed twice",
@@ -146,7 +149,7 @@ _OF_ENDS: ChecksAmongAll["Connection"] = (
     ),
 )
 # Looked at where nothing is wrong by `_OF_ENDS`.
-_AMONG_CONNECTIONS: ChecksAmongAll["Connection"] = (
+_AMONG_CONNECTIONS: ChecksAmongAll[Connection] = (
     (
         lambda one, _: one.block_hash_source == "native" and one.source_id != one.destination_id,
         ": block_hash_source native needs source and destination to be the same chain",
@@ -179,7 +182,7 @@ _AMONG_CONNECTIONS: ChecksAmongAll["Connection"] = (
 )
 
 
-def faults(chains: "Chains") -> list[str]:
+def faults(chains: Chains) -> list[str]:
     """Return a sentence, with its place, for each thing that doesn't fit together among chains and connections."""
 
     def told(place: str, one: One, table: ChecksAmongAll[One], **words: object) -> list[str]:

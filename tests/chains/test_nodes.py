@@ -30,7 +30,7 @@ from chains.rpc import (
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
 from tests.chains.lying_node import result as reply_of
-from tests.chains.test_rpc import ALICE, BOB, CONTRACT, send, signed
+from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 from tests.headers import with_hash
 
 # Nothing listens there: port 1 needs rights that no test has.

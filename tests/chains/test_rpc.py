@@ -2,7 +2,6 @@ import time
 from typing import Any
 
 import pytest
-from eth_account import Account
 from eth_utils.crypto import keccak
 
 from chains import questions
@@ -21,28 +20,9 @@ from chains.rpc import (
     RpcRefused,
 )
 from chains.trie import EMPTY_TRIE_ROOT
-from devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import DevChain
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result
-
-ALICE, BOB = (address for address, _ in ACCOUNTS[:2])
-CONTRACT = "0x" + "33" * 20
-
-
-def signed(nonce: int, *, key: str = ACCOUNTS[0][1], value: int = 1, tip: int = 10**9) -> bytes:
-    return bytes(
-        Account.sign_transaction(
-            {
-                "chainId": 31337,
-                "nonce": nonce,
-                "to": BOB,
-                "value": value,
-                "gas": 21_000,
-                "maxFeePerGas": 20 * 10**9 + tip,
-                "maxPriorityFeePerGas": tip,
-            },
-            key,
-        ).raw_transaction
-    )
+from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 
 
 def receipt_of(client: RpcClient, tx_hash: bytes) -> Receipt:
@@ -52,10 +32,6 @@ def receipt_of(client: RpcClient, tx_hash: bytes) -> Receipt:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return receipt
-
-
-def send(client: RpcClient, raw: bytes) -> bytes:
-    return client.sent(raw, client.ask([questions.raw_transaction(raw)])[0])
 
 
 # --- Against a real node ----------------------------------------------------------------------------------------------

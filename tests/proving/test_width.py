@@ -206,7 +206,7 @@ def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_on
             for time in (at - 1, at)
         )
         assert work_until_done(late, rounds=20).status == BatchStatus.DONE
-        early.refresh_from_db()
+        work_until_done(early)
     assert (early.status, early.rejection_code) == (BatchStatus.REJECTED, "timestamp_before_first_block")
     assert block_at(service, at) == first
 

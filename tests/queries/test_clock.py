@@ -51,7 +51,7 @@ def test_no_clock_that_jumps_alone_ends_a_batch(service, waits, jump, machine, d
     jump(machine, database)
     for _ in range(2):
         work()
-    assert fresh(waits).status == BatchStatus.RECEIVED
+    assert fresh(waits).status == BatchStatus.ACCEPTED
     jump(timedelta(), timedelta())
     service.mine(6)
     assert work_until_done(waits, service).status == BatchStatus.DONE
@@ -64,7 +64,7 @@ def test_a_batch_that_a_clock_behind_has_stored_gets_its_whole_time(service, wai
     jump(timedelta(), timedelta())
     for _ in range(2):
         work()
-    assert fresh(batch).status == BatchStatus.RECEIVED
+    assert fresh(batch).status == BatchStatus.ACCEPTED
 
 
 def test_a_deadline_passes_when_a_chain_agrees_with_the_clock(service, waits, jump):
@@ -93,7 +93,7 @@ def test_a_day_of_a_clock_that_was_ahead_does_not_count(service, waits, jump):
     work()
     jump(DAY, DAY)
     work()
-    assert fresh(waits).status == BatchStatus.RECEIVED
+    assert fresh(waits).status == BatchStatus.ACCEPTED
     jump(2 * DAY, 2 * DAY)
     work()
     assert fresh(waits).status == BatchStatus.REJECTED
