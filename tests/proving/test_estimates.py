@@ -142,7 +142,7 @@ def test_what_is_to_come_is_estimated_and_waited_for(service, client, key):
     assert told["waits"] == [f"Block {head + 5} of chain 31337 does not exist yet; the head is {head}."]
     assert (told["secondsToDone"], told["rejections"]) == (6, [])
     # It has seen no account of these, but how deep the state is.
-    assert now["gas"]["expected"] <= told["gas"]["expected"] < now["gas"]["expected"] * 1.5
+    assert told["gas"]["expected"] == pytest.approx(now["gas"]["expected"], rel=0.2)
     tagged = asking({"latest": {"accounts": accounts(1)}, "finalized": {"accounts": accounts(1)}})
     assert estimate(client, key, tagged)["sources"][0]["parts"]["headers"]["count"] == 2
 
