@@ -33,7 +33,7 @@ from proving.models import (
     in_gwei,
 )
 from queries import clock
-from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
+from queries.models import OPEN_STATUSES, Batch, Query, Sender
 
 # By how much both fees of a replacement are above those before: nodes take it only if they rise by at least 10 %.
 RISE_PERCENT = 113
@@ -417,16 +417,17 @@ def portions_of(tx: Transaction) -> Counter[str]:
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
     before: so a user who asks for little pays little, even if another asks for much. Raises `NotOurs`.
     """
-    asking = list(tx.queries.select_related("block"))
-    batches = Batch.objects.only("estimated_gas", "sender").in_bulk({query.batch_id for query in asking})
+    asking: dict[str, list[Query]] = defaultdict(list)
+    for query in tx.queries.all():
+        asking[query.batch_id].append(query)
+    batches = Batch.objects.only("estimated_gas", "sender").in_bulk(asking)
     carried = set(tx.accumulates.values_list("pk", flat=True))
-    sample = _sample(asking)
+    sample = _sample(query for queries in asking.values() for query in queries)
     weights: Counter[str] = Counter()
     for pk, batch in batches.items():
         if batch.is_self_funded:
             raise NotOurs(f"A transaction of the operator was to be for batch {pk}, which is self-funded.")
-        expected = _expected((query for query in asking if query.batch_id == pk), carried, sample)
-        weights[pk] = max(1, min(expected, batch.estimated_gas or 0))
+        weights[pk] = max(1, min(_expected(asking[pk], carried, sample), batch.estimated_gas or 0))
     if tx.extends_id is None:
         tx.expected_gas = weights.total()
     portions = Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
@@ -439,15 +440,14 @@ def portions_of(tx: Transaction) -> Counter[str]:
 def _sample(queries: Iterable[Query]) -> Sample:
     """Return what the tries are like by a proof that is stored for one of the queries."""
     query = max(queries, key=lambda one: (len(one.slots), bool(one.address)), default=None)
-    row = query and AccountProof.objects.filter(block=query.block, address=query.address).first()
+    row = query and AccountProof.objects.filter(block=query.block_id, address=query.address).first()
     return Sample.of(facts.stored_proof(row, gas.SAMPLED_SLOTS)) if row and row.nodes else Sample()
 
 
 def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample) -> int:
     """Return the gas that these queries are expected to take, at blocks of which the headers are `carried` (ids)."""
-    wanted: dict[Block, dict[Fact, None]] = defaultdict(dict)
+    wanted: dict[int | None, dict[Fact, None]] = defaultdict(dict)
     for query in queries:
-        if query.block is not None:
-            wanted[query.block].update(dict.fromkeys(facts.of(query)))
-    missing = [Missing(block.number, list(here), is_known=block.pk not in carried) for block, here in wanted.items()]
+        wanted[query.block_id].update(dict.fromkeys(facts.of(query)))
+    missing = [Missing(0, list(here), is_known=block not in carried) for block, here in wanted.items()]
     return gas.estimate(missing, sample, Route()).gas.expected
