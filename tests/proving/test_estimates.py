@@ -127,6 +127,21 @@ def test_it_tells_all_reasons_at_once(costly, client, key, settings):
     assert "fee" not in estimate(client, key, request(ALICE, block=head) | {"fee": "auto"})
 
 
+def test_what_was_confirmed_lately_corrects_what_is_expected_and_no_bound(service, client, key):
+    work_until_done(submit(key, request(ALICE, block=service.head() - 1)))
+    work()
+    body = request(BOB, block=service.head())
+    told = []
+    # By a quarter at most, either way, and never above the bound. Nothing corrects it first.
+    for expected in (0, 1, 10**9):
+        Transaction.objects.update(expected_gas=expected)
+        told.append(estimate(client, key, body)["gas"])
+    plain, more, less = (one["expected"] for one in told)
+    assert len({one["bound"] for one in told}) == 1
+    assert less == pytest.approx(plain / 1.25, rel=0.001)
+    assert plain < more <= min(plain * 1.25, told[0]["bound"])
+
+
 def test_what_one_pays_oneself_has_no_limits(costly, client, key, settings):
     limit(settings, daily_limit_per_user=0)
     body = request(ALICE, block=costly.head()) | {"sender": "self"}
