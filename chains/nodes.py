@@ -223,7 +223,7 @@ class RpcNode:
     ) -> None:
         self.host = host
         self.problem: NodeUnavailable | None = None
-        """What was wrong with it last; None where nothing was since."""
+        """The last fault; None where it has answered since."""
         self.rests_until = 0.0
         self._chain_id = chain_id
         self._url = url

@@ -51,12 +51,11 @@ class _End:
     sentence: str = ""
     pause: timedelta | None = None
     code: RejectionCode | None = None
-    """The code by which it is rejected if further looks find the same."""
+    """The code by which it is rejected if further looks would reject it, too."""
 
 
 _DONE = _End()
-Requests = dict[int, dict[Selector, dict[Fact, None]]]
-"""What a batch asks, by the source chain."""
+_RequestsBySource = dict[int, dict[Selector, dict[Fact, None]]]
 
 
 def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
@@ -159,13 +158,14 @@ def _estimate(batches: Sequence[Batch]) -> dict[str, list[SourceEstimate]]:
     for source in sorted({source for of_batch in requests.values() for source in of_batch}):
         asking = [batch for batch in batches if source in requests[batch.pk]]
         parts = [BatchPart(requests[batch.pk][source], batch.deadline_at) for batch in asking]
-        for batch, one in zip(asking, _of_source(asking[0].destination_chain_id, source, parts), strict=True):
+        inquire = partial(_inquiry, asking[0].destination_chain_id, source)
+        for batch, one in zip(asking, source_estimate.of_source(source, inquire, parts), strict=True):
             found[batch.pk].append(one)
     return found
 
 
-def _requests(batches: Sequence[Batch]) -> dict[str, Requests]:
-    found: dict[str, Requests] = {batch.pk: defaultdict(lambda: defaultdict(dict)) for batch in batches}
+def _requests(batches: Sequence[Batch]) -> dict[str, _RequestsBySource]:
+    found: dict[str, _RequestsBySource] = {batch.pk: defaultdict(lambda: defaultdict(dict)) for batch in batches}
     asked = Query.objects.filter(batch__in=found).order_by("source_chain_id", "pk")
     numbers = dict(Block.objects.filter(pk__in=asked.order_by().values("block")).values_list("pk", "number"))
     for query in asked.iterator(chunk_size=1000):
@@ -173,15 +173,6 @@ def _requests(batches: Sequence[Batch]) -> dict[str, Requests]:
         selector = Selector(number, query.timestamp, "" if query.block_id else query.block_tag)
         found[query.batch_id][query.source_chain_id][selector].update(dict.fromkeys(facts.of(query)))
     return found
-
-
-def _of_source(destination: int, source: int, parts: Sequence[BatchPart]) -> list[SourceEstimate]:
-    try:
-        return source_estimate.estimate_all(_inquiry(destination, source), parts)
-    except Unusable as why:
-        return [SourceEstimate(source, waits=[str(why)])] * len(parts)
-    except ChainError as error:
-        return [SourceEstimate(source, waits=[str(error)], faults=[error])] * len(parts)
 
 
 def _inquiry(destination: int, source: int) -> Inquiry:
@@ -235,7 +226,7 @@ def _record_all(several: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, 
 
 
 def _doubt(batch: Batch, rejection: Rejection) -> _End:
-    """Reject a batch if enough looks have found the same, or say that it is looked at again."""
+    """Reject a batch if enough looks would have, or say that it is looked at again."""
     end = _End(f"{rejection.reason} The batch is rejected if this stays so for a minute.", code=rejection.code)
     if _looks(batch, end) < _LOOKS:
         return end
@@ -262,6 +253,7 @@ def _wake_blocks(batch: Batch, due: Counter[int], *, only: Iterable[int] | None 
     """Make the blocks of a batch due, or `only` those with these ids, in its user's turns.
 
     Inside the caller's transaction.
+
     A block that is due for another user stays in that one's turns if fewer blocks are due for that user, who would get
     to it first. `due` counts them by user (id).
     """

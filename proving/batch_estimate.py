@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from django.conf import settings
 from django.utils import timezone
@@ -20,7 +21,6 @@ from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import connections, facts, money, source_estimate
 from proving.facts import Fact
-from proving.registry.deployments import Unusable
 from proving.source_estimate import BatchPart, Cost, Inquiry, Requests, SourceEstimate
 from queries import batch_request, progress, submission
 from queries.batch_request import BatchRequest, Selector
@@ -124,7 +124,10 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
         raise Unavailable(f"{faults[0]} Nothing was stored; send it again in a moment.")
     user = User.objects.get(pk=key.user_id)
     fee = request.fee
-    limits = [] if request.is_self_funded else list(too_dear(user, destination, total(sources), fee))
+    limits: list[Rejection] = []
+    if not request.is_self_funded:
+        used = money.to_user(user.pk, destination.id)
+        limits += too_dear(user, destination, total(sources), fee, used)
     return BatchEstimate(
         destination,
         fees.base_fee + fees.priority_fee,
@@ -144,7 +147,11 @@ def _ask(request: BatchRequest, destination: Chain) -> tuple[list[SourceEstimate
 
     rpc, deadline = get_page_rpc(destination.id), progress.deadline_from(timezone.now())
     parts = {source: BatchPart(requests, deadline) for source, requests in _by_source(request).items()}
-    sources = [_of_source(destination, source, part, go_on) for source, part in parts.items()]
+    sources = [
+        estimate
+        for source, part in parts.items()
+        for estimate in source_estimate.of_source(source, partial(_inquiry, destination, source, go_on), [part])
+    ]
     go_on()
     return sources, rpc.fees(), _confirming_blocks(destination, rpc)
 
@@ -157,16 +164,11 @@ def _by_source(request: BatchRequest) -> Mapping[int, Requests]:
     return found
 
 
-def _of_source(destination: Chain, source: int, part: BatchPart, go_on: Callable[[], None]) -> SourceEstimate:
-    try:
-        connection = connections.open_for_waiting(destination.id, source)
-        head = connection.source_rpc.head()
-        go_on()
-        return source_estimate.estimate_all(Inquiry(connection, head, go_on), [part])[0]
-    except Unusable as why:
-        return SourceEstimate(source, waits=[str(why)])
-    except ChainError as error:
-        return SourceEstimate(source, waits=[str(error)], faults=[error])
+def _inquiry(destination: Chain, source: int, go_on: Callable[[], None]) -> Inquiry:
+    connection = connections.open_for_waiting(destination.id, source)
+    head = connection.source_rpc.head()
+    go_on()
+    return Inquiry(connection, head, go_on)
 
 
 def _confirming_blocks(destination: Chain, rpc: RpcClient) -> int:
@@ -195,15 +197,12 @@ def _reasons(
 # --- What it may cost -------------------------------------------------------------------------------------------------
 
 
-def too_dear(
-    user: User, destination: Chain, cost: Cost, fee: int | None, used: int | None = None
-) -> Iterator[Rejection]:
+def too_dear(user: User, destination: Chain, cost: Cost, fee: int | None, used: int) -> Iterator[Rejection]:
     """Yield a rejection for each limit of the day that leaves no room for this, now or ever, and for the fee.
 
-    The user has `used` so many wei of the day, if that is known (`money.to_user`). Where nothing is needed, each limit
+    The user has `used` so many wei of the day (`money.to_user`). Where nothing is needed, each limit
     that is used up is rejected. A `fee` of None is the estimate.
     """
-    used = money.to_user(user.pk, destination.id) if used is None else used
     if (most := models.daily_wei(user.daily_limits_wei, destination)) is not None:
         yield from _beyond(destination, "a user's batches", most, cost.wei.bound, used)
     if (most := destination.daily_limit_wei) is not None:

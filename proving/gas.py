@@ -36,7 +36,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Load:
-    """What a part of a transaction takes: bytes of calldata, of which four zeros count as one, and gas of execution."""
+    """The bytes of calldata and the gas of execution of a part of a transaction. Four zero bytes count as one."""
 
     size: float = 0.0
     execution: float = 0.0
@@ -162,7 +162,7 @@ class Trie:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one proof tells of the tries of a source chain. Without one they are taken for the largest of mainnet."""
+    """The tries of a source chain, as one proof tells. Without one they are taken for the largest of mainnet."""
 
     state: Trie = Trie(_STATE)
     account_size: float = _ACCOUNT_SIZE
@@ -173,7 +173,7 @@ class Sample:
     zeros: float = 0.0
     """The share of these slots that are zero."""
     value_size: float = _HASH
-    """Of the others, in bytes."""
+    """The bytes of a value that is not zero."""
     others: Trie = Trie(_STORAGE_TRIE)
     """The storage of other accounts."""
 
@@ -193,6 +193,7 @@ class Sample:
     def most(self) -> Self:
         """Return a sample by which nothing comes out dearer."""
         return type(self)(
+            # What no proof has told is the largest already.
             self.state if self.state.children is _STATE else self.state.deeper,
             _ACCOUNT_SIZE,
             self.address,
@@ -204,15 +205,13 @@ class Sample:
         return self.storage if address == self.address else self.others
 
 
-def sampled(header: Header, asked: Iterable[Fact]) -> ProofRequest | None:
-    """Choose the proof that tells most of the tries: of the account with the most slots. None: no account is asked."""
+def sampled(header: Header, asked: Iterable[Fact]) -> ProofRequest:
+    """Choose the proof that tells most of the tries: of the account with the most slots. At least one is asked for."""
     slots: dict[str, list[int]] = {}
     for fact in asked:
         if isinstance(fact, AccountFact | SlotFact):
             of_account = slots.setdefault(fact.address, [])
             of_account += [int(fact.slot, 16)] if isinstance(fact, SlotFact) else []
-    if not slots:
-        return None
     address, every = max(slots.items(), key=lambda item: len(item[1]))
     some = every[:: math.ceil(len(every) / SAMPLED_SLOTS) or 1]
     return ProofRequest(header.number, header.hash, header.state_root, address, some)
@@ -372,12 +371,12 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
 
 
 class _BlockLoad:
-    """What the facts of one block take: the load of each part, and the number of transactions."""
+    """The load of each part of one block's facts, and the number of transactions that they take."""
 
     def __init__(self, missing: Missing, sample: Sample) -> None:
         self.parts: dict[Part, Load] = {}
         self.transactions = 0
-        """Those of proofs, beside those of times and jumps to the block after."""
+        """The transactions of proofs, without those of times and of jumps to the block after."""
         self._jumps_apart = int(bool(missing.times and missing.jump))
         self._times = missing.times
         header = _header(missing)

@@ -34,7 +34,7 @@ from proving.gas import Amount, Estimate, Missing, Part, Route, Sample
 from proving.models import SPENT_STATES, Transaction
 from proving.paths import planning
 from proving.paths.planning import TooFar
-from proving.registry.deployments import Deployment
+from proving.registry.deployments import Deployment, Unusable
 from proving.sources import NotYet
 from queries.batch_request import Selector
 from queries.columns import Rejection, RejectionCode
@@ -70,7 +70,7 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class BatchPart:
-    """What a batch asks of the source chain."""
+    """The requests of a batch about the source chain, and its deadline."""
 
     requests: Requests
     deadline: datetime
@@ -122,6 +122,16 @@ class SourceEstimate:
     rejections: Sequence[Rejection] = ()
     waits: Sequence[str] = ()  # sentences
     faults: Sequence[ChainError] = ()  # their sentences are among the waits
+
+
+def of_source(source: int, inquire: Callable[[], Inquiry], parts: Sequence[BatchPart]) -> list[SourceEstimate]:
+    """Estimate what each batch takes of a source chain, or say why that can't be known now."""
+    try:
+        return estimate_all(inquire(), parts)
+    except Unusable as why:
+        return [SourceEstimate(source, waits=[str(why)])] * len(parts)
+    except ChainError as error:
+        return [SourceEstimate(source, waits=[str(error)], faults=[error])] * len(parts)
 
 
 def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEstimate]:
@@ -323,10 +333,10 @@ def number_of(rpc: RpcClient, selector: Selector, head: Header) -> int | Rejecti
         return head.number if selector.tag == BlockTag.LATEST else _finalized(rpc)
     if selector.timestamp is None:
         return selector.number
-    return block_of_time(rpc, selector.timestamp, head) if selector.timestamp < head.timestamp else None
+    return _block_of_time(rpc, selector.timestamp, head) if selector.timestamp < head.timestamp else None
 
 
-def block_of_time(rpc: RpcClient, time: int, head: Header) -> int | Rejection:
+def _block_of_time(rpc: RpcClient, time: int, head: Header) -> int | Rejection:
     """Return the number of the latest block that is not after a time (unix seconds), which is before `head`.
 
     Raises `NodeUnavailable`, `RpcRefused`.
@@ -436,12 +446,12 @@ def _read(inquiry: Inquiry, asked: Sequence[_Selected]) -> _Read:
         # A chain knows its head's hash only in the pending block.
         calls = [questions.call(*contract.state_root(header.number)) for header in some]
         calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in some]
-        answers, heads, suggested = destination.ask(
+        answers, newest, suggested = destination.ask(
             calls,
             () if fees else [questions.header("latest")],
             () if fees else [questions.priority_fee()],
         )
-        fees = fees or [destination.fees_by(heads[0], suggested[0])]
+        fees = fees or [destination.fees_by(newest[0], suggested[0])]
         for header, root, vouch in zip(some, answers[: len(some)], answers[len(some) :], strict=True):
             try:
                 roots[header.number] = any(b"" if isinstance(root, Reverted) else result(root))
@@ -491,8 +501,7 @@ def _sampled(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[ProofRe
     ]
     if blocks:
         of_all = gas.sampled(blocks[-1][0], (fact for _, wanted in blocks for fact in wanted))
-        of_oldest = gas.sampled(*blocks[0]) if len(blocks) > 1 else None
-        return [request for request in (of_oldest, of_all) if request is not None]
+        return [*(gas.sampled(*one) for one in blocks[: len(blocks) > 1]), of_all]
     if selected.coming or any(read.vouched.get(number) is False for number in selected.existing):
         # What is to come is told by the newest state, as are paths, which lead through this contract.
         head = inquiry.head

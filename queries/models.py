@@ -160,7 +160,7 @@ class Batch(DueRow):
     steps_pruned_at = models.DateTimeField(null=True)
     steps_gone_at = models.DateTimeField(null=True)
 
-    # While it is open: the code by which it is rejected if further looks find the same.
+    # While it is open: the code by which it is rejected if further looks would reject it, too.
     rejection_code = models.CharField(max_length=40, blank=True)
     rejection_reason = models.TextField(blank=True)
     rejection_retryable = models.BooleanField(default=False)
@@ -372,7 +372,7 @@ class Query(models.Model):
     block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
-    # Unused since 0.3, as is the next: they go with the next minor version.
+    # Read no more since 0.3, as is the next: they go with the next minor version.
     is_admitted = models.BooleanField(default=False)
     estimated_gas = models.PositiveBigIntegerField(null=True)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for

@@ -51,8 +51,7 @@ def estimated(case: Case) -> Amount:
         address = to_checksum_address(account.address)
         wanted += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
         wanted += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
-    wanted_proof = gas.sampled(header, wanted)
-    sample = Sample.of(_served(case, wanted_proof)) if wanted_proof else Sample()
+    sample = Sample.of(_served(case, gas.sampled(header, wanted)))
     missing = [Missing(case.number, wanted, is_known=bool(case.before), header=header)]
     return gas.estimate(missing, sample, Route()).gas
 
