@@ -4,14 +4,12 @@ import re
 from typing import Any
 
 import pytest
-import rlp
-from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
-from chains.header import Header
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node
+from tests.headers import LONDON, with_hash
 from tests.proving.money import go_on
 from tests.service import ALICE, BOB, CHARLIE, asking, fresh, reconfigure, submit, waiting, work, work_until_done
 
@@ -61,10 +59,7 @@ def test_a_look_that_finds_a_batch_wanting_fixes_no_tag(service, key, settings):
     """A node is behind, and tells a header of an older fork, which has no `withdrawalsRoot`."""
     service.mine(9)
     behind = service.rpc("eth_getBlockByNumber", hex(service.head() - 2), False)
-    fields = list(rlp.decode(Header.from_rpc(behind).encode()))[:16]
-    later = ("withdrawalsRoot", "blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash")
-    told = {name: value for name, value in behind.items() if name not in later}
-    told["hash"] = "0x" + keccak(rlp.encode(fields)).hex()
+    told = with_hash({name: value for name, value in behind.items() if name in {*LONDON, "hash"}})
 
     def change(question: Any, reply: Any) -> list[Any]:
         is_asked = question["method"] == "eth_getBlockByNumber" and question["params"][0] in {"latest", told["number"]}
