@@ -77,7 +77,7 @@ def post_all(requests: Sequence[Post]) -> list[Answer | Failed]:
         try:
             answers.append(answer if isinstance(answer, Failed) else _unpacked(request, answer))
         except Failed as failed:
-            answers.append(failed)
+            answers.append(failed.with_traceback(None))
     return answers
 
 
@@ -86,7 +86,8 @@ async def _post_all(session: "aiohttp.ClientSession", requests: Sequence[Post]) 
         try:
             return await _post(session, request)
         except Failed as failed:
-            return failed
+            # Its traceback would keep in memory what came.
+            return failed.with_traceback(None)
 
     return await asyncio.gather(*map(answer_or_failure, requests))
 

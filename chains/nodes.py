@@ -430,7 +430,8 @@ class RpcNode:
             try:
                 outcome = self._read_reply(batch, of_batch, self._json(answer))
             except NodeUnavailable as error:
-                outcome = error
+                # Its traceback, in a circle with this frame, would keep the replies in memory.
+                outcome = error.with_traceback(None)
             count_exchange(self._chain_id, self.host, outcome, took)
             yield outcome
 
