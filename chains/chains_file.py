@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from eth_account.signers.local import LocalAccount
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
-from chains import cross_checks, history
-from chains.encoding import checksummed
+from chains import cross_checks
+from chains.encoding import HISTORY_WINDOW, checksummed
 from chains.signer_keys import VARIABLE, Signer, SignerError, Table, file_path, variable
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class Chain(Table):
     """About how often a block comes."""
     gather_seconds: Annotated[float, Field(ge=0, le=600)] = 0
     """Seconds that a small transaction waits for others to share it with."""
-    history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
+    history_window: Annotated[int, Field(ge=1, lt=2**63)] = HISTORY_WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     beacon_chain_table: Annotated[BeaconChainTable | None, Field(alias="beacon_chain")] = None
     beacon_urls: Nodes = ()
@@ -395,7 +395,7 @@ class Connection(Table):
     """The way in which the destination learns hashes of the source's blocks: it is the same chain, attesters sign
     them, it is an OP Stack or Arbitrum chain on top of the source, it holds the source's beacon roots, or the source is
     a rollup on top of it."""
-    window: Annotated[int, Field(ge=1)] = history.WINDOW
+    window: Annotated[int, Field(ge=1)] = HISTORY_WINDOW
     """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most hops that an older block is proven by."""

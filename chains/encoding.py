@@ -1,4 +1,7 @@
-"""JSON-RPC's hexadecimal, written and read, and RLP. The readers are strict: each value has one canonical form."""
+"""JSON-RPC's hexadecimal, RLP, and slots of the history contract.
+
+The readers are strict: each value has one canonical form.
+"""
 
 import re
 from collections.abc import Sequence
@@ -95,3 +98,16 @@ def read_bytes(item: Item, length: int) -> bytes:
     if not isinstance(item, bytes) or len(item) != length:
         raise ValueError(f"not {length} bytes")
     return item
+
+
+# --- Hashes of earlier blocks, in the state of each block (EIP-2935) --------------------------------------------------
+
+HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
+
+# How many earlier blocks a state knows, on Ethereum and on chains that use the same contract.
+HISTORY_WINDOW = 8191
+
+
+def history_slot(number: int, window: int) -> int:
+    """Return the storage slot of the hash of block `number`, in the states of the next `window` blocks."""
+    return number % window

@@ -4,13 +4,14 @@ oldest state that it proves.
 
 from dataclasses import dataclass
 
-from chains import history, questions
+from chains import questions
+from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot
 from chains.header import Header
 from chains.node_errors import UnreadableHeader
 from chains.rpc import ChainError, ProofRequest, Reverted, RpcClient, RpcRefused, result
 
 # Around the usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
-DEPTHS = (0, 128, 1_000, history.WINDOW, 100_000, 1_000_000)
+DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,12 @@ def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
 
 
 def _proves(rpc: RpcClient, number: int) -> bool:
-    slot = history.slot(number, rpc.chain.history_window)
+    slot = history_slot(number, rpc.chain.history_window)
     try:
         header = rpc.header(number)
         if header is None:
             return False
-        (proof,) = rpc.proofs([ProofRequest(number, header.hash, header.state_root, history.CONTRACT, [slot])])
+        (proof,) = rpc.proofs([ProofRequest(number, header.hash, header.state_root, HISTORY_CONTRACT, [slot])])
     except ChainError:
         return False
     return not isinstance(proof, ChainError)
@@ -72,7 +73,7 @@ def _proves(rpc: RpcClient, number: int) -> bool:
 
 def _knows_pending(rpc: RpcClient) -> bool:
     try:
-        rpc.eth_call(history.CONTRACT, b"", "pending")
+        rpc.eth_call(HISTORY_CONTRACT, b"", "pending")
     except Reverted:
         pass  # As the history contract does without a number.
     except ChainError:

@@ -11,9 +11,8 @@ from typing import Any, Literal, TypeVar
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains import history
 from chains.chains_file import Chain
-from chains.encoding import hex_data, read_data, read_list, read_object, read_quantity
+from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
 from chains.header import Header, InvalidHeader
 from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
 from chains.nodes import Question, Request
@@ -170,7 +169,7 @@ def storage(address: str, slot: int, block: BlockIdentifier = "latest") -> Quest
 
 def keeps_hashes(head: Header, chain: Chain) -> Question[bool]:
     """Ask whether the head's state knows the hash of its parent, by the history contract (EIP-2935)."""
-    kept = storage(history.CONTRACT, history.slot(head.number - 1, chain.history_window), head.number)
+    kept = storage(HISTORY_CONTRACT, history_slot(head.number - 1, chain.history_window), head.number)
     return Question(kept.request, lambda result: _read_word(result) == int.from_bytes(head.parent_hash))
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chains import history
 from chains.chains_file import Connection
+from chains.encoding import history_slot
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
 from proving import stops
@@ -36,7 +36,7 @@ class OpenConnection:
 
     def history_slot(self, number: int) -> int:
         """Return the slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
-        return history.slot(number, self.source_rpc.chain.history_window)
+        return history_slot(number, self.source_rpc.chain.history_window)
 
 
 def open_connection(destination: int, source: int) -> OpenConnection:

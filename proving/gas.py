@@ -12,8 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Self
 
-from chains import history
-from chains.encoding import decode_rlp
+from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.rpc import AccountProof, ProofRequest
@@ -482,7 +481,7 @@ def _slots(slots: Sequence[int], address: str, sample: Sample) -> Load:
 def _hops(route: Route, header: Load, state: Trie) -> Load:
     """Return the load of a route's hops, with headers that are like this one."""
     # The history contract has a slot for each block of its window.
-    ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, history.WINDOW)), _PLACES)) + [3])
+    ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, HISTORY_WINDOW)), _PLACES)) + [3])
     hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + Load(_HASH) + _CALL + _STORAGE + _HOP
     # What is asked for counts its header itself.
     return hop * route.hops + (header + Load(0, _HEADER_GAS)) * route.headers

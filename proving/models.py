@@ -7,7 +7,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chains import history
+from chains.encoding import HISTORY_WINDOW
 from database.due_rows import DueRow
 from queries.models import Batch, Block, Query
 from queries.uint256 import Uint256Field
@@ -28,7 +28,7 @@ class FactsRegistry(DueRow):
     source_chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55; empty until the transaction that creates it is stored
     block_hash_source = models.CharField(max_length=42)  # address of the contract
-    history_window = models.PositiveBigIntegerField(default=history.WINDOW)  # what it was deployed with
+    history_window = models.PositiveBigIntegerField(default=HISTORY_WINDOW)  # what it was deployed with
     multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
     # Address of the contract that proves old blocks by the beacon chain; empty: it was deployed without one.
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")

@@ -11,8 +11,9 @@ from statistics import median
 
 from django.conf import settings
 
-from chains import history, questions, rollups
+from chains import questions, rollups
 from chains.chains_file import Chain
+from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW
 from chains.header import Header
 from chains.rollups import DataCost
 from chains.rpc import (
@@ -213,7 +214,7 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
         direct=route.direct + blocks,
         hops=route.hops + hops,
         headers=route.headers + hops,
-        newest=max(route.newest, history.WINDOW if hops else 0),
+        newest=max(route.newest, HISTORY_WINDOW if hops else 0),
         start_gas=route.start_gas + Amount(each.expected * blocks, each.bound * blocks),
     )
 
@@ -505,7 +506,7 @@ def _sampled(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[ProofRe
     if selected.coming or any(read.vouched.get(number) is False for number in selected.existing):
         # What is to come is told by the newest state, as are paths, which lead through this contract.
         head = inquiry.head
-        return [ProofRequest(head.number, head.hash, head.state_root, history.CONTRACT)]
+        return [ProofRequest(head.number, head.hash, head.state_root, HISTORY_CONTRACT)]
     return []
 
 

@@ -13,9 +13,8 @@ from typing import Literal, NamedTuple, get_args
 from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
-from chains import history
-from chains.packed import HISTORY_ADDRESS
-from chains.packed.layout import (
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,
@@ -33,6 +32,7 @@ from chains.packed.layout import (
     FULL_BRANCH,
     HASH_BYTES,
     HASH_CHILD,
+    HISTORY_ADDRESS,
     MAX_DEPTH,
     NIBBLES,
     NODE_CHILD,
@@ -530,7 +530,7 @@ class Attacker:
     def _slot(self, path: str, key: str, name: bytes) -> Node:
         begin = name + bytes([self._depth(len(path))])
         is_history = self._owner == HISTORY_ADDRESS
-        is_kept = is_history and int.from_bytes(name[1:]) < history.WINDOW
+        is_kept = is_history and int.from_bytes(name[1:]) < HISTORY_WINDOW
         fault: Fault = "block hash beyond the window" if is_history else "block hash of another contract"
         if (is_kept and self._random() < 0.8) or (not is_kept and self._wrong(fault)):
             value = self._block_hashes.pop() if self._block_hashes else self._chance.randbytes(HASH_BYTES)

@@ -21,7 +21,7 @@ from campaigns.fuzzing.operations import (
 from campaigns.fuzzing.scenes import Case
 from campaigns.fuzzing.steps import Bench
 from campaigns.fuzzing.tally import Tally
-from chains.packed.layout import (
+from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,

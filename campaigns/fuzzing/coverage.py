@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from campaigns.fuzzing.tally import sentence
-from chains.packed.layout import (
+from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,

@@ -18,8 +18,18 @@ from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import ERRORS, Bench
 from chains.encoding import hex_data
 from chains.header import InvalidHeader, read_beginning
-from chains.packed import HASHED_HEADER_FIELDS, IMPLIED_HEADER_FIELDS, encode_parent_hash
-from chains.packed.layout import HASH_BYTES, HEADER_ALONE, HEADER_FACTS, HEADER_FIELDS, HEADER_PARITY, PARENT, shortest
+from chains.packed import (
+    HASH_BYTES,
+    HASHED_HEADER_FIELDS,
+    HEADER_ALONE,
+    HEADER_FACTS,
+    HEADER_FIELDS,
+    HEADER_PARITY,
+    IMPLIED_HEADER_FIELDS,
+    PARENT,
+    encode_parent_hash,
+    shortest,
+)
 from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import tries

@@ -10,10 +10,10 @@ from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
-from chains import history
 from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import CannotProve
-from chains.packed.layout import (
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import (
     BLOCK_BEFORE_CAPELLA,
     BLOCK_BEFORE_MERGE,
     HASH_ALONE,
@@ -138,8 +138,8 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
         vouched[number] = keccak(world.headers[slot])
         source.send("set", number, vouched[number])
     beacon = Deployed(chain, "BeaconHistory", world.chain.arguments)
-    registry = Deployed(chain, "FactsRegistry", 1, source.address, history.WINDOW, beacon.address, artifact=artifact)
-    bare = Deployed(chain, "FactsRegistry", 1, source.address, history.WINDOW, NO_CONTRACT, artifact=artifact)
+    registry = Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, beacon.address, artifact=artifact)
+    bare = Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, NO_CONTRACT, artifact=artifact)
     harness, simulator = Harness(chain), Simulator(chain)
     proofs = _Proofs(chance, world)
     while tally.done < count:

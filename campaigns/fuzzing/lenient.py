@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from campaigns.fuzzing.judge import AccountField, BlockHash, Fact, Slot, ones, word
-from chains import history
+from chains.encoding import HISTORY_WINDOW
 from chains.packed import HISTORY_ADDRESS
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 
@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
 
 def run(
-    operations: bytes, number: int, keccak: Callable[[bytes], bytes], *, history_window: int = history.WINDOW
+    operations: bytes, number: int, keccak: Callable[[bytes], bytes], *, history_window: int = HISTORY_WINDOW
 ) -> Run:
     """Run the operations on the state of block `number`. Everything that they hash is hashed by `keccak`."""
     machine = _Machine(operations, number, keccak, history_window)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from campaigns.fuzzing.ledger import Ledger, word
-from chains import history
-from chains.packed.layout import AT_SAME, FULL_BRANCH, HASH_BYTES, NIBBLES
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import AT_SAME, FULL_BRANCH, HASH_BYTES, NIBBLES
 from tests.contracts.decoder import EMPTY, _Decoder, _Reader, _Subtree
 
 # As in contracts/src/MemoryZones.sol.
@@ -115,7 +115,7 @@ class Model(_Decoder):
     """
 
     def __init__(self, scene: Scene, ledger: Ledger) -> None:
-        super().__init__(_Reader(b""), history.WINDOW)
+        super().__init__(_Reader(b""), HISTORY_WINDOW)
         self.memory = bytearray(scene.stacks() + scene.above)
         """The zone of stacks, as it must be."""
         self.forms: list[str] = []

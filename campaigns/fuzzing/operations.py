@@ -10,8 +10,8 @@ from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.memory import Spoilt
-from chains.history import WINDOW
-from chains.packed.layout import (
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,
@@ -256,7 +256,11 @@ class Writer:
         chance = self.chance
         name = self._name(stack, self.slot, Names.of_slots())
         if operation == BLOCK_HASH and chance.happens(0.8):
-            name = slot_name(chance.pick((0, WINDOW - 1, WINDOW)) if chance.happens(0.1) else chance.below(WINDOW))
+            name = slot_name(
+                chance.pick((0, HISTORY_WINDOW - 1, HISTORY_WINDOW))
+                if chance.happens(0.1)
+                else chance.below(HISTORY_WINDOW)
+            )
         return bytes([operation]) + name.written + bytes([self._depth(stack)]) + self._value()
 
     def zero_slot(self, stack: Sequence[_Subtree], how: int) -> bytes:

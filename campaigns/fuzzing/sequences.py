@@ -37,9 +37,8 @@ from campaigns.fuzzing.judge import (
 )
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import extra_data, header_facts
-from chains import history
-from chains.encoding import hex_data
-from chains.packed.layout import HASH_ALONE, HEADER_ALONE, PARENT, shortest
+from chains.encoding import HISTORY_WINDOW, hex_data
+from chains.packed import HASH_ALONE, HEADER_ALONE, PARENT, shortest
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
@@ -61,7 +60,7 @@ _RUN = selector("run(bytes)")
 
 @cache
 def _history_keys() -> frozenset[str]:
-    return frozenset(keccak(word(slot)).hex() for slot in range(history.WINDOW))
+    return frozenset(keccak(word(slot)).hex() for slot in range(HISTORY_WINDOW))
 
 
 # --- What an attacker sends -------------------------------------------------------------------------------------------
@@ -314,7 +313,7 @@ class Bench:
     def __init__(self, chain: DevChain, artifact: Artifact | None = None) -> None:
         self._source = Deployed(chain, "test/SettableBlockHashSource", 1).address
         self._registry = Deployed(
-            chain, "FactsRegistry", 1, self._source, history.WINDOW, NO_CONTRACT, artifact=artifact
+            chain, "FactsRegistry", 1, self._source, HISTORY_WINDOW, NO_CONTRACT, artifact=artifact
         ).address
         self._multicall = Deployed(chain, "test/Multicall").address
         self._simulator = Simulator(chain)

@@ -20,9 +20,8 @@ from campaigns.fuzzing.scenes import (
     random_scene,
 )
 from campaigns.fuzzing.tally import Tally, sentence
-from chains import history
-from chains.packed import HISTORY_ADDRESS
-from chains.packed.layout import BRANCH, END_OF_BRANCHES
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import BRANCH, END_OF_BRANCHES, HISTORY_ADDRESS
 from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked
@@ -104,7 +103,7 @@ class Bench:
         """`name` is what a divergence says it comes from."""
         self.tally = Tally()
         self._name = name
-        self._address = Deployed(chain, HARNESS, history.WINDOW, artifact=artifact).address
+        self._address = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=artifact).address
         self._batch = Batch(Simulator(chain))
         self._known_hashes: set[bytes] = set()
         self._trials = 0

@@ -18,10 +18,8 @@ from campaigns.fuzzing.operations import mutate as mutate_operation
 from campaigns.fuzzing.operations import subtree, within
 from campaigns.fuzzing.scenes import random_scene
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
-from chains import history
-from chains.encoding import hex_data
-from chains.packed import HASHED_HEADER_FIELDS, encode, encode_parent_hash
-from chains.packed.layout import (
+from chains.encoding import HISTORY_WINDOW, hex_data
+from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,
@@ -30,11 +28,14 @@ from chains.packed.layout import (
     END_OF_BRANCHES,
     HASH_ALONE,
     HASH_BYTES,
+    HASHED_HEADER_FIELDS,
     HEADER_ALONE,
     HEADER_FACTS,
     HEADER_PARITY,
     OPEN_STORAGE,
     PARENT,
+    encode,
+    encode_parent_hash,
     shortest,
 )
 from contracts import NO_CONTRACT, Artifact
@@ -151,7 +152,7 @@ def split(operations: bytes) -> list[bytes]:
     cuts: list[int] = []
     reader = WatchedReader(operations, lambda _: cuts.append(reader.cursor))
     try:
-        _Decoder(reader, history.WINDOW).run()
+        _Decoder(reader, HISTORY_WINDOW).run()
     except InvalidPacked as refusal:
         raise Divergence(f"The model refuses a genuine proof: {refusal} 0x{operations.hex()}") from refusal
     return [operations[begin:end] for begin, end in pairwise(cuts)]
@@ -357,7 +358,7 @@ class Bench:
         self.name = name
         self.source = Deployed(chain, "test/SettableBlockHashSource", 1)
         self.registry = Deployed(
-            chain, "FactsRegistry", 1, self.source.address, history.WINDOW, NO_CONTRACT, artifact=artifact
+            chain, "FactsRegistry", 1, self.source.address, HISTORY_WINDOW, NO_CONTRACT, artifact=artifact
         )
         self.simulator = Simulator(chain)
         self.tally = Tally()

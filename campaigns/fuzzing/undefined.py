@@ -17,9 +17,8 @@ from campaigns.fuzzing.scenes import random_scene
 from campaigns.fuzzing.steps import HARNESS, Trial, feed_operations
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import Composer, accepted_forms, some_world
-from chains import history
-from chains.packed import encode, encode_parent_hash
-from chains.packed.layout import HASH_BYTES, NIBBLES
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import HASH_BYTES, NIBBLES, encode, encode_parent_hash
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, PackedFacts, _Subtree, decode
@@ -86,7 +85,7 @@ def run_steps(chain: DevChain, seed: int, count: int, *, artifact: Artifact | No
 
     Deterministic in `seed`. Raises Divergence.
     """
-    code = Deployed(chain, HARNESS, history.WINDOW, artifact=artifact).code
+    code = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=artifact).code
     bench = Bench(chain, code, f"undefined.run_steps, seed {seed}, count {count}")
     chance, tally = Chance(seed), bench.tally
     while tally.done < count:
@@ -152,7 +151,7 @@ def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifa
     Deterministic in `seed`. Raises Divergence.
     """
     source = Deployed(chain, "test/SettableBlockHashSource", 1).address
-    code = Deployed(chain, "FactsRegistry", 1, source, history.WINDOW, NO_CONTRACT, artifact=artifact).code
+    code = Deployed(chain, "FactsRegistry", 1, source, HISTORY_WINDOW, NO_CONTRACT, artifact=artifact).code
     bench = Bench(chain, code, f"undefined.run_transactions, seed {seed}, count {count}")
     chance, tally = Chance(seed), bench.tally
     while tally.done < count:

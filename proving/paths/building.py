@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from chains import history, packed
+from chains import packed
+from chains.encoding import HISTORY_CONTRACT
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
 from chains.rpc import AccountProof, ChainError, InvalidReply, NodeUnavailable, ProofRequest
@@ -142,7 +143,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
     stops = planning.over(path.origin, points, connection.config.window)
     headers = connection.source_rpc.known_headers([path.origin, *stops][: packing.MAX_HOPS + 1])
     requests = [
-        ProofRequest(at.number, at.hash, at.state_root, history.CONTRACT, [connection.history_slot(to.number)])
+        ProofRequest(at.number, at.hash, at.state_root, HISTORY_CONTRACT, [connection.history_slot(to.number)])
         for at, to in itertools.pairwise(headers)
     ]
     calls: list[Call] = []

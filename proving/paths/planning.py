@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from chains import history
+from chains.encoding import HISTORY_CONTRACT
 from chains.header import Header
 from chains.rpc import RpcRefused
 from database.statements import chunks
@@ -181,7 +181,7 @@ def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> li
     """Return, for each (at, number), the hash of block `number` that the state of block `at` knows, or zero."""
     try:
         return connection.source_rpc.storages(
-            [(history.CONTRACT, connection.history_slot(number), at) for at, number in wanted]
+            [(HISTORY_CONTRACT, connection.history_slot(number), at) for at, number in wanted]
         )
     except RpcRefused as refused:
         if refused.may_pass:

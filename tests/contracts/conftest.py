@@ -3,7 +3,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import history, packed
+from chains import packed
+from chains.encoding import HISTORY_WINDOW
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
@@ -46,7 +47,7 @@ def source(chain: DevChain) -> Deployed:
 @pytest.fixture
 def registry(chain: DevChain, source: Deployed) -> Deployed:
     """A fresh registry that trusts `source`."""
-    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, NO_CONTRACT)
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, NO_CONTRACT)
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +57,7 @@ def accepts(chain: DevChain, simulator: Simulator) -> Accepts:
     The state root is each time that of a fresh registry's only block.
     """
     source = Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
-    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, NO_CONTRACT)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, NO_CONTRACT)
     invalid = keccak(text="InvalidProof()")[:4]
 
     def both(root: bytes, operations: bytes) -> bool:

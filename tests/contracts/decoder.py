@@ -8,11 +8,10 @@ from typing import NoReturn
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import history
 from chains.beacon.jumps import BeaconChain
-from chains.encoding import Item
+from chains.encoding import HISTORY_WINDOW, Item
 from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
-from chains.packed.layout import (
+from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,
@@ -105,7 +104,7 @@ def decode(
     block_hash: Callable[[int], bytes | None],
     state_root: Callable[[int], bytes | None],
     known_hashes: Container[bytes] = frozenset(),
-    history_window: int = history.WINDOW,
+    history_window: int = HISTORY_WINDOW,
     beacon: BeaconChain | None = None,
 ) -> PackedFacts:
     """Return what the calldata proves, if the registry would take it.

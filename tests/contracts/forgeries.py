@@ -14,7 +14,7 @@ from typing import Any
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.history import WINDOW
+from chains.encoding import HISTORY_WINDOW
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode
 from tests.contracts import tries
 from tests.contracts.conftest import BLOCK
@@ -410,8 +410,8 @@ def an_extension_that_leads_to_a_leaf() -> Forgery:
 
 def a_hash_in_a_slot_that_the_protocol_does_not_write() -> Forgery:
     """It is there, but the maker of the chain has put it there."""
-    world = _history_world({1: VALUE, WINDOW: int.from_bytes(keccak(FALSE_HEADER))})
-    wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [WINDOW])]
+    world = _history_world({1: VALUE, HISTORY_WINDOW: int.from_bytes(keccak(FALSE_HEADER))})
+    wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [HISTORY_WINDOW])]
     proof = encode(world.header, world.root, wanted, history_window=2**256)
     accumulate = encode(FALSE_HEADER, FALSE_ROOT)
     return Forgery(frozenset({"window"}), world.header, proof, FALSE_BLOCK, after=[accumulate])

@@ -12,7 +12,7 @@ from chains import packed
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor
-from chains.packed.layout import BLOCK_BEFORE_CAPELLA, HASH_ALONE, HEADER_ALONE, OLD_BLOCK
+from chains.packed import BLOCK_BEFORE_CAPELLA, HASH_ALONE, HEADER_ALONE, OLD_BLOCK
 from tests.contracts import tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.forgeries import FALSE_BLOCK, FALSE_HEADER, FALSE_ROOT, Answers, Forgery

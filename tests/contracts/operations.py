@@ -5,7 +5,7 @@ from functools import cache
 
 from eth_utils.crypto import keccak
 
-from chains.packed.layout import (
+from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.history import WINDOW
+from chains.encoding import HISTORY_WINDOW
 from contracts import NO_CONTRACT
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
@@ -38,7 +38,7 @@ def arbitrum(chain: DevChain) -> tuple[Deployed, Vouch]:
 def arbitrum_slot(chain: DevChain) -> tuple[Deployed, Vouch]:
     """Prove the slot in a transaction before, which the call doesn't contain."""
     outbox, vouching = b"\x0b" * 20, Deployed(chain, "test/SettableBlockHashSource", ROLLUP)
-    registry = Deployed(chain, "FactsRegistry", ROLLUP, vouching.address, WINDOW, NO_CONTRACT)
+    registry = Deployed(chain, "FactsRegistry", ROLLUP, vouching.address, HISTORY_WINDOW, NO_CONTRACT)
     source = Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP, outbox, registry.address)
 
     def vouch(number: int, header: bytes, like: bytes = b"") -> bytes:

@@ -5,8 +5,8 @@ import pytest
 from campaigns.fuzzing.ledger import word
 from campaigns.fuzzing.memory import NODE, STACK, SUBTREE, harness_calldata, raw
 from campaigns.fuzzing.operations import slot_name
-from chains import history
-from chains.packed.layout import NIBBLES
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import NIBBLES
 from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator
@@ -36,7 +36,7 @@ TAKE = [
 
 @pytest.fixture(scope="module")
 def accepts(chain):
-    harness, simulator = Deployed(chain, "test/StepHarness", history.WINDOW).address, Simulator(chain)
+    harness, simulator = Deployed(chain, "test/StepHarness", HISTORY_WINDOW).address, Simulator(chain)
 
     def run(operations: bytes, subtree: bytes) -> bool:
         image = bytes(STACK - NODE) + subtree

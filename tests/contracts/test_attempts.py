@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.packed.layout import ABSENT_ACCOUNT, ABSENT_CLOSES_STORAGE, AT_SAME, HEADER_ALONE, MAX_DEPTH, PARENT
+from chains.packed import ABSENT_ACCOUNT, ABSENT_CLOSES_STORAGE, AT_SAME, HEADER_ALONE, MAX_DEPTH, PARENT
 from tests.contracts import tries
 from tests.contracts.conftest import BLOCK
 from tests.contracts.deployed import Reverted

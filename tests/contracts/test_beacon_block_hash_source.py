@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import history, packed
+from chains import packed
 from chains.beacon import jumps
+from chains.encoding import HISTORY_WINDOW
 from chains.packed import OLD_BLOCK, BlockBranch
 from devnet.devchain import DevChain
 from tests.contracts import tries
@@ -154,7 +155,7 @@ def test_a_registry_jumps_from_a_recorded_block(roots_chain, roots, source, worl
     roots.tell(TIME + 1, newer.root(80))
     source.send("record", TIME + 1, jumps.own(newer.blocks[80]), newest)
     beacon = source.call("beaconChainHistory")
-    arguments = (SOURCE_CHAIN_ID, source.address, history.WINDOW, beacon)
+    arguments = (SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon)
     registry = Deployed(roots_chain, "FactsRegistry", *arguments)
     jump = BlockBranch(OLD_BLOCK, world.old(SLOT, ANCHOR))
     proof = packed.encode([newest, jump, headers[SLOT]], ROOT)

@@ -9,7 +9,7 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import history
+from chains.encoding import HISTORY_WINDOW
 from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder, forgeries, jump_forgeries
@@ -71,7 +71,7 @@ def _deploy(
     chain: DevChain, trusted: Deployed, registry: Artifact | None = None, beacon: Artifact | None = None
 ) -> Deployed:
     history_of_jumps = Deployed(chain, "BeaconHistory", jump_forgeries.world().chain.arguments, artifact=beacon)
-    arguments = (SOURCE_CHAIN_ID, trusted.address, history.WINDOW, history_of_jumps.address)
+    arguments = (SOURCE_CHAIN_ID, trusted.address, HISTORY_WINDOW, history_of_jumps.address)
     return Deployed(chain, "FactsRegistry", *arguments, artifact=registry)
 
 

@@ -15,7 +15,7 @@ from campaigns.fuzzing.coverage import OPERATIONS, sentences
 from campaigns.fuzzing.mutated import compile_with
 from campaigns.fuzzing.scenes import nearly_siblings
 from campaigns.fuzzing.tally import Divergence, Tally
-from chains.packed.layout import MAX_DEPTH
+from chains.packed import MAX_DEPTH
 from contracts import code_digest
 from tests.contracts import decoder
 from tests.contracts.decoder import AccountFacts

@@ -10,7 +10,7 @@ from campaigns.fuzzing.coverage import OPERATIONS, sentences
 from campaigns.fuzzing.judge import AccountField, HeaderField, NotSo, Slot
 from campaigns.fuzzing.sequences import Bench, Forge, Model, Trial
 from campaigns.fuzzing.tally import Divergence, Tally
-from chains import history
+from chains.encoding import HISTORY_WINDOW
 from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder
@@ -84,7 +84,7 @@ def test_rules_are_broken_where_the_model_refuses_and_nowhere_else() -> None:
 
 def _strict_root(operations: bytes) -> bytes | None:
     """Return the root that the model ends in; None where it refuses."""
-    strict = decoder._Decoder(decoder._Reader(operations), history.WINDOW)
+    strict = decoder._Decoder(decoder._Reader(operations), HISTORY_WINDOW)
     try:
         strict.run()
         root: bytes = strict.root

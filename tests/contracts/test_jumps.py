@@ -8,8 +8,9 @@ import pytest
 from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.jumps import LinkedWorld
-from chains import history, packed
+from chains import packed
 from chains.beacon import jumps, ssz
+from chains.encoding import HISTORY_WINDOW
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch, CannotPack
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
@@ -70,7 +71,7 @@ def registry(chain, source, old, trusted) -> Deployed:
     """A registry with a beacon history, which trusts the newer block."""
     beacon = Deployed(chain, "BeaconHistory", old.world.chain.arguments)
     source.send("set", NEWEST, keccak(trusted))
-    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, beacon.address)
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
 
 
 def _model_takes(old: Old, trusted: bytes, proof: bytes) -> decoder.PackedFacts:
@@ -149,7 +150,7 @@ def test_a_registry_knows_blocks_before_the_merge(chain, source):
     accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
     beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)
     contract = Deployed(chain, "BeaconHistory", beacon.arguments)
-    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, contract.address)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, contract.address)
     branch = BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(beacon, 8193, last, epochs))
     assert registry.logged(registry.send_raw(packed.encode_block_hash([branch]))) == [
         ("BlockHashProven", keccak(header))
@@ -259,7 +260,7 @@ def test_a_jump_starts_at_the_header_right_before_it(chain, source):
     world = LinkedWorld(random.Random(14), SMALL, SMALL.end)
     source.send("set", number_of(world.headers[89]), keccak(world.headers[89]))
     beacon = Deployed(chain, "BeaconHistory", world.chain.arguments)
-    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, beacon.address)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
 
     def jump(slot: int, anchor: int) -> BlockBranch:
         return BlockBranch(OLD_BLOCK, world.old(slot, anchor))
@@ -291,7 +292,7 @@ def test_nothing_is_proven_below_a_header_that_nobody_vouches_for(registry, old)
 
 def test_without_a_beacon_history_nothing_is_proven(chain, source, proofs, trusted):
     source.send("set", NEWEST, keccak(trusted))
-    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, NO_CONTRACT)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, NO_CONTRACT)
     for proof in proofs:
         assert _refused(registry, proof)
 
@@ -300,7 +301,7 @@ def test_a_beacon_history_of_another_chain_is_refused(chain, source, old):
     """On a rollup field 19 is the root of the chain below: its blocks would pass as the rollup's."""
     beacon = Deployed(chain, "BeaconHistory", replace(old.world.chain, id=SOURCE_CHAIN_ID + 1).arguments)
     with pytest.raises(Reverted) as reverted:
-        Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW, beacon.address)
+        Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
     assert reverted.value.error == ("SourceOfAnotherChain", SOURCE_CHAIN_ID + 1)
 
 
@@ -325,7 +326,7 @@ def mainnet(chain: DevChain) -> tuple[Deployed, Deployed]:
     """A registry with mainnet's constants, and its block hash source."""
     source = Deployed(chain, "test/SettableBlockHashSource", 1)
     beacon = Deployed(chain, "BeaconHistory", jumps.MAINNET.arguments)
-    return Deployed(chain, "FactsRegistry", 1, source.address, history.WINDOW, beacon.address), source
+    return Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, beacon.address), source
 
 
 @needs_fixtures

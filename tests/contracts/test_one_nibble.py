@@ -13,8 +13,8 @@ from eth_utils.crypto import keccak
 from campaigns.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldata, raw
 from campaigns.fuzzing.mutated import compile_with
 from campaigns.fuzzing.steps import HARNESS
-from chains import history
-from chains.packed.layout import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
 from tests.contracts import tries
 from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.deployed import Deployed
@@ -71,7 +71,7 @@ def misjudged(simulator: Simulator, harness: Deployed, tried: list[Tried]) -> li
 
 @pytest.fixture(scope="module")
 def step_harness(chain) -> Deployed:
-    return Deployed(chain, HARNESS, history.WINDOW)
+    return Deployed(chain, HARNESS, HISTORY_WINDOW)
 
 
 # --- Children of a branch ---------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def storages_that_are_not_empty() -> Iterator[Tried]:
 def other_owners_and_slots() -> Iterator[Tried]:
     """Take a slot of an account for one that holds the hash of a block."""
     digest = b"\x77" * 32
-    slots = [SLOT, history.WINDOW, *(SLOT | 1 << bit for bit in range(history.WINDOW.bit_length(), 256))]
+    slots = [SLOT, HISTORY_WINDOW, *(SLOT | 1 << bit for bit in range(HISTORY_WINDOW.bit_length(), 256))]
     for owner, slot in [
         *((owner, SLOT) for owner in nearly(HISTORY_ADDRESS)),
         *((HISTORY_ADDRESS, each) for each in slots),
@@ -267,5 +267,5 @@ def test_no_nibble_and_no_depth_is_left_out(
 )
 def test_a_nibble_that_is_not_compared_is_missed(chain, simulator, compared: str, count: int) -> None:
     artifact = compile_with(f"{HARNESS}.sol", "src/BranchWriter.sol", *UNCOMPARED[compared])
-    harness = Deployed(chain, HARNESS, history.WINDOW, artifact=artifact)
+    harness = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=artifact)
     assert len(misjudged(simulator, harness, list(other_paths()))) == count

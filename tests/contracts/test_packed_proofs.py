@@ -12,8 +12,7 @@ from eth_utils.crypto import keccak
 
 from chains import packed
 from chains.encoding import hex_data
-from chains.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode, encode_parent_hash
-from chains.packed.layout import BLOCK_HASH, SLOT
+from chains.packed import BLOCK_HASH, HISTORY_ADDRESS, SLOT, AccountToProve, CannotPack, encode, encode_parent_hash
 from contracts import NO_CONTRACT, load_artifact
 from tests.contracts import decoder, tries
 from tests.contracts.conftest import BLOCK, SOURCE_CHAIN_ID

@@ -7,7 +7,7 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.history import WINDOW
+from chains.encoding import HISTORY_WINDOW
 from chains.packed import encode
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
@@ -142,7 +142,7 @@ def test_a_reorg_takes_the_record_with_what_vouched(below, source, vouch):
 
 
 def test_a_registry_takes_headers_of_recorded_blocks(below, source, vouch):
-    registry = Deployed(below, "FactsRegistry", ROLLUP, source.address, WINDOW, NO_CONTRACT)
+    registry = Deployed(below, "FactsRegistry", ROLLUP, source.address, HISTORY_WINDOW, NO_CONTRACT)
     assert refusal(registry, encode(HEADER, ROOT)) == ("UnknownBlock", BLOCK)
     source.send_raw(vouch(HEADER))
     assert registry.logged(registry.send_raw(encode(HEADER, ROOT))) == [("HeaderAccumulated", BLOCK, ROOT)]

@@ -4,8 +4,8 @@ import pytest
 
 from campaigns.fuzzing.memory import NODE, STACK, STACK_END, SUBTREE, harness_calldata, raw
 from campaigns.fuzzing.operations import slot_name
-from chains import history
-from chains.packed.layout import NIBBLES
+from chains.encoding import HISTORY_WINDOW
+from chains.packed import NIBBLES
 from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator
@@ -38,7 +38,7 @@ PUSH = {
 
 @pytest.fixture(scope="module")
 def accepts(chain):
-    harness, simulator = Deployed(chain, "test/StepHarness", history.WINDOW).address, Simulator(chain)
+    harness, simulator = Deployed(chain, "test/StepHarness", HISTORY_WINDOW).address, Simulator(chain)
 
     def run(bottom: int, top: int, operations: bytes, item: _Subtree | None = None) -> bool:
         image = b""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from chains import history
+from chains.encoding import HISTORY_WINDOW
 from chains.packed import HISTORY_ADDRESS, encode
 from contracts import NO_CONTRACT, Artifact, code_digest, load_artifact
 from contracts.build import run_compiler
@@ -68,7 +68,7 @@ def source(chain: DevChain) -> Deployed:
 
 @pytest.fixture
 def registry(chain: DevChain, source: Deployed) -> Deployed:
-    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN, source.address, history.WINDOW, NO_CONTRACT)
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN, source.address, HISTORY_WINDOW, NO_CONTRACT)
 
 
 def slot_of(account: str) -> int:

@@ -1,60 +1,98 @@
-"""Builds packed calldata out of trie nodes."""
+"""The packed calldata of the facts registry (docs/developing/proof-format.md), which `encode` builds out of trie nodes.
+
+One set of facts has one byte string. `tests/contracts/decoder.py` verifies it as the contract does, for comparisons.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import rlp
 from eth_utils.crypto import keccak
 
-from chains import history
-from chains.encoding import Item, decode_rlp
+from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, Item, decode_rlp
 from chains.header import Beginning, InvalidHeader, read_beginning
-from chains.packed.layout import (
-    ABSENT_ACCOUNT,
-    ABSENT_CLOSES_STORAGE,
-    ACCOUNT,
-    AT_ACCOUNT,
-    AT_EMPTY,
-    AT_EXTENSION,
-    AT_LEAF,
-    AT_SAME,
-    BLOCK_HASH,
-    BRANCH,
-    BRANCH_ITEMS,
-    CLOSES_STORAGE,
-    CODE_HASH,
-    CODE_HASH_FOLLOWS,
-    EXTENSION,
-    FULL_BRANCH,
-    HASH_ALONE,
-    HASH_BYTES,
-    HASH_CHILD,
-    HEADER_ALONE,
-    HEADER_FACTS,
-    HEADER_FIELDS,
-    HEADER_PARITY,
-    HISTORY_ADDRESS,
-    IMPLIED_HEADER_FIELDS,
-    MAX_DEPTH,
-    NODE_CHILD,
-    NONCE_AND_BALANCE,
-    OLD_BLOCK,
-    OPEN_STORAGE,
-    OWN_CHILD,
-    PARENT,
-    SLOT,
-    STORAGE_ROOT,
-    STORAGE_ROOT_FOLLOWS,
-    STORE_CODE_HASH,
-    STORE_NONCE_AND_BALANCE,
-    STORE_STORAGE_ROOT,
-    ZERO_SLOT,
-    AccountToProve,
-    BlockBranch,
-    CannotPack,
-    shortest,
-)
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+
+# --- What the bytes mean, and the facts that they are about -----------------------------------------------------------
+
+# What to store of an account, as a mask of 1 << AccountField of the contract.
+NONCE_AND_BALANCE = 0b0011
+STORAGE_ROOT = 0b0100
+CODE_HASH = 0b1000
+
+# Places in the header's RLP whose facts are the keccak-256 of their bytes: LOGS_BLOOM and EXTRA_DATA.
+HASHED_HEADER_FIELDS = frozenset({6, 12})
+# STATE_ROOT and BLOCK_NUMBER can be read of every accumulated header, so they are never asked for.
+IMPLIED_HEADER_FIELDS = frozenset({3, 8})
+HEADER_FIELDS = 31
+
+NIBBLES = 64
+# A node at depth 63 needs two keys that agree in 62 nibbles of their hashes: 2^124 steps of search.
+MAX_DEPTH = 62
+BRANCH_ITEMS = 17
+HASH_BYTES = 32
+
+HISTORY_ADDRESS = bytes.fromhex(HISTORY_CONTRACT[2:])
+
+# Operations; the low bits of most tell more.
+FULL_BRANCH, BRANCH, END_OF_BRANCHES = 0x00, 0x10, 0x20
+# What comes with a child of a branch, in the high half of the byte whose low half is its place.
+HASH_CHILD, NODE_CHILD, OWN_CHILD = 0, 1, 2
+OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
+PARENT, HASH_ALONE = 0x38, 0x39
+# Older blocks, by branches in the beacon chain; the last two need no header.
+OLD_BLOCK, BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE = 0x3A, 0x3B, 0x3C
+SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x43, 0x70, 0x80
+# How a key is absent.
+AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
+ABSENT_CLOSES_STORAGE = 0x08
+# Bits of an account's operation. The lowest makes their number even.
+STORE_NONCE_AND_BALANCE, STORE_STORAGE_ROOT, STORE_CODE_HASH, CLOSES_STORAGE = 0x40, 0x20, 0x10, 0x08
+# One bit up in an account's operation.
+STORAGE_ROOT_FOLLOWS, CODE_HASH_FOLLOWS = 0x02, 0x01
+HEADER_PARITY = 1 << 31
+
+
+class CannotPack(ValueError):
+    """The nodes don't prove what is to be packed, or the facts make no sense; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class BlockBranch:
+    """The proof of an older block's hash: OLD_BLOCK below a header, or an operation that needs none.
+
+    `branch` is as `chains.beacon.jumps` makes it.
+    """
+
+    operation: int
+    branch: bytes
+
+
+HeaderParts = Sequence[bytes | BlockBranch]
+"""Headers and branches in their order, from one that is trusted on."""
+
+
+@dataclass(frozen=True)
+class AccountToProve:
+    """An account, what to store of it, and the nodes that prove it, as `eth_getProof` answers them.
+
+    `fields` is a mask of NONCE_AND_BALANCE, STORAGE_ROOT and CODE_HASH, and does not matter for an account that does
+    not exist. It may be zero where there are slots. `slots` holds the proof's nodes of each storage slot. So does
+    `history`, for other slots, of the history contract only: their values become known block hashes, and no facts.
+    """
+
+    address: bytes  # 20 bytes
+    fields: int
+    nodes: Sequence[bytes]
+    slots: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
+    history: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
+
+
+def shortest(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8)
+
+
+# --- Building them ----------------------------------------------------------------------------------------------------
 
 
 def encode(
@@ -63,7 +101,7 @@ def encode(
     accounts: Iterable[AccountToProve] = (),
     *,
     header_fields: Iterable[int] = (),
-    history_window: int = history.WINDOW,
+    history_window: int = HISTORY_WINDOW,
 ) -> bytes:
     """Return the packed calldata that proves the accounts, in any order, at one block.
 
