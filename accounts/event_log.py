@@ -11,8 +11,6 @@ from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 
 PAGE = 25
-# For how long events are kept.
-DAYS = 90
 # Changes to keys and secrets, of one user: each is written down, and a key that ended stays.
 MAX_CHANGES_PER_MINUTE = 60
 
@@ -52,7 +50,7 @@ def check_pace(user: User) -> None:
 def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:
     """Return the user's events before the id `before`, newest first. New events do not move them to another page."""
     # Workers delete them some time after that.
-    events = user.events.filter(at__gte=timezone.now() - timedelta(days=DAYS)).order_by("-id")
+    events = user.events.filter(at__gte=timezone.now() - timedelta(days=AccountEvent.KEPT_DAYS)).order_by("-id")
     if before is not None:
         events = events.filter(id__lt=before)
     found = list(events[: size + 1])

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 
 from accounts import event_log, keys, webhook_secrets
 from accounts.form_input import given_in
-from accounts.models import ApiKey, EventKind, User
+from accounts.models import AccountEvent, ApiKey, EventKind, User
 from accounts.signed_in import signed_in
 from config.error_answers import Refused, refused_answer, wants_json
 from config.logs import redact_keys
@@ -128,7 +128,7 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
     return render(
         request,
         "accounts/log.html",
-        {"page": page, "days": event_log.DAYS, "continued": bool(before)},
+        {"page": page, "days": AccountEvent.KEPT_DAYS, "continued": bool(before)},
     )
 
 
@@ -234,7 +234,7 @@ def _keys_page(request: HttpRequest, user: User, *, status: int = 200, **context
         "shown_keys": shown,
         "max_keys": keys.MAX_KEYS,
         "log": event_log.read(user, size=_EVENTS_SHOWN),
-        "days": event_log.DAYS,
+        "days": AccountEvent.KEPT_DAYS,
         "base_url": settings.BASE_URL,
         "webhooks": _shown_webhook_secret(user),
     }

@@ -23,7 +23,7 @@ from django.utils import timezone
 from accounts.models import AccountEvent, ApiKey, EventKind, User, may_sign_in
 from config.error_answers import Refused
 from config.logs import redact_keys
-from database import row_locks
+from database import statements
 from database.statements import CompiledQuery, Given
 
 PREFIX = "bqs_"
@@ -46,7 +46,7 @@ def issue(user: User, name: str) -> ApiKey:
     try:
         with transaction.atomic():
             # Held until the end of this transaction, so that two calls can't both make the last key.
-            row_locks.lock(User.objects.filter(pk=user.pk))
+            statements.lock(User.objects.filter(pk=user.pk))
             # The names of expired keys may be given again.
             user.api_keys.filter(expires_at__lte=now, revoked_at=None).update(revoked_at=F("expires_at"))
             if user.api_keys.filter(revoked_at=None).count() >= MAX_KEYS:
@@ -72,7 +72,7 @@ def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
     """
     with transaction.atomic():
         # As in `issue`: first the user, then the keys.
-        row_locks.lock(User.objects.filter(pk=key.user_id))
+        statements.lock(User.objects.filter(pk=key.user_id))
         now = timezone.now()
         expiry = {"expires_at": now + overlap} if overlap else {"expires_at": now, "revoked_at": now}
         if not ApiKey.objects.filter(pk=key.pk, expires_at=None, revoked_at=None).update(**expiry):
@@ -154,7 +154,7 @@ def revoke_by_operator(whose: QuerySet[User]) -> int:
     """Revoke all keys of these users, for good, and tell them in their log. Returns how many were live."""
     with transaction.atomic():
         # As in `issue` and `rotate`: none makes another one meanwhile.
-        row_locks.lock(whose)
+        statements.lock(whose)
         live = ApiKey.objects.filter(revoked_at=None, user__in=whose)
         revoked = list(live.order_by("pk").select_for_update(no_key=True))
         now = timezone.now()

@@ -203,6 +203,8 @@ class EventKind(models.TextChoices):
 class AccountEvent(models.Model):
     """An event of a user's keys or sessions, which the user can read."""
 
+    KEPT_DAYS = 90
+
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now, db_index=True)
     kind = models.CharField(max_length=30, choices=EventKind.choices)

@@ -17,7 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import User, WebhookSecret
-from database import row_locks
+from database import statements
 
 if TYPE_CHECKING:
     from Crypto.Cipher.ChaCha20_Poly1305 import ChaCha20Poly1305Cipher
@@ -74,7 +74,7 @@ def issue_first(user_id: int) -> WebhookSecret:
 def rotate(user: User, overlap: timedelta) -> WebhookSecret:
     """Make a new secret. The one before signs beside it until the overlap is over; one before that does so no more."""
     with transaction.atomic():
-        row_locks.lock(User.objects.filter(pk=user.pk))
+        statements.lock(User.objects.filter(pk=user.pk))
         now = timezone.now()
         WebhookSecret.objects.filter(user=user).exclude(expires_at=None).delete()
         WebhookSecret.objects.filter(user=user).update(expires_at=now + overlap)

@@ -15,7 +15,7 @@ from api.batches import own_batch
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
-from database import row_locks
+from database import statements
 from database.statements import chunks
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Left, TooSlow
@@ -87,7 +87,7 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
         if left.is_complete and not left.transactions:
             # A worker sees it now, also where nodes serve no events.
             waiting = Block.objects.filter(queries__batch=batch, due_at__gt=Now())
-            row_locks.retried(partial(waiting.update, due_at=Now()))
+            statements.retried(partial(waiting.update, due_at=Now()))
     # Written as it is: to validate megabytes of our own would take long.
     return HttpResponse(json.dumps(_body(batch, left)), content_type="application/json; charset=utf-8")
 

@@ -284,7 +284,7 @@ if _database_url:
             "connect_timeout": 10,
             # How PostgreSQL locks. Transactions run side by side: each statement reads what was committed before it
             # began, and what one has read may change before the next. So rows are locked before what is written depends
-            # on them, in the order that `database.row_locks` says. Whatever the server's defaults are, the code is
+            # on them, in the order that `database.statements` says. Whatever the server's defaults are, the code is
             # written for this.
             "isolation_level": IsolationLevel.READ_COMMITTED,
             # No transaction here waits for anything but the database. One whose process is frozen, or whose machine is

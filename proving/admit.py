@@ -22,7 +22,7 @@ from chains.header import Header
 from chains.rpc import ChainError
 from config import logs
 from config.configured_chains import get_chains
-from database import due_rows, row_locks
+from database import due_rows, statements
 from database.due_rows import Postponement
 from proving import batch_estimate, connections, facts, heads, job_runs, lanes, money, source_estimate
 from proving.facts import Fact
@@ -195,10 +195,10 @@ def _record_all(several: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, 
     destination = next(iter(several)).destination_chain_id
     blocks = _selected_blocks(destination, [one for estimates in several.values() for one in estimates])
     # So that two batches can't reserve the same rest of a limit.
-    row_locks.lock(User.objects.filter(pk__in={batch.user_id for batch in several}))
+    statements.lock(User.objects.filter(pk__in={batch.user_id for batch in several}))
     batches = Batch.objects.filter(pk__in=[batch.pk for batch in several], status=BatchStatus.RECEIVED)
     of_queries = Q(pk__in=Query.objects.filter(batch__in=batches).values("block"))
-    row_locks.lock(Block.objects.filter(of_queries | Q(pk__in=blocks.values())))
+    statements.lock(Block.objects.filter(of_queries | Q(pk__in=blocks.values())))
     stored = {batch.pk: batch for batch in batches.order_by("pk").select_for_update(no_key=True)}
     for batch in several:
         if batch.pk in stored:
@@ -355,7 +355,7 @@ def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterab
 
 def _take_blocks(batch: Batch, found: SourceEstimate) -> None:
     blocks = _selected_blocks(batch.destination_chain_id, [found])
-    row_locks.lock(Block.objects.filter(pk__in=blocks.values()))
+    statements.lock(Block.objects.filter(pk__in=blocks.values()))
     _select(batch, found, blocks)
     _wake_blocks(batch, _due_by_user(), only=blocks.values())
 

@@ -27,7 +27,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 
 from config.configured_chains import get_chains
-from database import row_locks
+from database import statements
 from proving.models import Lane
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class HeldLane:
             with self.writing():
                 return change()
 
-        return row_locks.retried(whole)
+        return statements.retried(whole)
 
 
 def work_on(rows: Sequence[Row], work: Callable[[Sequence[Row]], None], give_up: Callable[[Row], None]) -> int:

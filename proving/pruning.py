@@ -23,9 +23,8 @@ from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts import event_log
 from accounts.models import AccountEvent, SignInNonce, ThrottleCount
-from database import due_rows, row_locks
+from database import due_rows, statements
 from database.statements import chunks
 from proving import lanes
 from proving.lanes import HeldLane, LaneKind, LaneName
@@ -39,7 +38,7 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from queries import clock, idempotency
+from queries import clock
 from queries.models import (
     OPEN_STATUSES,
     Batch,
@@ -139,7 +138,7 @@ def _mark_batches(before: datetime) -> int:
     """Mark batches as without bundles."""
     settled = _settled(before).filter(proofs_pruned_at=None, proofs_gone_at=None)
     chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
-    row_locks.lock(Batch.objects.filter(pk__in=chosen))
+    statements.lock(Batch.objects.filter(pk__in=chosen))
     # A reorganisation may have taken some of them back before they were locked.
     return settled.filter(pk__in=chosen).update(proofs_pruned_at=timezone.now())
 
@@ -168,7 +167,7 @@ def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, in
     """Empty those proofs that no batch needs. `rows` are primary keys of proofs and of their blocks."""
     blocks = {block for _, block in rows}
     # A batch that is accepted now waits for these locks, and finds the proofs gone; one that was before is seen here.
-    row_locks.lock(Block.objects.filter(pk__in=blocks))
+    statements.lock(Block.objects.filter(pk__in=blocks))
     needed = _needed(blocks)
     return model.objects.filter(pk__in=[pk for pk, block in rows if block not in needed]).update(nodes=[])
 
@@ -186,9 +185,9 @@ def _prune_steps(before: datetime) -> int:
     if batch is None:
         settled = _settled(before).filter(steps_pruned_at=None, steps_gone_at=None)
         chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
-        row_locks.lock(Batch.objects.filter(pk__in=chosen))
+        statements.lock(Batch.objects.filter(pk__in=chosen))
         return settled.filter(pk__in=chosen).update(steps_pruned_at=timezone.now())
-    row_locks.lock(Batch.objects.filter(pk=batch))
+    statements.lock(Batch.objects.filter(pk=batch))
     if steps := _first(Step.objects.filter(query__batch=batch)):
         return Step.objects.filter(pk__in=steps).delete()[0]
     return Batch.objects.filter(pk=batch).update(steps_gone_at=timezone.now())
@@ -204,7 +203,7 @@ def _prune_calldata(before: datetime) -> int:
         block__accumulating_transactions=OuterRef("pk"), timestamp__isnull=False, batch__proofs_pruned_at=None
     )
     chosen = list(final.filter(~Exists(needed)).order_by("spent_at").values_list("pk", flat=True)[:_TRANSACTIONS])
-    row_locks.lock(Signer.objects.filter(pk__in=Transaction.objects.filter(pk__in=chosen).values("signer")))
+    statements.lock(Signer.objects.filter(pk__in=Transaction.objects.filter(pk__in=chosen).values("signer")))
     SignedTransaction.objects.filter(transaction__in=chosen).update(raw=b"")
     return Transaction.objects.filter(pk__in=chosen).update(data=b"", pruned_at=timezone.now())
 
@@ -245,8 +244,8 @@ KINDS = (
     Kind("roots of old blocks", 90, _older(JumpLeaves, "used_at", _LEAVES)),
     Kind("beacon blocks that jumps begin at", 90, _older(BeaconAnchor, "used_at")),
     Kind("webhooks and deliveries", "KEEP_WEBHOOK_DELIVERIES_DAYS", _prune_webhooks),
-    Kind("account events", event_log.DAYS, _older(AccountEvent, "at")),
-    Kind("idempotency keys", idempotency.DAYS, _older(IdempotencyKey, "created_at")),
+    Kind("account events", AccountEvent.KEPT_DAYS, _older(AccountEvent, "at")),
+    Kind("idempotency keys", IdempotencyKey.KEPT_DAYS, _older(IdempotencyKey, "created_at")),
     # Sign-ins and requests remove most of these as they expire.
     Kind("sessions", 1, _older(Session, "expire_date")),
     Kind("sign-in nonces", 1, _older(SignInNonce, "expires_at")),

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 
 from django.db import transaction
 
-from database import row_locks
+from database import statements
 from proving.models import FactsRegistry, Signer, Stop, StopCode, Transaction
 from queries.models import Query
 
@@ -29,7 +29,7 @@ def stop(
     values = {"code": code, "reason": reason, "by": by}
     with transaction.atomic():
         # Whoever signs at this moment has locked them: when this has ended, so has that.
-        row_locks.lock(Signer.objects.filter(chain_id=chain_id))
+        statements.lock(Signer.objects.filter(chain_id=chain_id))
         standing, is_new = Stop.objects.get_or_create(
             chain_id=chain_id, source_chain_id=source, signer=signer, defaults=values
         )

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from accounts.models import ApiKey
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import idempotency, status, strict_json, submission
+from queries import status, strict_json, submission
 from queries.api_endpoint import (
     BATCH_REQUEST,
     CONDITIONAL,
@@ -74,7 +74,7 @@ _SUBMISSION = {
     "parameters": [
         {
             "in": "header",
-            "name": idempotency.HEADER,
+            "name": submission.IDEMPOTENCY_HEADER,
             "required": False,
             "schema": {"type": "string", "minLength": 1, "maxLength": 255},
             "description": "Sent again with the same one and the same body, the request makes no second batch.",
@@ -83,7 +83,7 @@ _SUBMISSION = {
     "responses": {
         200: {
             "headers": {
-                idempotency.REPLAYED: {
+                submission.REPLAYED: {
                     "description": "A former request with the same Idempotency-Key has made this batch.",
                     "schema": {"type": "string", "enum": ["true"]},
                 }
@@ -106,11 +106,11 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     try:
-        submitted = submission.submit(key, request.headers.get(idempotency.HEADER), lambda: body_of(request))
+        submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
     except InvalidRequest as invalid:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
     answer = {"internalId": submitted.batch_id}
-    return JsonResponse(answer, headers={idempotency.REPLAYED: "true"}) if submitted.is_replayed else answer
+    return JsonResponse(answer, headers={submission.REPLAYED: "true"}) if submitted.is_replayed else answer
 
 
 @api.get(

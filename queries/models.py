@@ -529,7 +529,9 @@ class WebhookDelivery(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """The key that a client has given a submission, see `queries.idempotency`."""
+    """The key that a client has given a submission, see `queries.submission`."""
+
+    KEPT_DAYS = 1
 
     # It needs no index of its own, because the constraint's index begins with it.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, db_index=False, related_name="+")

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from database import row_locks, statements
+from database import statements
 from database.statements import chunks
 from queries import clock, webhooks
 from queries.columns import RejectionCode
@@ -70,7 +70,7 @@ def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retrya
         if not open_now.exists():
             continue
         with transaction.atomic(savepoint=False):
-            row_locks.lock(open_now)
+            statements.lock(open_now)
             rejected = list(open_now.values_list("pk", flat=True))
             Batch.objects.filter(pk__in=rejected).update(
                 status=BatchStatus.REJECTED,
@@ -283,7 +283,7 @@ def deadline_from(moment: datetime) -> datetime:
 
 def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:
     """Lock the batches of these queries (ids): all at once before several of these functions, in one transaction."""
-    row_locks.lock(Batch.objects.filter(pk__in=Query.objects.filter(pk__in=queries).order_by().values("batch")))
+    statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(pk__in=queries).order_by().values("batch")))
 
 
 def _sent_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:

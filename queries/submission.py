@@ -8,12 +8,15 @@ how). While one stores, no other can write. So everything possible is prepared b
 one large batch at a time. Other databases hold up only who stores for the same user, or makes the same new blocks.
 """
 
+import hashlib
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import groupby
 
 from django.conf import settings
@@ -27,12 +30,23 @@ from accounts import throttle
 from accounts.models import ApiKey, User, own_or
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from database import row_locks, statements
+from database import statements
 from database.statements import CompiledQuery, Given, chunks
-from queries import batch_request, idempotency, webhooks
+from queries import batch_request, webhooks
+from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Part
-from queries.idempotency import Named
-from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id, stored
+from queries.models import (
+    OPEN_STATUSES,
+    Batch,
+    Block,
+    IdempotencyKey,
+    Query,
+    Sender,
+    Step,
+    StepKind,
+    new_batch_id,
+    stored,
+)
 from queries.progress import deadline_from
 
 logger = logging.getLogger(__name__)
@@ -46,6 +60,105 @@ _LARGE = 500
 _TURN_SECONDS = 0.5
 BUSY_RETRY_SECONDS = 2
 _large_turn = threading.Lock()
+
+
+# --- The header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) ----------------------------------------
+
+# A client that doesn't know whether its request has arrived sends it again with the same key, and gets the batch that
+# the first one made. The key is stored with the batch, in one transaction: neither is there without the other, wherever
+# the process is killed. A request that was refused leaves no key.
+
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+"""The header of an answer that a former request has caused."""
+
+_PLAIN = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
+# RFC 9651, section 3.3.3: a string, as the draft has it. Inside, a quote and a backslash have a backslash before them.
+_QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"', re.ASCII)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A former request with the same key, which has made a batch."""
+
+    batch_id: str
+    body_hash: str
+
+    def check(self, body: bytes) -> None:
+        """Refuse another body than that of the former request. Raises `ApiError`: idempotency_key_reused."""
+        if self.body_hash != _hash(body):
+            raise ApiError(
+                422,
+                "idempotency_key_reused",
+                f"Another request was sent with this {IDEMPOTENCY_HEADER}. It made a batch, and this one made none. "
+                "Give each request a key of its own.",
+            )
+
+
+class AlreadyStored(Exception):
+    """The `earlier` request with the same key has made a batch meanwhile."""
+
+    def __init__(self, earlier: Earlier) -> None:
+        super().__init__()
+        self.earlier = earlier
+
+
+@dataclass(frozen=True)
+class Named:
+    """A request that its client has given a key."""
+
+    user_id: int
+    key: str
+
+    def find(self) -> Earlier | None:
+        """Return the former request with this key, while it is remembered."""
+        rows = IdempotencyKey.objects.filter(user=self.user_id, key=self.key, created_at__gt=_forgotten_before())
+        row = rows.values_list("batch_id", "body_hash").first()
+        return Earlier(*row) if row else None
+
+    def remember(self, batch_id: str, body: bytes) -> None:
+        """Remember the request, in the transaction that stores its batch. Raises `AlreadyStored`."""
+        now = timezone.now()
+        row = IdempotencyKey(
+            user_id=self.user_id, key=self.key, body_hash=_hash(body), batch_id=batch_id, created_at=now
+        )
+        # Of two at once, the second waits for the first one's transaction, and then finds its row.
+        IdempotencyKey.objects.bulk_create([row], ignore_conflicts=True)
+        earlier = self.find()
+        if earlier is None:
+            forgotten = IdempotencyKey.objects.filter(
+                user=self.user_id, key=self.key, created_at__lte=_forgotten_before()
+            )
+            if not forgotten.update(body_hash=row.body_hash, batch_id=batch_id, created_at=now):
+                earlier = self.find()
+        if earlier and earlier.batch_id != batch_id:
+            raise AlreadyStored(earlier)
+
+
+def read_idempotency_key(header: str | None, user_id: int) -> Named | None:
+    """Read the key from its header. None: the client has given no key. Raises `ApiError`: invalid_idempotency_key."""
+    if header is None:
+        return None
+    quoted = _QUOTED.fullmatch(header)
+    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else header
+    if not _PLAIN.fullmatch(key) or (header.startswith('"') and not quoted):
+        raise ApiError(
+            400,
+            "invalid_idempotency_key",
+            f"{IDEMPOTENCY_HEADER} is 1 to 255 printable ASCII characters, with or without quotes.",
+        )
+    return Named(user_id, key)
+
+
+def _hash(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _forgotten_before() -> datetime:
+    return timezone.now() - timedelta(days=IdempotencyKey.KEPT_DAYS)
+
+
+# --- From its arrival to the answer -----------------------------------------------------------------------------------
 
 
 class Busy(Refused):
@@ -73,10 +186,10 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
     """Store what `body_of` reads as a batch of the key's user, and count it, or that it was refused.
 
     `named_by` is the header Idempotency-Key. Raises `InvalidRequest`, and `Refused` for all else: what `body_of`,
-    `idempotency.read`, `Earlier.check`, `batch_request.parse`, `store`, `check_rate` and `count_request` raise.
+    `read_idempotency_key`, `Earlier.check`, `batch_request.parse`, `store`, `check_rate` and `count_request` raise.
     """
     with _counting(key.user):
-        named = idempotency.read(named_by, key.user_id)
+        named = read_idempotency_key(named_by, key.user_id)
     earlier = named.find() if named else None
     if earlier:
         return _replayed(key.user, earlier, body_of)
@@ -86,14 +199,14 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
             body = body_of()
             parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
             batch = store(parsed, body, key, named)
-    except idempotency.AlreadyStored as already:
+    except AlreadyStored as already:
         return _replayed(key.user, already.earlier, body_of)
     # Workers' lines have the batch and not the request.
     logger.info("batch %s is stored", batch.pk, extra={"batch": batch.pk})
     return Submitted(batch.pk, is_replayed=False)
 
 
-def _replayed(user: User, earlier: idempotency.Earlier, body_of: Callable[[], bytes]) -> Submitted:
+def _replayed(user: User, earlier: Earlier, body_of: Callable[[], bytes]) -> Submitted:
     """Answer as an earlier request with the same key was answered."""
     count_request(user)
     earlier.check(body_of())
@@ -105,7 +218,7 @@ def _counting(user: User) -> Iterator[None]:
     """Count a request that is refused in this block. What is stored was counted with it, in one transaction."""
     try:
         yield
-    except (DatabaseError, idempotency.AlreadyStored):
+    except (DatabaseError, AlreadyStored):
         raise  # To count it would wait for the same lock once more; the other one is counted as an answer.
     except Exception:
         count_request(user)
@@ -119,7 +232,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
     """Create the batch with its queries, each in its first step, due at once.
 
     It is counted with them. Raises what `count_request` and `count_queries` raise, `TooMuch` and `Busy`; with `named`,
-    `queries.idempotency.AlreadyStored`.
+    `AlreadyStored`.
     """
     parts = list(request.parts())
     batch = _new_batch(request, body, key, parts)
@@ -132,7 +245,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             count_request(key.user)
             count_queries(key.user, batch.size)
             # What is counted now stays so.
-            row_locks.lock(User.objects.filter(pk=key.user_id))
+            statements.lock(User.objects.filter(pk=key.user_id))
             _check_room(batch)
             statements.insert(batch, (), [()])
             if named:
@@ -154,7 +267,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             transaction.on_commit(lambda: stored.send(Batch, batch=batch), robust=True)
 
     with _turn(batch.size):
-        row_locks.retried(write)
+        statements.retried(write)
     batch._state.adding = False  # noqa: SLF001 (as `save` would have left it)
     return batch
 

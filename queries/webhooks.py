@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from accounts import throttle, webhook_secrets
 from config.error_answers import Refused
-from database import row_locks
+from database import statements
 from queries import clock, webhook_targets
 from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
 
@@ -79,7 +79,7 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
     now = timezone.now()
     rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in told])
     # A worker that finds nothing more to send makes the webhook not due while it holds this lock.
-    row_locks.lock(rows)
+    statements.lock(rows)
     gives_up_at = _gives_up_at()
     WebhookDelivery.objects.bulk_create(
         WebhookDelivery(
@@ -153,7 +153,7 @@ def send_again(user_id: int, message_id: str) -> bool:
     delivery, webhook = found
     with transaction.atomic():
         rows = Webhook.objects.filter(pk=webhook)
-        row_locks.lock(rows)
+        statements.lock(rows)
         WebhookDelivery.objects.filter(pk=delivery).update(
             status=DeliveryStatus.PENDING, next_try_at=Now(), gives_up_at=_gives_up_at(), failures=0, ended_at=None
         )

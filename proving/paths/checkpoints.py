@@ -78,7 +78,7 @@ def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> 
 def note(connection: OpenConnection, headers: Collection[Header]) -> None:
     source = connection.config.source_id
     found = submission.find_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
-    # In the order of their rows, as `database.row_locks` says.
+    # In the order of their rows, as `database.statements` says.
     for header in sorted(headers, key=lambda header: found[source, header.number]):
         row = Block.objects.filter(pk=found[source, header.number])
         # What is there already is of a block that queries are about, and reconcile keeps that row right.

@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains.encoding import hex_data
-from database import row_locks
+from database import statements
 from database.statements import by_size, chunks
 from proving.connections import WorkContext
 from proving.models import AccountProof, SlotProof
@@ -117,7 +117,7 @@ def _lock_batches(blocks: Mapping[int, Block], changes: Changes) -> None:
                 pass
     if queries or taking:
         changed = Query.objects.filter(Q(pk__in=queries | completed) | Q(block__in=taking))
-        row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
+        statements.lock(Batch.objects.filter(pk__in=changed.values("batch")))
 
 
 def _change(block: Block, change: Change) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 
-from database import row_locks
+from database import statements
 from database.statements import chunks
 from proving import facts
 from proving.facts import Fact
@@ -125,7 +125,7 @@ def give_way(block: Block, batches: Collection[str]) -> None:
     """Let no block of these batches go first for a path on the block's connection, until it asks for one again."""
     waiting = _waiting(block).filter(batch__in=batches).order_by().values("block")
     rows = Block.objects.filter(pk__in=waiting, waits_for_path=True)
-    row_locks.retried(partial(rows.update, waits_for_path=False))
+    statements.retried(partial(rows.update, waits_for_path=False))
 
 
 def first_for_path(blocks: Sequence[Block]) -> int | None:

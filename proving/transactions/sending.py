@@ -18,7 +18,7 @@ from chains import questions, rollups
 from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, ChainError, Reverted, result
 from config.configured_chains import get_rpc
-from database import row_locks
+from database import statements
 from database.statements import chunks
 from proving import heads, money
 from proving.lanes import HeldLane
@@ -147,7 +147,7 @@ def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[S
         return signed, stored
 
     # What is done again has stored nothing before: no nonce is taken twice, and nothing was broadcast.
-    signed, stored = row_locks.retried(store)
+    signed, stored = statements.retried(store)
     for one in signed:
         # What comes after is logged of the transaction alone.
         whose = sorted(one.batches)
@@ -211,7 +211,7 @@ class _Sending:
         outcomes: dict[int, Sent | Unsent] = {}
         for parcel in _parcels(ready):
             outcomes |= self._store_parcel(parcel)
-        # After all that writes blocks, as `database.row_locks` says.
+        # After all that writes blocks, as `database.statements` says.
         progress.note_transactions({one.version.hash: one.queries for one in self.signed})
         if self.signed:
             # If we are killed before the broadcast, the next worker does it.

@@ -31,7 +31,7 @@ from chains.rpc import (
 )
 from config import logs
 from config.configured_chains import get_chains, get_rpc
-from database import due_rows, row_locks
+from database import due_rows, statements
 from database.due_rows import Postponement
 from proving import heads as chain_heads
 from proving import job_runs, lanes, money, stops
@@ -119,7 +119,7 @@ def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, state
     """
     if not states:
         # Who stores more has locked it.
-        row_locks.lock(Signer.objects.filter(pk=signer.pk))
+        statements.lock(Signer.objects.filter(pk=signer.pk))
         states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
     lively = not set(LIVE_STATES).isdisjoint(states)
     seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
@@ -520,7 +520,7 @@ def _displaced(tx: Transaction, why: str, now: datetime) -> _Change:
 
 
 def _wake_blocks(transactions: Sequence[Transaction]) -> None:
-    """Wake the blocks, and then lock the batches that are written next: the order is that of `database.row_locks`."""
+    """Wake the blocks, and then lock the batches that are written next: the order is that of `database.statements`."""
     if transactions:
         asked = Query.objects.filter(transactions__in=transactions)
         Block.objects.filter(pk__in=asked.values("block")).update(due_at=Now())

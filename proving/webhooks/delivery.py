@@ -22,7 +22,7 @@ from standardwebhooks.webhooks import Webhook as Signer
 
 from accounts import webhook_secrets
 from chains.bounded_http import Failed
-from database import due_rows, row_locks
+from database import due_rows, statements
 from database.due_rows import Postponement
 from proving import job_runs
 from proving.lanes import HeldLane, LaneLost
@@ -167,7 +167,7 @@ def _note_attempt(
 def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:
     """Make the webhook due for its next delivery, in the caller's transaction."""
     # Who writes another one has locked it.
-    row_locks.lock(Webhook.objects.filter(pk=webhook.pk))
+    statements.lock(Webhook.objects.filter(pk=webhook.pk))
     postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
 
 

@@ -10,7 +10,7 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from accounts.models import User
-from database import row_locks
+from database import statements
 from proving import lanes
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import Lane
@@ -47,8 +47,8 @@ def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in():
         assert is_free(rows[2])
 
     met = meet(
-        lambda: row_locks.lock(User.objects.filter(pk=rows[0].pk)),
-        lambda: transaction.atomic(row_locks.lock)(User.objects.all()),
+        lambda: statements.lock(User.objects.filter(pk=rows[0].pk)),
+        lambda: transaction.atomic(statements.lock)(User.objects.all()),
         the_others_are_free,
     )
     assert met.waited
@@ -71,7 +71,7 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
                 add(then)
 
         try:
-            row_locks.retried(once)
+            statements.retried(once)
         finally:
             connections.close_all()
         return tries

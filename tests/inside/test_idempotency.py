@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from queries import idempotency, submission
+from queries import submission
 from queries.models import Batch
 from tests.service import ALICE, header, request
 from tests.side_by_side import meet
@@ -36,13 +36,13 @@ def test_the_second_of_two_waits_for_the_first_to_be_stored(key, monkeypatch, sa
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
 def test_without_the_user_s_lock_the_row_of_the_key_would_do(key):
-    named = idempotency.Named(key.user_id, "k")
+    named = submission.Named(key.user_id, "k")
     batches = [sent(key, name=name).json()["internalId"] for name in ("a", "b")]
 
     def second() -> str:
         try:
             named.remember(batches[1], b"")
-        except idempotency.AlreadyStored as already:
+        except submission.AlreadyStored as already:
             return already.earlier.batch_id
         return ""
 

@@ -23,7 +23,7 @@ from attesting.models import SignedBlock
 from chains.chains_file import Chain
 from chains.rpc import Receipt
 from config.configured_chains import get_chains, get_rpc
-from database import due_rows, row_locks
+from database import due_rows, statements
 from devnet.devchain import PROJECT
 from proving import admit, lanes, money, pruning, stops
 from proving.gas import Amount
@@ -129,7 +129,7 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
     postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), [block.pk]))
 
     def accept_own() -> None:
-        row_locks.lock(Block.objects.all())
+        statements.lock(Block.objects.all())
         admit._wake_blocks(own, Counter())
         progress.admit(own, estimated_gas=0, estimated_wei=0)
 
@@ -303,9 +303,9 @@ def test_steps_and_calldata_are_pruned_when_nobody_writes_what_they_belong_to():
             return kind(timezone.now())
 
     steps = Step.objects.filter(query__batch=batch).count()
-    met = meet(lambda: row_locks.lock(Batch.objects.all()), partial(prune, pruning._prune_steps))
+    met = meet(lambda: statements.lock(Batch.objects.all()), partial(prune, pruning._prune_steps))
     assert (met.second, met.waited) == (steps, True)
-    met = meet(lambda: row_locks.lock(Signer.objects.all()), partial(prune, pruning._prune_calldata))
+    met = meet(lambda: statements.lock(Signer.objects.all()), partial(prune, pruning._prune_calldata))
     assert (met.second, met.waited) == (1, True)
 
 
@@ -318,11 +318,11 @@ def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again(la
 
     def change() -> None:
         tries.append(None)
-        row_locks.lock(Block.objects.all())
-        row_locks.lock(Batch.objects.all())
+        statements.lock(Block.objects.all())
+        statements.lock(Batch.objects.all())
 
     def hold_batches() -> None:
-        row_locks.lock(Batch.objects.all())
+        statements.lock(Batch.objects.all())
         with connection.cursor() as cursor:
             # So that the other one is ended.
             cursor.execute("SET LOCAL deadlock_timeout = '20s'")
@@ -330,7 +330,7 @@ def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again(la
     met = meet(
         hold_batches,
         lambda: lane.write(change),
-        lambda: row_locks.lock(Block.objects.all()),
+        lambda: statements.lock(Block.objects.all()),
     )
     assert (met.waited, len(tries)) == (True, 2)
 
