@@ -9,7 +9,8 @@ from web3.providers import BaseProvider
 from web3.types import RPCEndpoint, RPCError, RPCResponse
 
 from chains.chains_file import Chain
-from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
+from chains.node_errors import ChainError, Reverted, RpcRefused
+from chains.rpc import RpcClient
 
 _REVERTED = 3  # geth's code
 _NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer

@@ -14,7 +14,7 @@ from accounts import throttle
 from api.batches import own_batch
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
-from chains.rpc import NodeUnavailable, RpcRefused
+from chains.node_errors import NodeUnavailable, RpcRefused
 from database import statements
 from database.statements import chunks
 from proving.reconcile import unsigned

@@ -19,8 +19,8 @@ from eth_utils.crypto import keccak
 
 from chains import node_errors, questions
 from chains.chains_file import Chain
-from chains.node_errors import ChainError
-from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused, result
+from chains.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
+from chains.rpc import RpcClient, result
 
 MAX_NAME_BYTES = 255
 _NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from eth_utils.crypto import keccak
 
 from chains.header import Header
-from chains.rpc import InvalidReply, Log, Reverted, RpcClient, RpcRefused
+from chains.node_errors import InvalidReply, Reverted, RpcRefused
+from chains.questions import Log
+from chains.rpc import RpcClient
 
 # The send root and the block's hash.
 _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from chains import questions
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot
 from chains.header import Header
-from chains.node_errors import UnreadableHeader
-from chains.rpc import ChainError, ProofRequest, Reverted, RpcClient, RpcRefused, result
+from chains.node_errors import ChainError, Reverted, RpcRefused, UnreadableHeader
+from chains.questions import ProofRequest
+from chains.rpc import RpcClient, result
 
 # Around the usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
 DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)

@@ -12,7 +12,9 @@ from weakref import WeakKeyDictionary
 from eth_abi.abi import decode, encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from chains.rpc import InvalidReply, Receipt, Reverted, RpcClient, RpcRefused
+from chains.node_errors import InvalidReply, Reverted, RpcRefused
+from chains.questions import Receipt
+from chains.rpc import RpcClient
 
 # Predeploy of every OP Stack chain, and precompile of every Arbitrum chain.
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"

@@ -13,54 +13,15 @@ from chains.header import Header
 from chains.node_errors import (
     AlreadyKnown,
     ChainError,
-    FeeTooLow,
-    InsufficientFunds,
     InvalidReply,
     NodeUnavailable,
     NonceTooLow,
-    ReplacementUnderpriced,
     Reverted,
     RpcRefused,
     WrongChain,
 )
 from chains.nodes import ChainNodes, Question
-from chains.questions import (
-    NO_PRICE,
-    TRANSACTION_GAS,
-    AccountProof,
-    BlockIdentifier,
-    Fees,
-    Log,
-    ProofRequest,
-    Receipt,
-    SlotProof,
-    Tag,
-    Topic,
-)
-
-__all__ = [
-    "TRANSACTION_GAS",
-    "AccountProof",
-    "BlockIdentifier",
-    "ChainError",
-    "FeeTooLow",
-    "Fees",
-    "InsufficientFunds",
-    "InvalidReply",
-    "Log",
-    "NodeUnavailable",
-    "NonceTooLow",
-    "ProofRequest",
-    "Question",
-    "Receipt",
-    "ReplacementUnderpriced",
-    "Reverted",
-    "RpcClient",
-    "RpcRefused",
-    "SlotProof",
-    "Tag",
-    "WrongChain",
-]
+from chains.questions import NO_PRICE, AccountProof, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic
 
 # Slots in one request for a proof, and how many times fewer after one that got no answer.
 _MOST_SLOTS = 200

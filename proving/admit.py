@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 
 from accounts.models import User
 from chains.header import Header
-from chains.rpc import ChainError
+from chains.node_errors import ChainError
 from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, statements

@@ -16,7 +16,9 @@ from django.utils import timezone
 from accounts import models
 from accounts.models import ApiKey, User
 from chains.chains_file import Chain
-from chains.rpc import ChainError, Fees, RpcClient, RpcRefused
+from chains.node_errors import ChainError, RpcRefused
+from chains.questions import Fees
+from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import connections, facts, money, source_estimate

@@ -9,11 +9,13 @@ from eth_utils.crypto import keccak
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import SHARED_FIELDS, Header
-from chains.node_errors import UnreadableHeader
+from chains.node_errors import ChainError, InvalidReply, Reverted, UnreadableHeader
+from chains.nodes import Question
 from chains.packed import HASHED_HEADER_FIELDS
-from chains.rpc import AccountProof as FetchedProof
-from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Question, Reverted, RpcClient, result
-from chains.rpc import SlotProof as FetchedSlot
+from chains.questions import AccountProof as FetchedProof
+from chains.questions import BlockIdentifier
+from chains.questions import SlotProof as FetchedSlot
+from chains.rpc import RpcClient, result
 from chains.trie import NO_CODE_HASH, Account
 from database.statements import chunks
 from proving.models import AccountProof, SlotProof

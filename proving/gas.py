@@ -15,7 +15,7 @@ from typing import Self
 from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
-from chains.rpc import AccountProof, ProofRequest
+from chains.questions import AccountProof, ProofRequest
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, NO_CODE_HASH
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from proving.registry import packing

@@ -12,8 +12,8 @@ from django.utils import timezone
 from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.node_errors import UnreadableHeader
-from chains.rpc import ChainError, InvalidReply, RpcClient, RpcRefused, result
+from chains.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
+from chains.rpc import RpcClient, result
 from proving.models import ChainHead
 
 # Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.

@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from accounts import models
 from chains.chains_file import Chain
-from chains.rpc import Fees, RpcClient
+from chains.questions import Fees
+from chains.rpc import RpcClient
 from config.configured_chains import get_chains
 from database.statements import chunks
 from proving import facts, gas

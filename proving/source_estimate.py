@@ -15,18 +15,10 @@ from chains import questions, rollups
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW
 from chains.header import Header
+from chains.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
+from chains.questions import AccountProof, Fees, ProofRequest
 from chains.rollups import DataCost
-from chains.rpc import (
-    AccountProof,
-    ChainError,
-    Fees,
-    NodeUnavailable,
-    ProofRequest,
-    Reverted,
-    RpcClient,
-    RpcRefused,
-    result,
-)
+from chains.rpc import RpcClient, result
 from database.statements import by_size, chunks
 from proving import facts, gas, heads, sources
 from proving.connections import OpenConnection

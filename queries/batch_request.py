@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains import encoding
 from chains.chains_file import Chain, Chains
-from chains.rpc import NodeUnavailable
+from chains.node_errors import NodeUnavailable
 from config.error_answers import Refused
 from queries import strict_json
 from queries.columns import AccountField, HeaderField

@@ -10,7 +10,7 @@ from eth_utils.address import to_checksum_address
 
 from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, recorded_cases
 from chains.header import Header
-from chains.rpc import AccountProof, ProofRequest, SlotProof
+from chains.questions import AccountProof, ProofRequest, SlotProof
 from chains.trie import verify_account, verify_slot
 from proving import gas
 from proving.facts import AccountFact, Fact, SlotFact

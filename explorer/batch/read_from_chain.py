@@ -6,7 +6,7 @@ from django.core.paginator import Page, Paginator
 
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
-from chains.rpc import NodeUnavailable, RpcRefused
+from chains.node_errors import NodeUnavailable, RpcRefused
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch import fact_display

@@ -15,7 +15,8 @@ from django.utils import timezone
 from chains.attestation import Answer, Domain, Refusal, answer_label, ask
 from chains.chains_file import Attester, Connection
 from chains.header import Header
-from chains.rpc import ChainError, RpcClient, RpcRefused
+from chains.node_errors import ChainError, RpcRefused
+from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT
 from proving.health.findings import Problem

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from django.db import Error as DatabaseError
 
 from chains.chains_file import Chain, Chains, Connection, chain_of_node
+from chains.node_errors import ChainError, NodeUnavailable
 from chains.nodes import RpcNode
 from chains.probe import Abilities, probe
-from chains.rpc import ChainError, NodeUnavailable, RpcClient
+from chains.rpc import RpcClient
 from chains.signer_keys import Signer, SignerError
 from config.configured_chains import get_chains
 from contracts import NO_CONTRACT

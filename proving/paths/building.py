@@ -10,8 +10,9 @@ from django.utils import timezone
 from chains import packed
 from chains.encoding import HISTORY_CONTRACT
 from chains.header import Header
+from chains.node_errors import ChainError, InvalidReply, NodeUnavailable
 from chains.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
-from chains.rpc import AccountProof, ChainError, InvalidReply, NodeUnavailable, ProofRequest
+from chains.questions import AccountProof, ProofRequest
 from config.configured_chains import get_chains
 from database import due_rows
 from proving import sources

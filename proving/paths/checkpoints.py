@@ -15,7 +15,8 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import Log, RpcRefused
+from chains.node_errors import RpcRefused
+from chains.questions import Log
 from database.statements import chunks
 from proving.connections import OpenConnection
 from proving.heads import Heads

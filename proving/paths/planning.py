@@ -15,7 +15,7 @@ from datetime import datetime
 
 from chains.encoding import HISTORY_CONTRACT
 from chains.header import Header
-from chains.rpc import RpcRefused
+from chains.node_errors import RpcRefused
 from database.statements import chunks
 from proving import heads, sources
 from proving.connections import OpenConnection

@@ -7,7 +7,7 @@ from functools import partial
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from chains.rpc import NodeUnavailable, RpcRefused
+from chains.node_errors import NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
 from database import due_rows
 from database.due_rows import Postponement

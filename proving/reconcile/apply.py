@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from chains.rpc import ChainError, Reverted
+from chains.node_errors import ChainError, Reverted
 from proving import stops
 from proving.connections import WorkContext
 from proving.facts import Missing

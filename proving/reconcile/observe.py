@@ -16,7 +16,9 @@ from django.utils import timezone
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import BlockIdentifier, ChainError, result
+from chains.node_errors import ChainError
+from chains.questions import BlockIdentifier
+from chains.rpc import result
 from database.statements import chunks
 from proving import facts, sources
 from proving.connections import Context

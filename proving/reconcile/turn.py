@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from django.db.models.functions import Now
 
-from chains.rpc import ChainError
+from chains.node_errors import ChainError
 from config import logs
 from config.configured_chains import get_chains
 from database import due_rows

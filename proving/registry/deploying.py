@@ -18,7 +18,8 @@ from rlp import encode
 from chains import rollups
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.chains_file import Chain, Connection
-from chains.rpc import Reverted, RpcClient, RpcRefused, result
+from chains.node_errors import Reverted, RpcRefused
+from chains.rpc import RpcClient, result
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
 from proving import connections, lanes, sources

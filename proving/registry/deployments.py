@@ -17,7 +17,9 @@ from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.encoding import hex_data
-from chains.rpc import BlockIdentifier, ChainError, InvalidReply, Reverted, RpcClient, result
+from chains.node_errors import ChainError, InvalidReply, Reverted
+from chains.questions import BlockIdentifier
+from chains.rpc import RpcClient, result
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact, why_bad
 from proving.models import FactsRegistry

@@ -16,7 +16,8 @@ from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
 from chains.header import Header
-from chains.rpc import InvalidReply, RpcClient
+from chains.node_errors import InvalidReply
+from chains.rpc import RpcClient
 from proving.connections import OpenConnection
 from proving.gas import Amount
 from proving.models import FactsRegistry

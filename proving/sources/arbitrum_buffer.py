@@ -9,7 +9,7 @@ from typing import Any
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
-from chains.rpc import Reverted
+from chains.node_errors import Reverted
 from proving.connections import OpenConnection
 from proving.registry.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, trust_in_rollup

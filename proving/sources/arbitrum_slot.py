@@ -12,9 +12,11 @@ from eth_utils.crypto import keccak
 from chains import packed
 from chains.chains_file import Connection
 from chains.header import Header
+from chains.node_errors import ChainError, RpcRefused
 from chains.outbox import send_root
 from chains.packed import AccountToProve
-from chains.rpc import ChainError, ProofRequest, RpcClient, RpcRefused
+from chains.questions import ProofRequest
+from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from proving import sources
 from proving.connections import OpenConnection, open_unless_stopped

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q
 
-from chains.rpc import TRANSACTION_GAS
+from chains.questions import TRANSACTION_GAS
 from proving.models import FactsRegistry, Transaction, TransactionState, proves_facts
 from queries import progress
 from queries.models import BatchStatus, Block, Query

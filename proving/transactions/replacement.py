@@ -9,7 +9,9 @@ from django.utils import timezone
 
 from chains import rollups
 from chains.chains_file import Chain
-from chains.rpc import BlockIdentifier, Reverted, RpcClient
+from chains.node_errors import Reverted
+from chains.questions import BlockIdentifier
+from chains.rpc import RpcClient
 from proving import money, stops
 from proving.lanes import HeldLane
 from proving.models import CANCELLATION_GAS, SignedTransaction, Signer, Transaction, TransactionState

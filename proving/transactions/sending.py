@@ -16,7 +16,9 @@ from django.db.models.functions import Coalesce, Greatest, Least, Now
 
 from chains import questions, rollups
 from chains.chains_file import Chain
-from chains.rpc import BlockIdentifier, ChainError, Reverted, result
+from chains.node_errors import ChainError, Reverted
+from chains.questions import BlockIdentifier
+from chains.rpc import result
 from config.configured_chains import get_rpc
 from database import statements
 from database.statements import chunks

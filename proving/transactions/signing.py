@@ -12,7 +12,8 @@ from eth_account.signers.local import LocalAccount
 from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.rpc import ChainError, FeeTooLow, InsufficientFunds, NonceTooLow, ReplacementUnderpriced, RpcClient
+from chains.node_errors import ChainError, FeeTooLow, InsufficientFunds, NonceTooLow, ReplacementUnderpriced
+from chains.rpc import RpcClient
 from config import logs
 from proving import money, stops
 from proving.models import SignedTransaction, Transaction

@@ -18,17 +18,10 @@ from chains import questions, rollups
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import (
-    TRANSACTION_GAS,
-    ChainError,
-    InvalidReply,
-    NodeUnavailable,
-    Question,
-    Receipt,
-    RpcClient,
-    RpcRefused,
-    result,
-)
+from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused
+from chains.nodes import Question
+from chains.questions import TRANSACTION_GAS, Receipt
+from chains.rpc import RpcClient, result
 from config import logs
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements

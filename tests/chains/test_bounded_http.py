@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from chains import nodes, questions
-from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient
+from chains.node_errors import InvalidReply, NodeUnavailable
+from chains.questions import ProofRequest
+from chains.rpc import RpcClient
 from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import PROJECT
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node

@@ -14,19 +14,10 @@ from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.encoding import hex_data
+from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted, RpcRefused, WrongChain
 from chains.nodes import FAIL_FAST_SECONDS, Question
-from chains.rpc import (
-    AccountProof,
-    ChainError,
-    InvalidReply,
-    NodeUnavailable,
-    ProofRequest,
-    Reverted,
-    RpcClient,
-    RpcRefused,
-    WrongChain,
-    result,
-)
+from chains.questions import AccountProof, ProofRequest
+from chains.rpc import RpcClient, result
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
 from tests.chains.lying_node import result as reply_of

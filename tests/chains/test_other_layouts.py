@@ -7,8 +7,7 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.node_errors import UnreadableHeader
-from chains.rpc import InvalidReply
+from chains.node_errors import InvalidReply, UnreadableHeader
 from tests import headers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 

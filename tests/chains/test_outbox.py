@@ -8,8 +8,9 @@ from eth_utils.crypto import keccak
 
 from chains import outbox as outbox_module
 from chains.header import Header
+from chains.node_errors import InvalidReply, RpcRefused
 from chains.outbox import Outbox
-from chains.rpc import InvalidReply, RpcClient, RpcRefused
+from chains.rpc import RpcClient
 from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts import tries

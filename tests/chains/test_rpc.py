@@ -7,18 +7,16 @@ from eth_utils.crypto import keccak
 from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.rpc import (
-    AccountProof,
+from chains.node_errors import (
     InsufficientFunds,
     InvalidReply,
     NonceTooLow,
-    ProofRequest,
-    Receipt,
     ReplacementUnderpriced,
     Reverted,
-    RpcClient,
     RpcRefused,
 )
+from chains.questions import AccountProof, ProofRequest, Receipt
+from chains.rpc import RpcClient
 from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import DevChain
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from chains import trie
 from chains.header import verify
-from chains.rpc import ProofRequest
+from chains.questions import ProofRequest
 from chains.trie import (
     EMPTY_CODE_HASH,
     EMPTY_TRIE_ROOT,

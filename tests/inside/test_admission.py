@@ -2,7 +2,7 @@
 
 import json
 
-from chains.rpc import NodeUnavailable
+from chains.node_errors import NodeUnavailable
 from devnet.devchain import DevChain
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node

@@ -21,7 +21,7 @@ from django.utils import timezone
 from attesting import attest
 from attesting.models import SignedBlock
 from chains.chains_file import Chain
-from chains.rpc import Receipt
+from chains.questions import Receipt
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
 from devnet.devchain import PROJECT

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from chains.rpc import ChainError
+from chains.node_errors import ChainError
 from chains.signer_keys import SignerError
 from proving.registry.deploying import DeploymentError, change_attesters
 
