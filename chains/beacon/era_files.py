@@ -299,7 +299,7 @@ class _RemoteFile:
     def _ask(self, ranges: Sequence[tuple[str, int]]) -> list[bounded_http.Answer]:
         self.begin()
         status, path = HTTPStatus.PARTIAL_CONTENT, f"/{self.name}"
-        asked = [({"Accept-Encoding": "identity", "Range": f"bytes={wanted}"}, size) for wanted, size in ranges]
+        asked = [({"Range": f"bytes={wanted}"}, size) for wanted, size in ranges]
         posts = [bounded_http.get(self.place, path, *one, seconds=self.timeout, status=status) for one in asked]
         return [self._checked(answer) for answer in bounded_http.post_all(posts)]
 

@@ -88,33 +88,13 @@ def _result(body: Any, value: Any) -> bytes:
 # --- Floods -----------------------------------------------------------------------------------------------------------
 
 
-def _packed(window_bits: int, gigabytes: int) -> bytes:
+def gzip_bomb(exchange: Exchange) -> None:
     """Zeros that are a thousand times as many once unpacked. Nobody gets to the end, and there is none."""
-    packer = zlib.compressobj(wbits=window_bits)
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
     first = packer.compress(bytes(MEGABYTE)) + packer.flush(zlib.Z_FULL_FLUSH)
     # After a full flush a block depends on nothing before it.
     again = packer.compress(bytes(MEGABYTE)) + packer.flush(zlib.Z_FULL_FLUSH)
-    return first + again * (1024 * gigabytes)
-
-
-def gzip_bomb(exchange: Exchange) -> None:
-    exchange.answer(_packed(16 + zlib.MAX_WBITS, 2), headers="Content-Encoding: gzip\r\n")
-
-
-def deflate_bomb(exchange: Exchange) -> None:
-    exchange.answer(_packed(zlib.MAX_WBITS, 2), headers="Content-Encoding: deflate\r\n")
-
-
-def bomb_in_a_bomb(exchange: Exchange) -> None:
-    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
-    packed = packer.compress(_packed(16 + zlib.MAX_WBITS, 2)) + packer.flush()
-    exchange.answer(packed, headers="Content-Encoding: gzip, gzip\r\n")
-
-
-def gzip_of_nothing(exchange: Exchange) -> None:
-    """Blocks without content (RFC 1951, 3.2.4), without end: a client that waits for a first byte waits for ever."""
-    exchange.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + b"\x1f\x8b\x08" + bytes(6) + b"\xff")
-    exchange.repeat(b"\x00\x00\x00\xff\xff" * 1000)
+    exchange.answer(first + again * 2048, headers="Content-Encoding: gzip\r\n")
 
 
 def endless_reply(exchange: Exchange) -> None:
@@ -188,10 +168,6 @@ def hangs_up_midway(exchange: Exchange) -> None:
     exchange.send(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"jsonrpc": "2.0", ')
 
 
-def hangs_up_within_gzip(exchange: Exchange) -> None:
-    exchange.answer(_packed(16 + zlib.MAX_WBITS, 0)[:100], headers="Content-Encoding: gzip\r\n")
-
-
 def wrong_ids(exchange: Exchange) -> None:
     asked = exchange.body if isinstance(exchange.body, list) else [exchange.body]
     replies = [{"jsonrpc": "2.0", "id": one["id"] + 1, "result": "0x1"} for one in asked]
@@ -202,9 +178,6 @@ FLOODS: Mapping[str, Behaviour] = {
     one.__name__.replace("_", " "): one
     for one in (
         gzip_bomb,
-        deflate_bomb,
-        bomb_in_a_bomb,
-        gzip_of_nothing,
         endless_reply,
         empty_lists,
         empty_lists_within_bounds,
@@ -224,6 +197,4 @@ DRIPS: Mapping[str, Behaviour] = {
         silence,
     )
 }
-LIES: Mapping[str, Behaviour] = {
-    one.__name__.replace("_", " "): one for one in (hangs_up, hangs_up_midway, hangs_up_within_gzip, wrong_ids)
-}
+LIES: Mapping[str, Behaviour] = {one.__name__.replace("_", " "): one for one in (hangs_up, hangs_up_midway, wrong_ids)}

@@ -1,7 +1,5 @@
 """Nodes that do their worst: what they cost us in time and memory is bounded."""
 
-import gzip
-import json
 import socket
 import subprocess
 import sys
@@ -18,13 +16,14 @@ from chains.rpc import RpcClient
 from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import PROJECT
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
-from tests.chains.lying_node import Raw, is_chain_id, lying_node, recording, result
+from tests.chains.lying_node import is_chain_id, lying_node, recording, result
 
 # Prints by how many MB the peak of its memory grew while it asked each of the nodes that are its arguments.
 _ASK_EACH = """
 import resource, sys
 from chains.chains_file import Chain
-from chains.rpc import NodeUnavailable, RpcClient
+from chains.node_errors import NodeUnavailable
+from chains.rpc import RpcClient
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -84,15 +83,6 @@ def test_no_redirect_is_followed(client_of):
             client_of(url).head()
         with pytest.raises(BlockingIOError):
             elsewhere.accept()
-
-
-def test_a_node_may_pack_its_answers(client_of):
-    def packed(body):
-        value = "0x7a69" if is_chain_id(body) else "x" * 100_000
-        return Raw(gzip.compress(json.dumps(result(body, value)).encode()), headers={"Content-Encoding": "gzip"})
-
-    with lying_node(packed) as url:
-        assert client_of(url).call("echo") == "x" * 100_000
 
 
 WANTED = ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, "0x" + "11" * 20, [1, 2])
