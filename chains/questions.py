@@ -187,11 +187,6 @@ def priority_fee() -> Question[int]:
     return Question(("eth_maxPriorityFeePerGas", []), _read_price)
 
 
-def median_priority_fee(blocks: int) -> Question[int | None]:
-    """Ask for the median priority fee of the newest blocks that aren't empty. None where all are."""
-    return Question(("eth_feeHistory", [hex(blocks), "latest", [50]]), _read_priority_fee)
-
-
 def gas_estimate(sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> Question[int]:
     """Ask for the gas that a node estimates. It is refused with `Reverted`, `InsufficientFunds`.
 
@@ -376,15 +371,6 @@ def _read_base_fee(result: Any) -> int:
     The last entry is about the block after the newest.
     """
     return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
-
-
-def _read_priority_fee(result: Any) -> int | None:
-    """Read the median priority fee of blocks that aren't empty; None where all are."""
-    history = read_object(result)
-    empty = {place for place, ratio in enumerate(read_list(history.get("gasUsedRatio", []))) if ratio == 0}
-    rewards = [read_list(row) for row in read_list(history.get("reward"))]
-    medians = sorted(_read_price(row[0]) for place, row in enumerate(rewards) if row and place not in empty)
-    return medians[len(medians) // 2] if medians else None
 
 
 def _read_receipt(result: Any) -> Receipt:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar, overload
 
 from eth_utils.crypto import keccak
@@ -14,7 +13,6 @@ from chains.node_errors import (
     AlreadyKnown,
     ChainError,
     InvalidReply,
-    NodeUnavailable,
     NonceTooLow,
     Reverted,
     RpcRefused,
@@ -23,12 +21,8 @@ from chains.node_errors import (
 from chains.nodes import ChainNodes, Question
 from chains.questions import NO_PRICE, AccountProof, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic
 
-# Slots in one request for a proof, and how many times fewer after one that got no answer.
-_MOST_SLOTS = 200
-_FEWER_SLOTS = 4
-# In wei for a unit of gas, where neither nodes nor blocks tell of one: geth builds blocks of what pays as much.
+# In wei for a unit of gas, where nodes suggest none: geth builds blocks of what pays as much.
 _LEAST_PRIORITY_FEE = 1_000_000
-_FEE_HISTORY_BLOCKS = 10
 
 Answer = TypeVar("Answer")
 A = TypeVar("A")
@@ -50,6 +44,9 @@ class RpcClient:
     others are asked too, because nodes differ in what they keep and serve. A revert is the chain's own answer.
     """
 
+    slots_at_once = 50
+    """The most slots of one account that a request for a proof should name: nodes may be too slow for more."""
+
     def __init__(
         self,
         chain: Chain,
@@ -58,8 +55,6 @@ class RpcClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chain = chain
-        self.slots_at_once = _MOST_SLOTS
-        """The most slots of one account that a request for a proof names: nodes may be too slow for more."""
         self._nodes = ChainNodes(chain, timeout_seconds=timeout_seconds, clock=clock)
 
     def __repr__(self) -> str:
@@ -143,20 +138,9 @@ class RpcClient:
     ) -> list[AccountProof | ChainError]:
         """Return `eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
 
-        What a node can't answer in time is asked for in smaller requests from then on. `beside` is asked with it.
+        `beside` is asked with it.
         """
-        _, answers = self.ask(beside, [questions.proof(one) for one in wanted])
-        self._note_slots(wanted, answers)
-        return answers
-
-    def _note_slots(self, wanted: Sequence[ProofRequest], answers: Sequence[AccountProof | ChainError]) -> None:
-        """Ask for fewer slots at once if this number got no answer, and for more again if it did."""
-        asked = list(zip((len(one.slots) for one in wanted), answers, strict=True))
-        failed = [slots for slots, answer in asked if slots > 1 and isinstance(answer, NodeUnavailable)]
-        if failed:
-            self.slots_at_once = max(1, min(self.slots_at_once, min(failed) // _FEWER_SLOTS))
-        elif any(slots >= self.slots_at_once and isinstance(answer, AccountProof) for slots, answer in asked):
-            self.slots_at_once = min(_MOST_SLOTS, 2 * self.slots_at_once)
+        return self.ask(beside, [questions.proof(one) for one in wanted])[1]
 
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
         """Return the logs of one contract in a range of blocks, as `questions.logs` does."""
@@ -203,7 +187,7 @@ class RpcClient:
         return self.fees_by(heads[0], suggested[0])
 
     def fees_by(self, head: Header | ChainError | None, suggested: int | ChainError) -> Fees:
-        """Return the present fees by the head and the node's suggestion, asking further where these don't tell."""
+        """Return the present fees by the head and the node's suggestion. Ask for a base fee that isn't in the head."""
         return Fees(self._base_fee(self.must_have_head(head)), self._priority_fee(suggested))
 
     def _base_fee(self, head: Header) -> int:
@@ -212,13 +196,8 @@ class RpcClient:
         return self.answer(questions.base_fee(head.number))
 
     def _priority_fee(self, suggested: int | ChainError) -> int:
-        told: int | None = None
-        if not isinstance(suggested, RpcRefused):
-            told = result(suggested)
-        else:
-            with suppress(RpcRefused):
-                told = self.answer(questions.median_priority_fee(_FEE_HISTORY_BLOCKS))
-        return max(self.chain.min_priority_fee, _LEAST_PRIORITY_FEE if told is None else told)
+        told = _LEAST_PRIORITY_FEE if isinstance(suggested, RpcRefused) else result(suggested)
+        return max(self.chain.min_priority_fee, told)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
         """Return the gas that the node estimates. Raises `Reverted`, `InsufficientFunds`."""

@@ -48,7 +48,7 @@ class Node:
                 number = HEAD if params[0] == "latest" else int(params[0], 16)
             return result(body, headers.as_json(self.blocks[number]) if number <= HEAD else None)
         if method == "eth_feeHistory":
-            return result(body, {"baseFeePerGas": ["0x64", "0x65"], "reward": [["0x3"]]})
+            return result(body, {"baseFeePerGas": ["0x64", "0x65"]})
         return error(body, NOT_FOUND, f"the method {method} does not exist/is not available")
 
     def count(self) -> list[str]:
@@ -184,4 +184,4 @@ def test_a_header_that_the_registry_could_not_read_is_refused(client_of):
 def test_the_base_fee_of_another_layout_is_what_the_node_says(client_of, fields, base_fee):
     with lying_node(Node(fields)) as url:
         fees = client_of(url).fees()
-    assert (fees.base_fee, fees.priority_fee) == (base_fee, 3)
+    assert (fees.base_fee, fees.priority_fee) == (base_fee, 10**6)
