@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 # The defaults, in whole units of the native currency.
 _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
 
-_ROOT = re.compile(r"0x[0-9a-f]{64}")
-
 
 class ChainsError(ValueError):
     """The chains' file is wrong. `faults` has one sentence for each fault, with its place."""
@@ -99,12 +97,6 @@ def _page_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _root(written: str) -> str:
-    if not _ROOT.fullmatch(written):
-        raise ValueError("must be 0x and 64 hexadecimal digits")
-    return written
-
-
 def _amount(written: object) -> object:
     # It must be a string, because a TOML float is not exactly what was typed.
     if isinstance(written, Decimal):
@@ -113,14 +105,6 @@ def _amount(written: object) -> object:
         return Decimal(written if isinstance(written, str) else "")
     except InvalidOperation:
         raise ValueError("must be a decimal number in quotes") from None
-
-
-def _without(table: Any, gone: Mapping[str, str]) -> Any:
-    """Refuse names that earlier versions knew, each with what is so instead."""
-    for name, instead in gone.items():
-        if isinstance(table, dict) and name in table:
-            raise ValueError(f"{name} is gone: {instead}. Remove the line")
-    return table
 
 
 def _wei(amount: Decimal) -> int:
@@ -138,29 +122,11 @@ def _confirmations(written: object) -> object:
     return written
 
 
-def _tables(name: str) -> BeforeValidator:
-    """Take tables that are written one by one, in double brackets."""
-
-    def check(written: object) -> object:
-        if not isinstance(written, list | tuple):
-            raise ValueError(f"must be written as [[{name}]]")
-        return tuple(written)
-
-    return BeforeValidator(check)
-
-
 def _some(found: tuple[Any, ...]) -> tuple[Any, ...]:
     # pydantic's own minimum length would also complain about a list whose only member is wrong.
     if not found:
         raise ValueError("at least one is needed")
     return found
-
-
-def _different_keys(signers: tuple[Signer, ...]) -> tuple[Signer, ...]:
-    # Whether two ways lead to one key is only known when keys are read.
-    if any(one in signers[:place] for place, one in enumerate(signers)):
-        raise ValueError("a key is listed twice")
-    return signers
 
 
 def _host(url: str) -> str:
@@ -173,15 +139,12 @@ Address = Annotated[str, AfterValidator(_address)]
 RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
 EraPlace = Annotated[str | Path, BeforeValidator(_era_place)]
 PageUrl = Annotated[str, AfterValidator(_page_url)]
-Root = Annotated[str, AfterValidator(_root)]
+Root = Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")]
 Slot = Annotated[int, Field(ge=0, lt=2**64)]
 Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
 Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmations)]
 NodeQuorum = Annotated[int | None, BeforeValidator(_node_quorum)]
 Nodes = Annotated[tuple[RpcUrl, ...], AfterValidator(_none_twice), Field(strict=False, repr=False)]
-Signers = Annotated[
-    tuple[Signer, ...], _tables("chains.signers"), AfterValidator(_some), AfterValidator(_different_keys)
-]
 Text = Annotated[str, Field(min_length=1, max_length=100)]
 ChainId = Annotated[int, Field(ge=1, lt=2**256)]
 
@@ -265,7 +228,7 @@ class Chain(Table):
     """In whole units: the most of it that one user's batches cause."""
     signer: Signer | None = None
     """The only one. It is this or `signers`."""
-    signers: Signers | None = None
+    signers: Annotated[tuple[Signer, ...], AfterValidator(_some), Field(strict=False)] | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -369,17 +332,6 @@ class Ens(Table):
 
     chain_id: Annotated[ChainId, Field(alias="chain")]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_gateways(cls, table: Any) -> Any:
-        return _without(table, {"gateways": "names that gateways answer for are unsupported"})
-
-
-_GONE_OF_CONNECTIONS = {
-    "max_headers_walked": "old blocks are reached by jumps, else by hops",
-    "always_jump": "old blocks are reached by jumps, else by hops",
-    "keep_headers": "paths begin at any block whose header a batch has proven. Submit one for that from time to time",
-}
 
 BlockHashSourceName = Literal[
     "native", "attested", "op-stack", "op-stack-games", "beacon-roots", "arbitrum", "arbitrum-slot", "arbitrum-buffer"
@@ -411,11 +363,6 @@ class Connection(Table):
     known_implementations: Annotated[tuple[Address, ...], Field(strict=False)] = ()
     """Code that the Outbox, or the AnchorStateRegistry and what it relies on, may run. None: it isn't looked at."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_is_gone(cls, table: Any) -> Any:
-        return _without(table, _GONE_OF_CONNECTIONS)
-
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         return cross_checks.check(self, cross_checks.OF_CONNECTION)
@@ -424,8 +371,8 @@ class Connection(Table):
 class Chains(Table):
     """The whole file."""
 
-    chains: Annotated[tuple[Chain, ...], _tables("chains"), AfterValidator(_some), Field(validate_default=True)] = ()
-    connections: Annotated[tuple[Connection, ...], _tables("connections")] = ()
+    chains: Annotated[tuple[Chain, ...], AfterValidator(_some), Field(strict=False, validate_default=True)] = ()
+    connections: Annotated[tuple[Connection, ...], Field(strict=False)] = ()
     attester: Signer | None = None
     """The key that this installation attests with, if it is an attester."""
     ens: Ens | None = None
@@ -495,6 +442,10 @@ def _faults(error: ValidationError) -> list[str]:
     found: list[str] = []
     for fault in error.errors(include_input=False, include_url=False):
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
-        of_type = {"model_type": "must be a table", "extra_forbidden": "is not known here"}
+        of_type = {
+            "model_type": "must be a table",
+            "tuple_type": "must be a list; tables in one are written in double brackets, [[...]]",
+            "extra_forbidden": "is not known here",
+        }
         found.append(f"{place[1:]}: {of_type.get(fault['type'], fault['msg'].removeprefix('Value error, '))}")
     return found
