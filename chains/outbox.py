@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
+from chains import questions
 from chains.header import Header
 from chains.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.questions import Log
@@ -116,7 +117,7 @@ class Outbox:
 
     def by_hash(self, block_hash: bytes) -> Header:
         """Return the header of a block of the rollup that was confirmed. Raises `InvalidReply` where none is there."""
-        header = self._rollup.header_by_hash(block_hash)
+        header = self._rollup.answer(questions.header_by_hash(block_hash))
         if header is None:
             raise InvalidReply(
                 f"A node of chain {self._rollup.chain.id} doesn't have block 0x{block_hash.hex()}, which the rollup "

@@ -62,21 +62,14 @@ def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
 
 def _proves(rpc: RpcClient, number: int) -> bool:
     slot = history_slot(number, rpc.chain.history_window)
-    try:
-        header = rpc.header(number)
-        if header is None:
-            return False
-        (proof,) = rpc.proofs([ProofRequest(number, header.hash, header.state_root, HISTORY_CONTRACT, [slot])])
-    except ChainError:
+    (header,) = rpc.ask([questions.header(number)])
+    if not isinstance(header, Header):
         return False
+    (proof,) = rpc.proofs([ProofRequest(number, header.hash, header.state_root, HISTORY_CONTRACT, [slot])])
     return not isinstance(proof, ChainError)
 
 
 def _knows_pending(rpc: RpcClient) -> bool:
-    try:
-        rpc.eth_call(HISTORY_CONTRACT, b"", "pending")
-    except Reverted:
-        pass  # As the history contract does without a number.
-    except ChainError:
-        return False
-    return not rpc.asks_latest_for_pending
+    (answer,) = rpc.ask([questions.call(HISTORY_CONTRACT, b"", "pending")])
+    # The history contract reverts without a number.
+    return isinstance(answer, bytes | Reverted) and not rpc.asks_latest_for_pending

@@ -57,9 +57,6 @@ class RpcClient:
         self.chain = chain
         self._nodes = ChainNodes(chain, timeout_seconds=timeout_seconds, clock=clock)
 
-    def __repr__(self) -> str:
-        return f"RpcClient({self.chain.name!r}, {', '.join(self.chain.hosts)})"
-
     @overload
     def ask(self, a: Sequence[Question[A]], /) -> list[A | ChainError]: ...
     @overload
@@ -129,9 +126,6 @@ class RpcClient:
         if header is None:
             raise InvalidReply(f"A node of chain {self.chain.id} doesn't have block {number}, below its own head.")
         return header
-
-    def header_by_hash(self, block_hash: bytes) -> Header | None:
-        return self.answer(questions.header_by_hash(block_hash))
 
     def proofs(
         self, wanted: Sequence[ProofRequest], *, beside: Sequence[Question[Any]] = ()

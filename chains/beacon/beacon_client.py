@@ -62,9 +62,6 @@ class BeaconClient:
             for url, host in zip(chain.beacon_urls, chain.beacon_hosts, strict=True)
         ]
 
-    def __repr__(self) -> str:
-        return f"BeaconClient({self._chain.name!r}, {', '.join(self._chain.beacon_hosts)})"
-
     def header(self, root: bytes | str) -> BeaconHeader:
         """Return the header with this root; or that of the block "finalized", which is the node's word."""
         identifier = root if isinstance(root, str) else hex_data(root)

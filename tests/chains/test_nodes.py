@@ -199,7 +199,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.headers([2]), InvalidReply, "another block"),
     (
         told({"number": "0x1"}, "eth_getBlockByHash"),
-        lambda rpc: rpc.header_by_hash(rpc.known_header(2).hash),
+        lambda rpc: rpc.answer(questions.header_by_hash(rpc.known_header(2).hash)),
         InvalidReply,
         "another block",
     ),

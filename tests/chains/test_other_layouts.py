@@ -7,6 +7,7 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
+from chains import questions
 from chains.node_errors import InvalidReply, UnreadableHeader
 from tests import headers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
@@ -91,7 +92,7 @@ def test_it_can_be_asked_for_in_all_ways(client_of):
         client = client_of(url)
         head = client.head()
         assert head.encode() == encoded(fields, HEAD)
-        assert client.header_by_hash(keccak(encoded(fields, 5))) == client.header(5)
+        assert client.answer(questions.header_by_hash(keccak(encoded(fields, 5)))) == client.header(5)
         assert client.header(HEAD + 1) is None
         assert client.headers([3, HEAD + 1, HEAD]) == [client.header(3), None, head]
 
