@@ -18,7 +18,7 @@ from chains.rpc import NodeUnavailable, RpcRefused
 from database import row_locks
 from database.statements import chunks
 from proving.reconcile import unsigned
-from proving.reconcile.unsigned import Left, TooSlow
+from proving.reconcile.unsigned import Left
 from queries.api_endpoint import KEY, ApiError, errors
 from queries.models import Batch, BatchStatus, Block, Query
 
@@ -108,7 +108,7 @@ def _left_of(batch: Batch) -> Left:
         return unsigned.left_of(batch)
     except UnknownChain as gone:
         sentence = str(gone)
-    except (NodeUnavailable, RpcRefused, TooSlow) as error:
+    except (NodeUnavailable, RpcRefused) as error:
         sentence = f"What is missing can't be told at this moment. {error}"
     raise ApiError(503, "chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
 

@@ -288,12 +288,9 @@ def asked_of_header(seen: AskedOfHeader) -> Decision:
     return Decision(then, [Complete(proven, StepKind.INITIAL_STATE)])
 
 
-def fetched(found: Fetched, *, is_trusted: bool) -> Decision:
-    """Store the proofs, and complete what they are all of; the next step as well if the registry trusts the block."""
-    complete = [Complete(found.complete, StepKind.INITIAL_STATE)]
-    if is_trusted:
-        complete.append(Complete(found.complete, StepKind.BLOCKHASH_AVAILABLE))
-    return Decision(Continue(), [StoreProofs(found.proofs), *complete])
+def fetched(found: Fetched) -> Decision:
+    """Store the proofs, and complete what they are all of."""
+    return Decision(Continue(), [StoreProofs(found.proofs), Complete(found.complete, StepKind.INITIAL_STATE)])
 
 
 def unfetched(seen: Unfetched) -> Decision:

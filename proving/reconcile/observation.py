@@ -217,10 +217,7 @@ class OpenRequests:
     """Tells what is open about a block."""
 
     senders: Collection[str]  # of the batches
-    steps: Collection[tuple[str, bool]]
-    """At which the queries are, each with whether it asks for an account, and not for the header."""
-    names_times: bool
-    """True if some name it by a time."""
+    steps: set[str | None]  # at which the queries are
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ Functions about several blocks return what they observe by the ids of the blocks
 one. They change nothing about the blocks. What is costly to know is only looked up where it matters.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
-from django.db.models import BooleanField, Case, Exists, Min, OuterRef, Q, QuerySet, When, Window
+from django.db.models import BooleanField, Case, Exists, Min, OuterRef, Q, Value, When, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -21,8 +22,8 @@ from database.statements import chunks
 from proving import facts, sources
 from proving.connections import Context
 from proving.facts import Fact, Missing, RegistryView, TimeFact, ViewRequest
-from proving.heads import poll_seconds
-from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
+from proving.heads import highest_lately, poll_seconds
+from proving.models import Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
 from proving.paths.building import PathFound
 from proving.paths.planning import TooFar
@@ -46,8 +47,8 @@ from proving.sources import NotYet, Preparation
 from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
 
-# Queries that one reconcile observes: bounds its memory and its length.
-_QUERIES_PER_LOOK = 1000
+# Queries that a turn observes: bounds its memory and its length.
+QUERIES_PER_LOOK = 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
 # is taken that costs much more.
 _PATIENT_ATTEMPTS = 8
@@ -72,17 +73,11 @@ def _of_each(
 
 
 def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
-    columns = ("block", "batch__sender", "step", "of_account", "names_time")
-    rows = open_queries(blocks).order_by().annotate(of_account=~Q(address=""), names_time=Q(timestamp__isnull=False))
-    found: dict[int, list[tuple[str, tuple[str, bool], bool]]] = {block.pk: [] for block in blocks}
-    for block, sender, step, of_account, names_time in rows.values_list(*columns).distinct() if blocks else ():
-        found[block].append((sender, (step, of_account), names_time))
-    return {
-        pk: OpenRequests(
-            {sender for sender, *_ in each}, {step for _, step, _ in each}, any(named for *_, named in each)
-        )
-        for pk, each in found.items()
-    }
+    rows = open_queries(blocks).order_by().values_list("block", "batch__sender", "step").distinct()
+    found: dict[int, list[tuple[str, str | None]]] = {block.pk: [] for block in blocks}
+    for block, sender, step in rows:
+        found[block].append((sender, step))
+    return {pk: OpenRequests({sender for sender, _ in each}, {step for _, step in each}) for pk, each in found.items()}
 
 
 # --- When the destination was reorganised -----------------------------------------------------------------------------
@@ -109,12 +104,12 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
 def gone(context: Context, block: Block) -> Gone:
     """Read what the registry has of a block's facts that were completed. Raises `NodeUnavailable`, `RpcRefused`."""
     seen = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
-    if not _has_root(block, _confirmed(context, block, [])):
+    if not _is_root(block, _confirmed(context, block, []).state_root):
         proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
         return Gone(root_is_confirmed=False, proven=list(proven.values_list("pk", flat=True)))
     of_header: list[int] = []
     of_accounts: list[int] = []
-    for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), _QUERIES_PER_LOOK):
+    for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), QUERIES_PER_LOOK):
         wanted = _facts_of(chunk)
         found = facts.compare(chunk, _confirmed(context, block, wanted), facts.proven({block: wanted})[block.pk])
         if found.contradiction:
@@ -136,11 +131,8 @@ def _confirmed(context: Context, block: Block, wanted: Sequence[Fact]) -> Regist
 
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     rpc, chain = context.source_rpc, context.source_rpc.chain
-    *headers, latest = rpc.ask([*(questions.header(block.number) for block in blocks), questions.header("latest")])
-    head = latest.number if isinstance(latest, Header) else 0
-    if isinstance(latest, ChainError):
-        # How long to wait for a block that isn't there nobody knows.
-        headers = [latest if header is None else header for header in headers]
+    headers = rpc.ask([questions.header(block.number) for block in blocks])
+    head = highest_lately(chain.id) if None in headers else 0
 
     def read(block: Block, header: Header | None) -> SourceBlock:
         # Where its bytes were pruned it is taken again.
@@ -152,108 +144,20 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
 
 
 def asked_of_header(context: Context, blocks: Sequence[Block]) -> ByBlock[AskedOfHeader]:
-    chain_id = context.source_rpc.chain.id
-    asking: dict[int, list[Query]] = {block.pk: [] for block in blocks}
-    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk") if blocks else ():
+    asking: dict[int, list[Query]] = defaultdict(list)
+    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
         assert query.block_id is not None, "it is one of these"
         asking[query.block_id].append(query)
     found: ByBlock[AskedOfHeader] = {}
     for block in blocks:
-        header = _own_header(block)
-        lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking[block.pk]}
-        found[block.pk] = AskedOfHeader(
-            {pk: facts.why_lacking(chain_id, header, fields) if fields else "" for pk, fields in lacking.items()}
-        )
-    return found
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The registry's answers about one block, all of one exchange."""
-
-    confirmed: RegistryView
-    """At the newest confirmed block, with facts that may be asked for."""
-    latest: RegistryView
-    """At the newest block, without facts."""
-    is_vouched_for: bool
-    """The registry can take the block's header now."""
-    accumulated_by: str
-    """Hash of the transaction of ours that brought the header, if one did."""
-
-
-def is_extending(context: Context) -> bool:
-    """Return whether a transaction that extends the registry's trust is under way."""
-    return building.extending(context.connection, context.heads.latest.number).exists()
-
-
-def read_registry(context: Context, blocks: Sequence[Block], *, is_extending: bool) -> Observed[Reading]:
-    """Ask the registry about these blocks, whose headers are stored.
-
-    Facts are asked for where a transaction of ours has brought the header: of thousands each is a question.
-    """
-    accumulated = sent.accumulated_by(context.registry, blocks)
-    idle = _first_idle(context.heads.confirmed.number, [block for block in blocks if block.pk in accumulated])
-    wanted = {pk: _facts_of(queries) for pk, queries in idle.items()}
-    return _readings(context, blocks, wanted, accumulated, _vouched_at(context, is_extending=is_extending))
-
-
-def _vouched_at(context: Context, *, is_extending: bool) -> BlockIdentifier:
-    """Return the state that tells whether a hash is trusted: a chain knows its head's hash only in the pending block.
-
-    Elsewhere what is pending made it trusted. That may still fail, or be cancelled, and what was sent behind it would
-    fail with it.
-    """
-    return "pending" if context.connection.is_own and not is_extending else "latest"
-
-
-def _readings(
-    context: Context,
-    blocks: Sequence[Block],
-    wanted: Mapping[int, Sequence[Fact]],
-    accumulated: Mapping[int, str],
-    vouched_at: BlockIdentifier,
-) -> Observed[Reading]:
-    registry, confirmed = context.registry.contract, context.heads.confirmed.number
-    requests = [
-        request
-        for block in blocks
-        for request in (
-            ViewRequest(block.number, wanted.get(block.pk, ()), confirmed),
-            ViewRequest(block.number, (), "latest"),
-        )
-    ]
-    asked = [request.questions(registry) for request in requests]
-    hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
-    answers, vouched = context.destination_rpc.ask(
-        [question for each in asked for question in each],
-        [questions.call(*registry.vouches(*one), vouched_at) for one in hashes],
-    )
-    rest = iter(answers)
-    views = [one.view(registry, [next(rest) for _ in each]) for one, each in zip(requests, asked, strict=True)]
-    found: Observed[Reading] = {}
-    for block, at_confirmed, at_latest, vouch in zip(blocks, views[::2], views[1::2], vouched, strict=True):
-        try:
-            found[block.pk] = Reading(
-                result(at_confirmed),
-                result(at_latest),
-                registry.decode_vouches(vouch),
-                accumulated.get(block.pk, ""),
+        if block.pk in asking:
+            header = _own_header(block)
+            lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking[block.pk]}
+            chain_id = context.source_rpc.chain.id
+            found[block.pk] = AskedOfHeader(
+                {pk: facts.why_lacking(chain_id, header, fields) if fields else "" for pk, fields in lacking.items()}
             )
-        except ChainError as error:
-            found[block.pk] = error
     return found
-
-
-def is_trusted(block: Block, reading: Reading | ChainError, asking: OpenRequests, *, is_extending: bool) -> bool:
-    """Return whether the registry was seen to know the block's state root, or to be able to take its header.
-
-    What is named by a time needs the next block's as well.
-    """
-    if asking.names_times or isinstance(reading, ChainError):
-        return False
-    if _has_root(block, reading.confirmed) or _has_root(block, reading.latest):
-        return True
-    return reading.is_vouched_for and not is_extending
 
 
 def unfetched(
@@ -278,39 +182,53 @@ def unfetched(
 # --- What the registry holds, and lacks -------------------------------------------------------------------------------
 
 
-def registry(
-    context: Context, blocks: Sequence[Block], readings: Observed[Reading], *, is_extending: bool
-) -> Observed[Observation]:
-    """Read what the registry holds and lacks of what the blocks' open queries ask for."""
-    compared = _compared(context, blocks, _looked_at(context, blocks), readings)
-    lacking = _lacking(context, blocks, compared, is_extending=is_extending)
-    return _observations(context, blocks, compared, lacking, _awaiting_header(blocks))
+def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]:
+    """Read what the registry holds and lacks of what the blocks' open queries ask for. Their headers are stored."""
+    seen, confirmed = context.heads.latest.number, context.heads.confirmed.number
+    is_extending = building.extending(context.connection, seen).exists()
+    # A chain knows its head's hash only in the pending block. Elsewhere what is pending made a hash trusted. That may
+    # still fail, or be cancelled, and what was sent behind it would fail with it.
+    vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
+    accumulated = sent.accumulated_by(context.registry, blocks)
+    compared = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
+    missing = _missing(blocks, compared)
+    sent_for, accumulating = sent.facts_under_way(list(missing), confirmed), sent.accumulating(list(missing), confirmed)
+    failures = sent.failures(
+        {block.pk: sorted({pk for pks in one.missing.values() for pk in pks}) for block, one in missing.items()}
+    )
+    lacking = {
+        block: Lacking(
+            missing=one.missing,
+            left_to_others=[pk for pk, query in one.asked.items() if query.is_left_to_others],
+            sent_for=sent_for[block.pk],
+            failures=failures[block.pk],
+            root_is_known=one.root_is_known,
+            is_accumulating=block.pk in accumulating,
+        )
+        for block, one in missing.items()
+    }
+    pause = building.pause_after_failures(context.connection) if lacking else 0
+    trusts = _trusts(context, lacking, missing, vouched_at, is_extending=is_extending, pause=pause)
+    return _observations(context, blocks, compared, lacking, trusts=trusts, awaiting_header=_awaiting_header(blocks))
 
 
-def of_batch(
-    context: Context, blocks: Sequence[Block], batch: str, go_on: Callable[[], None]
-) -> Observed[tuple[Observation, bool]]:
-    """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
+def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[Observation]:
+    """Read what the registry lacks of what one batch's open queries ask for, the first `QUERIES_PER_LOOK` of a block.
 
-    It is as if all was to be sent for it, and nothing was under way. `go_on` is called between exchanges.
+    It is as if all was to be sent for it, and nothing was under way.
     """
     asking: dict[int, list[Query]] = {block.pk: [] for block in blocks}
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
-    for query in rows.annotate(pays_itself=_PAYS_ITSELF).order_by("pk"):
+    for query in rows.annotate(pays_itself=Value(value=False)).order_by("pk"):
         assert query.block_id is not None, "it is one of these"
         asking[query.block_id].append(query)
-    readings = _readings(context, blocks, {}, {}, "pending")
-    left = {pk: list(chunks(queries, _QUERIES_PER_LOOK)) or [[]] for pk, queries in asking.items()}
-    compared: Observed[_Compared] = {}
-    while looking := [block for block in blocks if left[block.pk] and _is_held(compared.get(block.pk))]:
-        compared |= _compared(context, looking, {block.pk: left[block.pk].pop(0) for block in looking}, readings)
-        go_on()
-    lacking = _lacking_of_batch(context, blocks, compared)
-    observations = _observations(context, blocks, compared, lacking, {})
-    return {
-        pk: one if isinstance(one, ChainError) else (replace(one, waits_since=None), bool(left[pk]))
-        for pk, one in observations.items()
-    }
+    first = {pk: queries[:QUERIES_PER_LOOK] for pk, queries in asking.items()}
+    compared = _compared(context, blocks, first, {}, "pending")
+    missing = _missing(blocks, compared)
+    lacking = {block: Lacking(one.missing, one.root_is_known) for block, one in missing.items()}
+    trusts = _trusts(context, lacking, missing, "pending", is_extending=False, pause=0)
+    seen = _observations(context, blocks, compared, lacking, trusts=trusts, awaiting_header={})
+    return {pk: one if isinstance(one, ChainError) else replace(one, waits_since=None) for pk, one in seen.items()}
 
 
 @dataclass(frozen=True)
@@ -318,9 +236,14 @@ class _Compared:
     """The facts of these queries, compared with the registry at the newest confirmed block."""
 
     asked: Mapping[int, OpenQuery]
-    reading: Reading
     view: RegistryView
     root_is_confirmed: bool
+    root_is_known: bool
+    """True if the state root is the block's there, or at the newest block."""
+    is_vouched_for: bool
+    """True if the registry can take the block's header now."""
+    accumulated_by: str
+    """Hash of the transaction of ours that brought the header, if one did."""
     missing: Missing
     contradiction: str
 
@@ -331,44 +254,71 @@ class _Compared:
         return [pk for pk in self.asked if pk not in lacking]
 
 
-def _is_held(compared: _Compared | ChainError | None) -> bool:
-    """Return whether the registry lacks nothing so far."""
-    return compared is None or (isinstance(compared, _Compared) and not compared.missing and not compared.contradiction)
+def _missing(blocks: Sequence[Block], compared: Observed[_Compared]) -> dict[Block, _Compared]:
+    """Return those of which the registry lacks something."""
+    return {block: one for block in blocks if isinstance(one := compared[block.pk], _Compared) and one.missing}
 
 
 def _compared(
-    context: Context, blocks: Sequence[Block], looked_at: Mapping[int, Sequence[Query]], readings: Observed[Reading]
+    context: Context,
+    blocks: Sequence[Block],
+    looked_at: Mapping[int, Sequence[Query]],
+    accumulated: Mapping[int, str],
+    vouched_at: BlockIdentifier,
 ) -> Observed[_Compared]:
+    """Compare what these queries ask for with what the registry holds.
+
+    Facts of blocks are asked for at once if a transaction (by the blocks' ids, its hash) has `accumulated` the header.
+    Those of others follow where the state root is there: below an unknown one nothing is proven, and of thousands each
+    is a question.
+    """
+    rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
     wanted = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
-    views: Observed[RegistryView] = {
-        block.pk: one if isinstance(one, ChainError) else one.confirmed
-        for block in blocks
-        for one in [readings[block.pk]]
+    requests = [
+        ViewRequest(block.number, wanted[block.pk] if block.pk in accumulated else (), confirmed) for block in blocks
+    ]
+    asked = [request.questions(registry) for request in requests]
+    hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
+    told, roots, vouched = rpc.ask(
+        [question for each in asked for question in each],
+        [questions.call(*registry.state_root(block.number), "latest") for block in blocks],
+        [questions.call(*registry.vouches(*one), vouched_at) for one in hashes],
+    )
+    rest = iter(told)
+    views = {
+        block: request.view(registry, [next(rest) for _ in each])
+        for block, request, each in zip(blocks, requests, asked, strict=True)
     }
-    # Below an unknown root nothing is proven.
-    asking = [
+    lacking = [
         block
-        for block in blocks
-        if isinstance(view := views[block.pk], RegistryView)
-        and _has_root(block, view)
+        for block, view in views.items()
+        if isinstance(view, RegistryView)
+        and _is_root(block, view.state_root)
         and any(fact not in view.facts for fact in wanted[block.pk])
     ]
-    requests = [ViewRequest(block.number, wanted[block.pk], context.heads.confirmed.number) for block in asking]
-    read = facts.views(context.destination_rpc, context.registry.contract, requests)
-    views |= {block.pk: view for block, view in zip(asking, read, strict=True)}
-    told = [block for block in blocks if isinstance(view := views[block.pk], RegistryView) and view.facts]
-    here = facts.proven({block: wanted[block.pk] for block in told})
+    further = [ViewRequest(block.number, wanted[block.pk], confirmed) for block in lacking]
+    views |= zip(lacking, facts.views(rpc, registry, further), strict=True)
+    seen = [block for block, view in views.items() if isinstance(view, RegistryView) and view.facts]
+    here = facts.proven({block: wanted[block.pk] for block in seen})
     found: Observed[_Compared] = {}
-    for block in blocks:
-        reading, view, queries = readings[block.pk], views[block.pk], looked_at[block.pk]
-        if isinstance(reading, ChainError) or isinstance(view, ChainError):
-            found[block.pk] = next(one for one in (reading, view) if isinstance(one, ChainError))
-            continue
-        comparison = facts.compare(queries, view, here.get(block.pk, {}))
-        asked = {query.pk: _open_query(query) for query in queries}
-        found[block.pk] = _Compared(
-            asked, reading, view, _has_root(block, view), comparison.missing, comparison.contradiction
-        )
+    for block, root, vouch in zip(blocks, roots, vouched, strict=True):
+        pk, queries = block.pk, looked_at[block.pk]
+        try:
+            view = result(views[block])
+            comparison = facts.compare(queries, view, here.get(pk, {}))
+            is_confirmed = _is_root(block, view.state_root)
+            found[pk] = _Compared(
+                asked={query.pk: _open_query(query) for query in queries},
+                view=view,
+                root_is_confirmed=is_confirmed,
+                root_is_known=_is_root(block, result(root)) or is_confirmed,
+                is_vouched_for=registry.decode_vouches(vouch),
+                accumulated_by=accumulated.get(pk, ""),
+                missing=comparison.missing,
+                contradiction=comparison.contradiction,
+            )
+        except ChainError as error:
+            found[pk] = error
     return found
 
 
@@ -380,7 +330,9 @@ def _observations(
     context: Context,
     blocks: Sequence[Block],
     compared: Observed[_Compared],
-    lacking: Observed[Lacking],
+    lacking: Mapping[Block, Lacking],
+    *,
+    trusts: Observed[Trust],
     awaiting_header: ByBlock[list[OpenQuery]],
 ) -> Observed[Observation]:
     seen: Observed[Observation] = {pk: one for pk, one in compared.items() if isinstance(one, ChainError)}
@@ -388,9 +340,9 @@ def _observations(
     proven_by = sent.proven_by(context.registry, {pk for _, one in good for pk in one.held})
     since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
     for block, one in good:
-        of_block = lacking.get(block.pk)
-        if isinstance(of_block, ChainError):
-            seen[block.pk] = of_block
+        trust = trusts.get(block.pk)
+        if isinstance(trust, ChainError):
+            seen[block.pk] = trust
             continue
         seen[block.pk] = Observation(
             number=block.number,
@@ -408,10 +360,10 @@ def _observations(
             asked=one.asked,
             view=one.view,
             root_is_confirmed=one.root_is_confirmed,
-            accumulated_by=one.reading.accumulated_by if one.root_is_confirmed else "",
+            accumulated_by=one.accumulated_by if one.root_is_confirmed else "",
             proven_by={pk: proven_by[pk] for pk in one.held if pk in proven_by},
             contradiction=one.contradiction,
-            lacking=of_block,
+            lacking=replace(lacking[block], trust=trust) if block in lacking else None,
         )
     return seen
 
@@ -439,87 +391,40 @@ def _open_query(query: Query) -> OpenQuery:
     return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), pays_itself)
 
 
-def _lacking(
-    context: Context, blocks: Sequence[Block], compared: Observed[_Compared], *, is_extending: bool
-) -> Observed[Lacking]:
-    """Return what the registry lacks, of those blocks of which it lacks something."""
-    missing = {block: one for block in blocks if isinstance(one := compared[block.pk], _Compared) and one.missing}
-    if not missing:
-        return {}
-    live = sent.under_way(list(missing))
-    under_way = [block for block in missing if block.pk in live]
-    sent_for, accumulating = sent.facts_under_way(under_way), sent.accumulating(under_way)
-    asking = {block.pk: sorted({pk for pks in one.missing.values() for pk in pks}) for block, one in missing.items()}
-    failures = sent.failures(asking)
-    lacking = {
-        block.pk: Lacking(
-            missing=one.missing,
-            left_to_others=[pk for pk, query in one.asked.items() if query.is_left_to_others],
-            sent_for=sent_for.get(block.pk, ()),
-            failures=failures[block.pk],
-            root_is_known=_root_is_known(block, one),
-            is_accumulating=block.pk in accumulating,
-        )
-        for block, one in missing.items()
-    }
-    # By what is to be sent, if anything is: what others want besides must lead no further.
-    needing = {block: one.needing or one.all_needing for block in missing for one in [lacking[block.pk]]}
-    trusts = _trusts(context, needing, compared, _vouched_at(context, is_extending=is_extending))
-    pause = building.pause_after_failures(context.connection) if trusts else 0
-    config, head = context.connection.config, context.heads.latest.number
-    found: Observed[Lacking] = dict(lacking)
-    for pk, told in trusts.items():
-        try:
-            trust = result(told)
-            may_jump = planning.may_jump(context.connection, trust.header)
-        except ChainError as error:
-            found[pk] = error
-            continue
-        for_long = sources.of(config).vouches_for_long(config, trust.header.number, head)
-        trust = Trust(trust.header, trust.is_vouched_for, for_long, is_extending, pause, may_jump)
-        found[pk] = replace(lacking[pk], trust=trust)
-    return found
-
-
-def _lacking_of_batch(context: Context, blocks: Sequence[Block], compared: Observed[_Compared]) -> Observed[Lacking]:
-    lacking = {
-        block: Lacking(one.missing, _root_is_known(block, one))
-        for block in blocks
-        if isinstance(one := compared[block.pk], _Compared) and one.missing
-    }
-    trusts = _trusts(context, {block: one.needing for block, one in lacking.items()}, compared, "pending")
-    found: Observed[Lacking] = {}
-    for block, of_block in lacking.items():
-        trust = trusts.get(block.pk)
-        found[block.pk] = trust if isinstance(trust, ChainError) else replace(of_block, trust=trust)
-    return found
-
-
-def _root_is_known(block: Block, compared: _Compared) -> bool:
-    return compared.root_is_confirmed or _has_root(block, compared.reading.latest)
-
-
 def _trusts(
-    context: Context, needing: Mapping[Block, Missing], compared: Observed[_Compared], at: BlockIdentifier
+    context: Context,
+    lacking: Mapping[Block, Lacking],
+    compared: Mapping[Block, _Compared],
+    at: BlockIdentifier,
+    *,
+    is_extending: bool,
+    pause: float,
 ) -> Observed[Trust]:
     """Return whether the registry can take the headers that are needed, of those that are there."""
+    registry, config, head = context.registry.contract, context.connection.config, context.heads.latest.number
+    # By what is to be sent, if anything is: what others want besides must lead no further.
+    needing = {block: missing for block, one in lacking.items() if (missing := one.needing or one.all_needing)}
     # Only the next block's header says when a block ended.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
-    found: Observed[Trust] = {
-        block.pk: Trust(_own_header(block), one.reading.is_vouched_for)
-        for block, missing in needing.items()
-        if missing and block not in timed and isinstance(one := compared[block.pk], _Compared)
-    }
-    read = context.source_rpc.ask([questions.header(block.number + 1) for block in timed])
-    found |= {block.pk: header for block, header in zip(timed, read, strict=True) if isinstance(header, ChainError)}
-    following = [(block, header) for block, header in zip(timed, read, strict=True) if isinstance(header, Header)]
-    registry = context.registry.contract
-    vouched = context.destination_rpc.ask(
-        [questions.call(*registry.vouches(header.number, header.hash), at) for _, header in following]
+    following = dict(
+        zip(timed, context.source_rpc.ask([questions.header(block.number + 1) for block in timed]), strict=True)
     )
-    for (block, header), answer in zip(following, vouched, strict=True):
+    there = {block: header for block, header in following.items() if isinstance(header, Header)}
+    asked = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
+    vouched = dict(zip(there, context.destination_rpc.ask(asked), strict=True))
+    found: Observed[Trust] = {}
+    for block in needing:
         try:
-            found[block.pk] = Trust(header, registry.decode_vouches(answer))
+            header = result(following[block]) if block in following else _own_header(block)
+            if header is not None:
+                found[block.pk] = Trust(
+                    header,
+                    registry.decode_vouches(vouched[block]) if block in vouched else compared[block].is_vouched_for,
+                    sources.of(config).vouches_for_long(config, header.number, head),
+                    is_extending,
+                    pause,
+                    may_jump=is_extending and planning.may_jump(context.connection, header),
+                )
         except ChainError as error:
             found[block.pk] = error
     return found
@@ -530,50 +435,31 @@ def _own_header(block: Block) -> Header:
     return Header.decode(bytes(block.header_rlp))
 
 
-def _looked_at(context: Context, blocks: Sequence[Block]) -> ByBlock[list[Query]]:
-    """Return the queries to observe, first those for which something may be sent.
+def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
+    """Return the queries to observe: open ones for which nothing is under way, or mined after the `confirmed` block.
 
-    If they are many, others are chosen by lot: for some of them nobody may ever send anything, and these must not be
-    the first each time.
+    First come those for which something may be sent. If the others are many, they are chosen by lot: for some of them
+    nobody may ever send anything, and these must not be the first each time.
     """
-    confirmed = context.heads.confirmed.number
-    found = _first_idle(confirmed, blocks)
-    for block in blocks:
-        first = found[block.pk]
-        if len(first) >= _QUERIES_PER_LOOK:
-            sent_for = [query for query in first if not query.pays_itself]  # type: ignore[attr-defined]  # of the annotation
-            idle = _idle([block], confirmed).filter(batch__sender=Sender.SELF)
-            found[block.pk] = [*sent_for, *idle.order_by("?")[:_QUERIES_PER_LOOK]]
-    return found
-
-
-def _first_idle(confirmed: int, blocks: Sequence[Block]) -> ByBlock[list[Query]]:
-    if not blocks:
-        return {}
-    idle = list(_idle(blocks, confirmed)[:_QUERIES_PER_LOOK])
-    if len(idle) == _QUERIES_PER_LOOK and len(blocks) > 1:
-        return {pk: queries for block in blocks for pk, queries in _first_idle(confirmed, [block]).items()}
+    under_way = Transaction.objects.filter(
+        sent.unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk")
+    )
+    waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
+    idle = waiting.filter(~Exists(under_way)).annotate(pays_itself=_PAYS_ITSELF)
+    # In turns: a batch of many that can't pay must not keep others from being looked at.
+    turn = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
+    sent_for = idle.exclude(batch__sender=Sender.SELF).annotate(turn=turn).order_by("turn", "pk")[:QUERIES_PER_LOOK]
+    others = idle.filter(batch__sender=Sender.SELF).order_by("?")[:QUERIES_PER_LOOK]
     found: ByBlock[list[Query]] = {block.pk: [] for block in blocks}
-    for query in idle:
+    for query in (*sent_for, *others):
         assert query.block_id is not None, "it is one of these"
         found[query.block_id].append(query)
     return found
 
 
-def _idle(blocks: Sequence[Block], confirmed: int) -> QuerySet[Query]:
-    """Open queries for which no transaction is under way, or mined in a block after the `confirmed` one."""
-    unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
-    under_way = Transaction.objects.filter(unseen, proves_facts("queries__block"), queries=OuterRef("pk"))
-    waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
-    # In turns: a batch of many that can't pay must not keep others from being looked at.
-    turn = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
-    idle = waiting.filter(~Exists(under_way)).annotate(turn=turn, pays_itself=_PAYS_ITSELF)
-    return idle.order_by("pays_itself", "turn", "pk")
-
-
-def _has_root(block: Block, view: RegistryView) -> bool:
-    """Return whether the registry holds the block's state root."""
-    return hex_data(view.state_root) == block.state_root
+def _is_root(block: Block, root: bytes) -> bool:
+    """Return whether this, as the registry has it, is the block's state root."""
+    return hex_data(root) == block.state_root
 
 
 def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
@@ -617,7 +503,7 @@ def rest(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests
             is_under_way=tx is not None,
             # What is mined takes its time, and waits for nobody.
             waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else "",
-            is_left_to_others=asked.senders == {Sender.SELF} and all(step in PROVABLE_STEPS for step, _ in asked.steps),
+            is_left_to_others=asked.senders == {Sender.SELF} and asked.steps <= set(PROVABLE_STEPS),
             checked_number=block.checked_number,
             final=context.heads.final,
             poll_seconds=context.poll_seconds,

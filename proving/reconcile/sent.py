@@ -26,8 +26,6 @@ _accumulated_blocks = Transaction.accumulates.through.objects
 
 def accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, str]:
     """Return the hash of the transaction of ours that brought the header to the registry, where one did."""
-    if not blocks:
-        return {}
     rows = _accumulated_blocks.filter(
         block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
     )
@@ -35,37 +33,28 @@ def accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, s
     return dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
 
 
-def under_way(blocks: Sequence[Block]) -> set[int]:
-    """Return the blocks (ids) for whose queries any transaction is under way, or with whose header."""
-    sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES)
-    carry = _accumulated_blocks.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
-    found = sent.order_by().values_list("query__block").union(carry.order_by().values_list("block"))
-    return {block for (block,) in found}
+def unseen(confirmed: int) -> Q:
+    """Select transactions that are under way, or mined after the `confirmed` block, at which the chain is read."""
+    return Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
 
 
-def accumulating(blocks: Sequence[Block]) -> set[int]:
-    """Return the blocks (ids) whose header a transaction brings that is under way."""
-    if not blocks:
-        return set()
-    rows = _accumulated_blocks.filter(block__in=blocks, transaction__state__in=LIVE_STATES)
-    return set(rows.values_list("block", flat=True))
+def accumulating(blocks: Sequence[Block], confirmed: int) -> set[int]:
+    """Return the blocks (ids) whose header a transaction brings that is `unseen`."""
+    rows = Transaction.objects.filter(unseen(confirmed), accumulates__in=blocks)
+    return set(rows.values_list("accumulates", flat=True))
 
 
-def facts_under_way(blocks: Sequence[Block]) -> dict[int, set[Fact]]:
-    """Return, by the block's id, facts that transactions that are under way may prove already, for other queries."""
-    if not blocks:
-        return {}
-    live = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES)
+def facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[Fact]]:
+    """Return, by the block's id, facts that transactions that are `unseen` may prove already, for other queries."""
+    sent = Transaction.objects.filter(unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     found: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
-    for query in Query.objects.filter(Exists(live), block__in=blocks).iterator(chunk_size=_PER_READ):
+    for query in Query.objects.filter(Exists(sent), block__in=blocks).iterator(chunk_size=_PER_READ):
         found[query.block_id or 0].update(facts.of(query))
     return found
 
 
 def newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
     """Return, by the block's id, the newest transaction under way for its queries, whatever it does, without data."""
-    if not blocks:
-        return {}
     sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES).order_by()
     newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
     rows = Transaction.objects.filter(pk__in=newest.values()).defer("data").prefetch_related("versions")

@@ -10,7 +10,7 @@ what held no longer does.
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -37,19 +37,14 @@ from proving.reconcile.decide import (
     FindPath,
     FindTime,
     FindWhatIsGone,
-    NoteChecked,
-    NoteRefused,
     Requeue,
     Settled,
-    ShowPath,
-    StoreProofs,
 )
-from proving.reconcile.observation import Observation, OpenRequests
+from proving.reconcile.observation import Observation
 from proving.registry.deployments import Unusable
 from proving.sources import NotYet
 from queries import progress
-from queries.models import Block, StepKind, open_queries
-from queries.progress import Complete
+from queries.models import Block, open_queries
 
 logger = logging.getLogger(__name__)
 
@@ -104,9 +99,8 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     asking = observe.open_requests(blocks)
     proving = [block for block in blocks if asking[block.pk].senders]
     if proving:
-        _fetch_and_prove(turn, proving, asking, most_proofs)
+        _fetch_and_prove(turn, proving, most_proofs)
         blocks = turn.left_of(blocks)
-    if turn.may_have_ended:
         asking = observe.open_requests(blocks)
     for pk, left in observe.rest(turn.context, blocks, asking).items():
         turn.end(pk, decide.rest(left))
@@ -120,8 +114,6 @@ class _Turn:
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
-    may_have_ended: bool = False
-    """True if something was written by which open queries may have ended, or gone back."""
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
         """Return those of the blocks that go on, as they are stored by now."""
@@ -157,7 +149,6 @@ class _Turn:
             for action in decision.actions
             if isinstance(action, Change)
         ]
-        self.may_have_ended = self.may_have_ended or not all(_goes_on(change) for _, change in changes)
         rows.write(self.context, self.going, changes)
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
@@ -173,13 +164,6 @@ class _Turn:
         for pk, decision in decisions.items():
             if end := why_not.get(pk) or (decision.then if isinstance(decision.then, End) else None):
                 self.end(pk, end)
-
-
-def _goes_on(change: Change) -> bool:
-    """Return whether all queries that are open stay so, at a step as late or later."""
-    if isinstance(change, Complete):
-        return not change.queries or change.step in {StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE}
-    return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteRefused)
 
 
 def _failed(error: ChainError) -> Fail:
@@ -202,27 +186,13 @@ def _take_back(turn: _Turn, blocks: Sequence[Block]) -> None:
     turn.act(decisions)
 
 
-def _fetch_and_prove(
-    turn: _Turn, blocks: Sequence[Block], asking: Mapping[int, OpenRequests], most_proofs: int
-) -> None:
-    context = turn.context
-    headers = turn.answered(observe.source_blocks(context, blocks))
+def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> None:
+    headers = turn.answered(observe.source_blocks(turn.context, blocks))
     turn.act({pk: decide.source_block(one) for pk, one in headers.items()})
     blocks = turn.left_of(blocks)
-    if turn.may_have_ended:
-        # The source chain may have been reorganised.
-        asking = observe.open_requests(blocks)
-    is_extending = observe.is_extending(context)
-    readings = observe.read_registry(context, blocks, is_extending=is_extending)
-    trusted = {
-        block.pk
-        for block in blocks
-        if observe.is_trusted(block, readings[block.pk], asking[block.pk], is_extending=is_extending)
-    }
-    partly, faults = _fetch(turn, blocks, asking, trusted, most_proofs)
+    partly, faults = _fetch(turn, blocks, most_proofs)
     # What can't be fetched holds up none of the rest.
-    seen = observe.registry(context, turn.left_of(blocks), readings, is_extending=is_extending)
-    _prove(turn, turn.answered(seen))
+    _prove(turn, turn.answered(observe.registry(turn.context, turn.left_of(blocks))))
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
         if pk in partly and not isinstance(end, Fail):
@@ -232,28 +202,20 @@ def _fetch_and_prove(
             turn.end(pk, faults[pk])
 
 
-def _fetch(
-    turn: _Turn,
-    blocks: Sequence[Block],
-    asking: Mapping[int, OpenRequests],
-    trusted: Collection[int],
-    most_proofs: int,
-) -> tuple[set[int], dict[int, Fail]]:
-    """Complete INITIAL_STATE of what can be fetched from the source chain; more of those that are `trusted` (ids).
+def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[int], dict[int, Fail]]:
+    """Complete INITIAL_STATE of what can be fetched from the source chain.
 
     Return the ids of blocks of which more is to be fetched, and what is wrong with the rest of others.
     """
-    lacking = [block for block in blocks if (StepKind.INITIAL_STATE, False) in asking[block.pk].steps]
-    decisions = {pk: decide.asked_of_header(one) for pk, one in observe.asked_of_header(turn.context, lacking).items()}
+    decisions = {pk: decide.asked_of_header(one) for pk, one in observe.asked_of_header(turn.context, blocks).items()}
     turn.write(decisions)
     ends = {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
-    lacking = [block for block in blocks if (StepKind.INITIAL_STATE, True) in asking[block.pk].steps]
-    waiting, partly = proofs.waiting(lacking, most_proofs)
+    waiting, partly = proofs.waiting(blocks, most_proofs)
     faults: dict[int, dict[int, Exception]] = defaultdict(dict)
     for fetched in proofs.fetch(turn.context.source_rpc, waiting):
         for pk, found in fetched.items():
             faults[pk] |= found.faults
-        turn.write({pk: decide.fetched(found, is_trusted=pk in trusted) for pk, found in fetched.items()})
+        turn.write({pk: decide.fetched(found) for pk, found in fetched.items()})
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(one) for pk, one in unfetched.items()}

@@ -14,14 +14,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from chains import questions, rollups
-from chains.rpc import ChainError, Reverted, RpcClient, result
+from chains.rpc import ChainError, NodeUnavailable, Reverted, RpcClient, result
 from database.statements import chunks
 from proving import connections
 from proving.connections import Context
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
-from proving.paths import building, checkpoints
-from proving.reconcile import calldata, decide, observe, sent
+from proving.paths import checkpoints
+from proving.reconcile import apply, decide, observe
 from proving.reconcile.decide import (
     Action,
     Continue,
@@ -80,14 +80,10 @@ class Left:
     """The block of the destination that was looked at, the oldest of several. None: nothing was looked for there."""
 
 
-class TooSlow(Exception):
-    """The nodes are too slow to tell what is missing."""
-
-
 def left_of(batch: Batch) -> Left:
     """Find what is left to be sent for a batch that is open.
 
-    Raises `NodeUnavailable`, `RpcRefused` and `TooSlow` where nothing can be told.
+    Raises `NodeUnavailable`, `RpcRefused` where nothing can be told.
     """
     found = _Found(time.monotonic() + _SECONDS)
     _note_what_is_not_prepared(found, batch)
@@ -116,23 +112,15 @@ class _Found:
     transactions: list[Unsigned] = field(default_factory=list)
     waits: dict[str, None] = field(default_factory=dict)
     is_complete: bool = True
-    fault: Exception | None = None
+    fault: ChainError | None = None
     block: int | None = None
-
-    def go_on(self) -> None:
-        """Check that time is left. Raises `TooSlow`."""
-        if time.monotonic() > self.ends:
-            raise TooSlow("The nodes are too slow to tell all that is missing.")
-
-    def look_at(self, head: int) -> None:
-        self.block = head if self.block is None else min(self.block, head)
 
     def wait(self, sentence: str) -> None:
         """Note that something is missing beside the transactions, and why."""
         self.waits[sentence] = None
         self.is_complete = False
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: ChainError) -> None:
         self.fault = self.fault or error
         self.wait(str(error))
 
@@ -173,41 +161,42 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
     try:
         connection = connections.open_unless_stopped(batch.destination_chain_id, source_id)
         head = connection.destination_rpc.head()
-        found.look_at(head.number)
+        found.block = min(head.number, found.block or head.number)
         # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.
         source = _Source(found, Context(connection, Heads(head, head, 0)))
         waiting = batch.queries.filter(source_chain_id=source_id, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
             some = list(Block.objects.filter(pk__in=chunk).order_by("number"))
-            seen = observe.of_batch(source.context, some, batch.pk, found.go_on)
+            seen = observe.of_batch(source.context, some, batch.pk)
             for block in some:
-                found.go_on()
+                if time.monotonic() > found.ends:
+                    raise NodeUnavailable("The nodes are too slow to tell all that is missing.")
                 _add(source, block, seen[block.pk])
     except Unusable as why:
         found.wait(str(why))
-    except (ChainError, TooSlow) as error:
+    except ChainError as error:
         found.fail(error)
 
 
-def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | ChainError) -> None:
-    """Add what is missing of one block. Raises `_Enough`, `TooSlow`."""
+def _add(source: _Source, block: Block, answer: Observation | ChainError) -> None:
+    """Add what is missing of one block. Raises `_Enough`."""
     try:
-        seen, is_part = result(answer)
+        seen = result(answer)
         proposed = list(itertools.islice(_of_block(source, block, seen), _MOST + 1))
-        if is_part:
+        if len(seen.asked) == observe.QUERIES_PER_LOOK:
+            # It may ask for more.
             source.found.wait(_MORE)
         source.found.add(_with_gas(source.context.destination_rpc, proposed))
-    except Reverted as reverted:
-        # The chain moved since it was observed.
-        reason = revert_reason(reverted.data)
-        source.found.wait(f"The registry does not accept a proof at this moment: {reason}. Ask again.")
     except ChainError as error:
-        source.found.fail(error)
-    else:
-        return
-    # What would rest on a path that isn't given out.
-    source.trusted = ()
+        # What would rest on a path that isn't given out.
+        source.trusted = ()
+        if isinstance(error, Reverted):
+            # The chain moved since it was observed.
+            reason = revert_reason(error.data)
+            source.found.wait(f"The registry does not accept a proof at this moment: {reason}. Ask again.")
+        else:
+            source.found.fail(error)
 
 
 # --- Of one block -----------------------------------------------------------------------------------------------------
@@ -273,13 +262,13 @@ def _of_action(source: _Source, block: Block, seen: Observation, action: Action,
             yield from _of_times(source, block, seen, action, where, rests=rests)
         case PreparePath():
             source.trusted = ()
-            yield _Proposed(calldata.of_preparation(source.context, action), f"Records a hash that leads to {where}.")
+            yield _Proposed(apply.preparation(source.context, action), f"Records a hash that leads to {where}.")
         case ExtendPath():
             yield from _of_leg(source, block, seen, action, where)
 
 
 def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
-    for intent in calldata.of_proofs(source.context, block, action):
+    for intent in apply.proofs(source.context, block, action):
         header = f"Accumulates the header of {where}, and proves facts of it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
         rests = rests or action.with_header
@@ -291,7 +280,7 @@ def _of_times(
     each: ProveTime | Prove | None = action
     while isinstance(each, ProveTime):
         what = f"Proves that {where} was the latest at the time {each.timestamp}, and accumulates its header."
-        yield _Proposed(calldata.of_time(source.context, block, each), what, rests)
+        yield _Proposed(apply.proof_of_time(source.context, block, each), what, rests)
         each = each.otherwise
     # A query for a time also asks for accounts of its block. Each of these transactions brings the header.
     assert seen.lacking is not None, "the time is missing"
@@ -304,13 +293,9 @@ def _of_times(
 
 
 def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
-    context = source.context
-    beside = sent.waiting_beside(block, {pk for pks in action.needing.values() for pk in pks})
-    leg = building.next_leg(context.connection, action.path, beside=beside)
+    leg, intents = apply.leg_of_path(source.context, block, action)
     source.trusted = {header.number for header in leg.checkpoints}
-    path, *proofs = itertools.islice(
-        calldata.of_leg(context, block, action, leg, action.needing, beside=beside), _MOST + 1
-    )
+    path, *proofs = itertools.islice(intents, _MOST + 1)
     yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")
     yield from (_Proposed(proof, f"Proves facts of {where}.", rests=True) for proof in proofs)
     if not leg.arrives:

@@ -495,12 +495,10 @@ def test_the_header_of_the_source_chain():
     assert decide.asked_of_header(AskedOfHeader({})) == Decision(Continue(), [Complete([], INITIAL)])
 
 
-@pytest.mark.parametrize("is_trusted", [False, True])
-def test_what_was_fetched_is_stored(is_trusted):
+def test_what_was_fetched_is_stored():
     proofs = [Proven(AccountProof(address=ALICE), ())]
-    decision = decide.fetched(Fetched(proofs, complete=[1]), is_trusted=is_trusted)
-    steps = [StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE][: 1 + is_trusted]
-    assert decision == Decision(Continue(), [StoreProofs(proofs), *(Complete([1], step) for step in steps)])
+    decision = decide.fetched(Fetched(proofs, complete=[1]))
+    assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
 
 
 REFUSED = Unfetched(1, 7, {4: "Pruned."}, refused=[4], refused_since=None, now=NOW)
