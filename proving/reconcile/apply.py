@@ -5,28 +5,33 @@ who sends it himself as well (`unsigned`).
 """
 
 import itertools
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from django.db.models import Q, QuerySet
+
 from chains.packed import encode_block_hash
 from chains.rpc import ChainError, Reverted
+from database import row_locks
 from proving import stops
 from proving.connections import Context, WorkContext
 from proving.facts import Missing
 from proving.paths import building, checkpoints
 from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
-from proving.reconcile import sent
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
 from proving.registry import packing
 from proving.registry.deployments import in_one_call, revert_reason
 from proving.transactions import sending, signers
 from proving.transactions.intents import Intent, Order, Sent, Unsent
-from queries.models import Block, Query
+from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
 # Transactions of one block that are sent in one go.
 _TRANSACTIONS_PER_LOOK = 16
+# Queries that a path may stop for beside those that it is sent for.
+_MOST_BESIDE = 1000
 
 
 def send_all(context: WorkContext, wanted: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:
@@ -80,7 +85,7 @@ def _instead(block: Block, action: Sending, poor: frozenset[str]) -> Sending | N
         return action.otherwise
     if isinstance(action, ExtendPath):
         # The other blocks of who can't pay would go before those of others, one after the other.
-        sent.give_way(block, poor)
+        _give_way(block, poor)
     return None
 
 
@@ -153,6 +158,53 @@ def _why_reverted(context: WorkContext, reverted: Reverted) -> Requeue | Fail:
     return Fail(f"The registry does not accept the proof: {reason}.")
 
 
+# --- What waits for a path --------------------------------------------------------------------------------------------
+
+
+def _waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Collection[int]]:
+    """Return other queries (ids) of the batch of these that wait for blocks' hashes, by the blocks' numbers.
+
+    None where these are of several batches: each would pay for the stops of the others.
+    """
+    batches = set(Query.objects.filter(pk__in=queries).order_by().values_list("batch", flat=True).distinct()[:2])
+    if len(batches) > 1:
+        return {}
+    waiting = _waiting(block).exclude(block=block).filter(batch__in=batches).order_by("pk")
+    found: dict[int, list[int]] = defaultdict(list)
+    for pk, number, timestamp in waiting.values_list("pk", "block__number", "timestamp")[:_MOST_BESIDE]:
+        # Only the next block's header says when a block ended.
+        found[number if timestamp is None else number + 1].append(pk)
+    return found
+
+
+def _give_way(block: Block, batches: Collection[str]) -> None:
+    """Let no block of these batches go first for a path on the block's connection, until it asks for one again."""
+    waiting = _waiting(block).filter(batch__in=batches).order_by().values("block")
+    rows = Block.objects.filter(pk__in=waiting, waits_for_path=True)
+    row_locks.retried(partial(rows.update, waits_for_path=False))
+
+
+def first_for_path(blocks: Sequence[Block]) -> int | None:
+    """Return which block is to have the next path: of these and those that wait for one on their connection, that of
+    the oldest batch, and of this the lowest.
+
+    Others lack what a path takes.
+    """
+    others = Q(block__waits_for_path=True, block__attempts=0, block__due_at__isnull=False)
+    waiting = _waiting(blocks[0]).filter(Q(block__in=blocks) | others, batch__sender=Sender.OPERATOR)
+    return waiting.order_by("batch", "block__number").values_list("block", flat=True).first()
+
+
+def _waiting(block: Block) -> QuerySet[Query]:
+    """Return the queries of the block's connection that may need a header."""
+    return Query.objects.filter(
+        step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
+        block__destination_chain_id=block.destination_chain_id,
+        block__source_chain_id=block.source_chain_id,
+        batch__status__in=ADMITTED_STATUSES,
+    )
+
+
 # --- What it consists of: intents, from stored proofs and what nodes tell ---------------------------------------------
 
 # At the most, without calldata.
@@ -195,7 +247,7 @@ def leg_of_path(context: Context, block: Block, action: ExtendPath) -> tuple[Leg
     If it ends at the block itself, what can be proven at once goes with it, and the rest of what needs it follows,
     resting on it. Raises `NodeUnavailable`, `RpcRefused`.
     """
-    beside = sent.waiting_beside(block, _asking(action))
+    beside = _waiting_beside(block, _asking(action))
     leg = building.next_leg(context.connection, action.path, beside=beside)
     registry = context.registry.contract
     calls = list(leg.calls)

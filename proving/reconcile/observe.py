@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
-from django.db.models import BooleanField, Case, Exists, Min, OuterRef, Q, Value, When, Window
+from django.db.models import BooleanField, Case, Exists, Max, Min, OuterRef, Q, Value, When, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -23,11 +23,10 @@ from proving import facts, sources
 from proving.connections import Context
 from proving.facts import Fact, Missing, RegistryView, TimeFact, ViewRequest
 from proving.heads import highest_lately, poll_seconds
-from proving.models import Transaction, TransactionState, proves_facts
+from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
 from proving.paths.building import PathFound
 from proving.paths.planning import TooFar
-from proving.reconcile import sent
 from proving.reconcile.observation import (
     AskedOfHeader,
     BlockOfTime,
@@ -43,12 +42,15 @@ from proving.reconcile.observation import (
     Unfetched,
 )
 from proving.reconcile.proofs import ProofRefused
+from proving.registry.deployments import Deployment
 from proving.sources import NotYet, Preparation
 from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
 
 # Queries that a turn observes: bounds its memory and its length.
 QUERIES_PER_LOOK = 1000
+# Rows named in one statement, and read at a time.
+_PER_STATEMENT, _PER_READ = 500, 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
 # is taken that costs much more.
 _PATIENT_ATTEMPTS = 8
@@ -104,26 +106,21 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
 def gone(context: Context, block: Block) -> Gone:
     """Read what the registry has of a block's facts that were completed. Raises `NodeUnavailable`, `RpcRefused`."""
     seen = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
-    if not _is_root(block, _confirmed(context, block, []).state_root):
+    queries = list(seen.filter(step__isnull=True).order_by("pk"))
+    wanted = _facts_of(queries)
+    registry, at = context.registry.contract, context.heads.confirmed.number
+    view = facts.read(context.destination_rpc, registry, block.number, wanted, at=at)
+    if not _is_root(block, view.state_root):
         proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
         return Gone(root_is_confirmed=False, proven=list(proven.values_list("pk", flat=True)))
-    of_header: list[int] = []
-    of_accounts: list[int] = []
-    for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), QUERIES_PER_LOOK):
-        wanted = _facts_of(chunk)
-        found = facts.compare(chunk, _confirmed(context, block, wanted), facts.proven({block: wanted})[block.pk])
-        if found.contradiction:
-            return Gone(root_is_confirmed=True, contradiction=found.contradiction)
-        lacking = {pk for asking in found.missing.values() for pk in asking}
-        for query in chunk:
-            if query.pk in lacking:
-                (of_accounts if query.address else of_header).append(query.pk)
-    return Gone(root_is_confirmed=True, lacking_of_header=of_header, lacking_of_accounts=of_accounts)
-
-
-def _confirmed(context: Context, block: Block, wanted: Sequence[Fact]) -> RegistryView:
-    registry, at = context.registry.contract, context.heads.confirmed.number
-    return facts.read(context.destination_rpc, registry, block.number, wanted, at=at)
+    found = facts.compare(queries, view, facts.proven({block: wanted})[block.pk])
+    lacking = {pk for asking in found.missing.values() for pk in asking}
+    return Gone(
+        root_is_confirmed=True,
+        lacking_of_header=[query.pk for query in queries if query.pk in lacking and not query.address],
+        lacking_of_accounts=[query.pk for query in queries if query.pk in lacking and query.address],
+        contradiction=found.contradiction,
+    )
 
 
 # --- What the source chain proves -------------------------------------------------------------------------------------
@@ -189,11 +186,11 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
     # A chain knows its head's hash only in the pending block. Elsewhere what is pending made a hash trusted. That may
     # still fail, or be cancelled, and what was sent behind it would fail with it.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
-    accumulated = sent.accumulated_by(context.registry, blocks)
+    accumulated = _accumulated_by(context.registry, blocks)
     compared = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
     missing = _missing(blocks, compared)
-    sent_for, accumulating = sent.facts_under_way(list(missing), confirmed), sent.accumulating(list(missing), confirmed)
-    failures = sent.failures(
+    sent_for, accumulating = _facts_under_way(list(missing), confirmed), _accumulating(list(missing), confirmed)
+    failures = _failures(
         {block.pk: sorted({pk for pks in one.missing.values() for pk in pks}) for block, one in missing.items()}
     )
     lacking = {
@@ -337,7 +334,7 @@ def _observations(
 ) -> Observed[Observation]:
     seen: Observed[Observation] = {pk: one for pk, one in compared.items() if isinstance(one, ChainError)}
     good = [(block, one) for block in blocks if isinstance(one := compared[block.pk], _Compared)]
-    proven_by = sent.proven_by(context.registry, {pk for _, one in good for pk in one.held})
+    proven_by = _proven_by(context.registry, {pk for _, one in good for pk in one.held})
     since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
     for block, one in good:
         trust = trusts.get(block.pk)
@@ -441,9 +438,7 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     First come those for which something may be sent. If the others are many, they are chosen by lot: for some of them
     nobody may ever send anything, and these must not be the first each time.
     """
-    under_way = Transaction.objects.filter(
-        sent.unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk")
-    )
+    under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
     idle = waiting.filter(~Exists(under_way)).annotate(pays_itself=_PAYS_ITSELF)
     # In turns: a batch of many that can't pay must not keep others from being looked at.
@@ -470,6 +465,79 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     return BlockOfTime(has_later=True, number=number)
 
 
+# --- What was sent before ---------------------------------------------------------------------------------------------
+
+_queries_of = Transaction.queries.through.objects
+_accumulated_blocks = Transaction.accumulates.through.objects
+
+
+def _accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, str]:
+    """Return the hash of the transaction of ours that brought the header to the registry, where one did."""
+    rows = _accumulated_blocks.filter(
+        block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
+    )
+    # The first, where there are several.
+    return dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
+
+
+def _unseen(confirmed: int) -> Q:
+    """Select transactions that are under way, or mined after the `confirmed` block, at which the chain is read."""
+    return Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
+
+
+def _accumulating(blocks: Sequence[Block], confirmed: int) -> set[int]:
+    """Return the blocks (ids) whose header a transaction brings that is `unseen`."""
+    rows = Transaction.objects.filter(_unseen(confirmed), accumulates__in=blocks)
+    return set(rows.values_list("accumulates", flat=True))
+
+
+def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[Fact]]:
+    """Return, by the block's id, facts that transactions that are `unseen` may prove already, for other queries."""
+    sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
+    found: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
+    for query in Query.objects.filter(Exists(sent), block__in=blocks).iterator(chunk_size=_PER_READ):
+        found[query.block_id or 0].update(facts.of(query))
+    return found
+
+
+def _newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
+    """Return, by the block's id, the newest transaction under way for its queries, whatever it does, without data."""
+    sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES).order_by()
+    newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
+    rows = Transaction.objects.filter(pk__in=newest.values()).defer("data").prefetch_related("versions")
+    by_pk = {tx.pk: tx for tx in rows} if newest else {}
+    return {block: by_pk[tx] for block, tx in newest.items() if tx in by_pk}
+
+
+def _proven_by(registry: Deployment, queries: Collection[int]) -> dict[int, str]:
+    """Return, by a query's id, the hash of our mined transaction that proved it to the registry, if any did."""
+    proving = proves_facts("query__block", "transaction")
+    sent_here = _queries_of.filter(transaction__to__in=registry.addresses)
+    hashes: dict[int, str] = {}
+    for chunk in chunks(sorted(queries), _PER_STATEMENT):
+        mined = sent_here.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
+        hashes |= dict(mined.values_list("query", "transaction__hash"))
+    return hashes
+
+
+def _failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    """Count, by the block's id, the transactions for these queries of it, the first few hundred, that reverted."""
+    firsts = {block: queries[:_PER_STATEMENT] for block, queries in asking.items()}
+    reverted: dict[int, set[int]] = defaultdict(set)
+    # One that was cancelled, because nobody wanted it any more, says nothing.
+    cancelled = SignedTransaction.objects.filter(
+        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
+    )
+    sent_for = _queries_of.filter(~Exists(cancelled), transaction__succeeded=False)
+    for chunk in chunks(sorted({pk for queries in firsts.values() for pk in queries}), _PER_STATEMENT):
+        for query, transaction in sent_for.filter(query__in=chunk).values_list("query", "transaction"):
+            reverted[query].add(transaction)
+    return {
+        block: len(set[int]().union(*(reverted[pk] for pk in queries if pk in reverted)))
+        for block, queries in firsts.items()
+    }
+
+
 # --- At the end -------------------------------------------------------------------------------------------------------
 
 
@@ -494,7 +562,7 @@ def path(
 
 def rest(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[Rest]:
     # The transaction that the open queries wait for, whichever of them it was sent for.
-    under_way = sent.newest_under_way([block for block in blocks if asking[block.pk].senders])
+    under_way = _newest_under_way([block for block in blocks if asking[block.pk].senders])
     found: ByBlock[Rest] = {}
     for block in blocks:
         asked, tx = asking[block.pk], under_way.get(block.pk)

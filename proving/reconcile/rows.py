@@ -3,8 +3,7 @@
 Of many blocks most changes are alike, and a database transaction takes long to become durable, however little it is.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -96,7 +95,7 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
                 _change(block, change)
     _store_proofs(storing)
     noted |= _complete(context, completing)
-    _save_noted(noted.values())
+    Block.objects.bulk_update(noted.values(), _NOTED)
     return blocks
 
 
@@ -228,12 +227,3 @@ def _show_path(block: Block, change: ShowPath) -> None:
 
 
 _NOTED = ("path_unit", "path_length", "path_left", "path_origin", "is_checkpoint", "checked_number", "checked_hash")
-
-
-def _save_noted(blocks: Collection[Block]) -> None:
-    """Save what was noted of blocks: of many it is mostly alike."""
-    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for block in blocks:
-        alike[tuple(getattr(block, column) for column in _NOTED)].append(block.pk)
-    for values, pks in alike.items():
-        Block.objects.filter(pk__in=pks).update(**dict(zip(_NOTED, values, strict=True)))

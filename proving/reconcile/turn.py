@@ -23,12 +23,12 @@ from config import logs
 from config.configured_chains import get_chains
 from database import due_rows
 from database.due_rows import Postponement
-from proving import connections, heads, job_runs, lanes
+from proving import connections, heads, lanes
 from proving.connections import WorkContext
 from proving.lanes import HeldLane
 from proving.paths import building
 from proving.paths.building import PathFound
-from proving.reconcile import apply, decide, observe, proofs, rows, sent
+from proving.reconcile import apply, decide, observe, proofs, rows
 from proving.reconcile.decide import (
     Change,
     Decision,
@@ -56,7 +56,7 @@ PROOFS, PROOFS_ALONE = 300, 1000
 # Paths that are sought in a turn: each takes exchanges of its own, and one at a time extends a registry's trust.
 _PATHS = 16
 _UNUSABLE_SECONDS = 10
-# As `job_runs` counts them.
+# As job runs count them.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
@@ -74,11 +74,11 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object]) -> int:
         ends = _reconcile(lane, blocks, most_proofs)
         _give_back(lane, postponement, blocks, ends)
         for block in blocks:
-            job_runs.note("block", _OUTCOMES[type(ends[block.pk])], began)
+            lanes.note_job_run("block", _OUTCOMES[type(ends[block.pk])], began)
 
     def give_up(block: Block) -> None:
         _give_back(lane, postponement, [block], {block.pk: Fail("An error of this service, which has been logged.")})
-        job_runs.note("block", "defect", time.monotonic())
+        lanes.note_job_run("block", "defect", time.monotonic())
 
     return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
 
@@ -249,7 +249,7 @@ def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[i
     """
     if not finding:
         return
-    first = sent.first_for_path([turn.going[pk] for pk in finding])
+    first = apply.first_for_path([turn.going[pk] for pk in finding])
     left = _PATHS
     for pk in sorted(finding, key=lambda pk: pk != first):
         if not left:
@@ -266,56 +266,39 @@ def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[i
 # --- At the end -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _GivenBack:
-    """How a block is given back: due again after these seconds; with None not at all, unless something is asked for."""
-
-    sentence: str
-    seconds: float | None
-    attempts: int
-    waits_for_path: bool
-
-
 def _give_back(
     lane: HeldLane, postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]
 ) -> None:
-    # Of many most are alike: one statement does for them.
-    alike: dict[_GivenBack, list[Block]] = defaultdict(list)
     for block in blocks:
-        alike[_given_back(lane, block, ends[block.pk])].append(block)
-    lane.write(partial(_write, postponement, alike))
+        if isinstance(end := ends[block.pk], Fail):
+            _note_failure(lane, block, end)
+    lane.write(partial(_write, postponement, blocks, ends))
 
 
-def _given_back(lane: HeldLane, block: Block, end: End) -> _GivenBack:
-    match end:
-        case Requeue():
-            return _GivenBack(end.sentence, end.seconds, 0, waits_for_path=end.for_path)
-        case Fail():
-            attempts = block.attempts
-            seconds = due_rows.backoff(attempts).total_seconds()
-            about = {"block": block.number, "source": block.source_chain_id, "chain": block.destination_chain_id}
-            with logs.about(**about):
-                logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.sentence, seconds)
-            concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
-            lane.write(partial(progress.note_failure, list(concerned), end.sentence))
-            return _GivenBack(end.sentence, seconds, attempts + 1, waits_for_path=end.for_path)
-        case Settled():
-            return _GivenBack("", None, 0, waits_for_path=False)
+def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:
+    seconds = due_rows.backoff(block.attempts).total_seconds()
+    with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
+        logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.sentence, seconds)
+    concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
+    lane.write(partial(progress.note_failure, list(concerned), end.sentence))
 
 
-def _write(postponement: Postponement[Block], alike: Mapping[_GivenBack, Sequence[Block]]) -> None:
-    settled = [block for how, blocks in alike.items() if how.seconds is None for block in blocks]
-    asked_for = set(open_queries(settled).values_list("block", flat=True)) if settled else set()
-    for how, blocks in alike.items():
-        pauses: dict[float | None, list[Block]] = defaultdict(list)
-        for block in blocks:
-            pauses[0 if block.pk in asked_for else how.seconds].append(block)
-        for seconds, some in pauses.items():
-            postponement.end(
-                some,
-                None if seconds is None else timedelta(seconds=seconds),
-                attempts=how.attempts,
-                waiting_for=how.sentence,
-                looked_at=Now(),
-                waits_for_path=how.waits_for_path,
-            )
+def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
+    settled = [block for block in blocks if isinstance(ends[block.pk], Settled)]
+    asked_for = set(open_queries(settled).values_list("block", flat=True))
+    # Of many most are alike: one statement does for them.
+    alike: dict[tuple[End, int], list[Block]] = defaultdict(list)
+    for block in blocks:
+        alike[Requeue("", 0) if block.pk in asked_for else ends[block.pk], block.attempts].append(block)
+    for (end, attempts), some in alike.items():
+        match end:
+            case Requeue():
+                pause, failed = timedelta(seconds=end.seconds), 0
+            case Fail():
+                pause, failed = due_rows.backoff(attempts), attempts + 1
+            case Settled():
+                postponement.end(some, None, waiting_for="", looked_at=Now(), waits_for_path=False)
+                continue
+        postponement.end(
+            some, pause, attempts=failed, waiting_for=end.sentence, looked_at=Now(), waits_for_path=end.for_path
+        )
