@@ -78,7 +78,7 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
     """
     batch = _find(request, internalId)
     if batch.status == BatchStatus.DONE:
-        left = Left((), (), is_complete=True)
+        left = Left()
     else:
         if seconds := throttle.take("unsigned transactions", batch.user_id, _MOST_PER_MINUTE):
             sentence = f"You may ask {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."

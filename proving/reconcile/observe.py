@@ -5,12 +5,12 @@ one. They change nothing about the blocks. What is costly to know is only looked
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
-from django.db.models import BooleanField, Case, Exists, Max, Min, OuterRef, Q, Value, When, Window
+from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -54,7 +54,6 @@ _PER_STATEMENT, _PER_READ = 500, 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
 # is taken that costs much more.
 _PATIENT_ATTEMPTS = 8
-_PAYS_ITSELF = Case(When(batch__sender=Sender.SELF, then=True), default=False, output_field=BooleanField())
 
 Answer = TypeVar("Answer")
 Seen = TypeVar("Seen")
@@ -72,6 +71,14 @@ def _of_each(
         block.pk: answer if isinstance(answer, ChainError) else read(block, answer)
         for block, answer in zip(blocks, answers, strict=True)
     }
+
+
+def _of_blocks(blocks: Sequence[Block], queries: Iterable[Query]) -> ByBlock[list[Query]]:
+    found: ByBlock[list[Query]] = {block.pk: [] for block in blocks}
+    for query in queries:
+        assert query.block_id is not None, "it is one of these"
+        found[query.block_id].append(query)
+    return found
 
 
 def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
@@ -141,13 +148,11 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
 
 
 def asked_of_header(context: Context, blocks: Sequence[Block]) -> ByBlock[AskedOfHeader]:
-    asking: dict[int, list[Query]] = defaultdict(list)
-    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
-        assert query.block_id is not None, "it is one of these"
-        asking[query.block_id].append(query)
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk")
+    asking = _of_blocks(blocks, rows)
     found: ByBlock[AskedOfHeader] = {}
     for block in blocks:
-        if block.pk in asking:
+        if asking[block.pk]:
             header = _own_header(block)
             lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking[block.pk]}
             chain_id = context.source_rpc.chain.id
@@ -214,11 +219,8 @@ def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[
 
     It is as if all was to be sent for it, and nothing was under way.
     """
-    asking: dict[int, list[Query]] = {block.pk: [] for block in blocks}
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
-    for query in rows.annotate(pays_itself=Value(value=False)).order_by("pk"):
-        assert query.block_id is not None, "it is one of these"
-        asking[query.block_id].append(query)
+    asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
     first = {pk: queries[:QUERIES_PER_LOOK] for pk, queries in asking.items()}
     compared = _compared(context, blocks, first, {}, "pending")
     missing = _missing(blocks, compared)
@@ -374,18 +376,14 @@ def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
 def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
     # Of thousands most are past these steps, and each id in the statement costs time at each reconcile.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
-    found: dict[int, list[OpenQuery]] = {block.pk: [] for block in blocks}
-    awaiting = awaiting.only("block", "address", "timestamp", "step").annotate(pays_itself=_PAYS_ITSELF)
-    for query in awaiting.order_by("pk"):
-        assert query.block_id is not None, "it is one of these"
-        found[query.block_id].append(_open_query(query))
-    return found
+    rows = awaiting.only("block", "address", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
+    return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
 
 
 def _open_query(query: Query) -> OpenQuery:
     assert query.step is not None, "it is open"
-    pays_itself: bool = query.pays_itself  # type: ignore[attr-defined]  # of the annotation
-    return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), pays_itself)
+    is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # of the annotation
+    return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), is_left_to_others)
 
 
 def _trusts(
@@ -440,16 +438,12 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     """
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
-    idle = waiting.filter(~Exists(under_way)).annotate(pays_itself=_PAYS_ITSELF)
+    idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
     # In turns: a batch of many that can't pay must not keep others from being looked at.
     turn = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
-    sent_for = idle.exclude(batch__sender=Sender.SELF).annotate(turn=turn).order_by("turn", "pk")[:QUERIES_PER_LOOK]
-    others = idle.filter(batch__sender=Sender.SELF).order_by("?")[:QUERIES_PER_LOOK]
-    found: ByBlock[list[Query]] = {block.pk: [] for block in blocks}
-    for query in (*sent_for, *others):
-        assert query.block_id is not None, "it is one of these"
-        found[query.block_id].append(query)
-    return found
+    sent_for = idle.exclude(sender=Sender.SELF).annotate(turn=turn).order_by("turn", "pk")[:QUERIES_PER_LOOK]
+    others = idle.filter(sender=Sender.SELF).order_by("?")[:QUERIES_PER_LOOK]
+    return _of_blocks(blocks, [*sent_for, *others])
 
 
 def _is_root(block: Block, root: bytes) -> bool:
@@ -542,21 +536,12 @@ def _failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
 
 
 def path(
-    context: Context,
-    block: Block,
-    target: Header,
-    hints: Collection[int] = (),
-    *,
-    is_first: bool = True,
-    is_self_funded: bool = False,
+    context: Context, block: Block, target: Header, *, is_first: bool
 ) -> PathFound | Preparation | NotYet | TooFar:
-    """Find a path to a header's hash, for a block. `hints` are those of `planning.survey`.
-
-    Raises `NodeUnavailable`, `RpcRefused`.
-    """
+    """Find a path to a header's hash, for a block. Raises `NodeUnavailable`, `RpcRefused`."""
     # The attempts before may have failed for something else.
     is_patient = block.attempts < _PATIENT_ATTEMPTS or not block.waits_for_path
-    found = building.find(context.connection, target, hints, is_patient=is_patient, is_self_funded=is_self_funded)
+    found = building.find(context.connection, target, (), is_patient=is_patient, is_self_funded=False)
     return replace(found, is_first=is_first) if isinstance(found, PathFound) else found
 
 

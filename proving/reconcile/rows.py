@@ -3,11 +3,10 @@
 Of many blocks most changes are alike, and a database transaction takes long to become durable, however little it is.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains.encoding import hex_data
@@ -26,6 +25,7 @@ from proving.reconcile.decide import (
     StoreProofs,
     TakeHeader,
 )
+from proving.reconcile.proofs import Proven
 from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
@@ -74,9 +74,11 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     """Write the changes inside the caller's database transaction. Return the rows of their blocks."""
     rows = Block.objects.filter(pk__in={pk for pk, _ in changes}).order_by("pk")
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
-    _lock_batches(blocks, changes)
+    if any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes):
+        # At once: each change would lock them in the order of the changes.
+        row_locks.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     completing: list[tuple[Block, Complete]] = []
-    storing: list[tuple[Block, StoreProofs]] = []
+    storing: list[Proven] = []
     noted: dict[int, Block] = {}
     for pk, change in changes:
         block = blocks[pk]
@@ -84,7 +86,7 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
             case Complete():
                 completing.append((block, change))
             case StoreProofs():
-                storing.append((block, change))
+                storing += change.proofs
             case ShowPath():
                 _show_path(block, change)
                 noted[pk] = block
@@ -97,26 +99,6 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     noted |= _complete(context, completing)
     Block.objects.bulk_update(noted.values(), _NOTED)
     return blocks
-
-
-def _lock_batches(blocks: Mapping[int, Block], changes: Changes) -> None:
-    """Lock all batches that are changed, at once: each change would lock them in the order of the changes."""
-    queries: set[int] = set()
-    completed: set[int] = set()
-    taking: set[int] = set()
-    for pk, change in changes:
-        match change:
-            case Reopen() | MoveToBlock() | Reject():
-                queries.update(change.queries)
-            case Complete():
-                completed.update(change.queries)
-            case TakeHeader() if blocks[pk].hash:
-                taking.add(pk)
-            case _:
-                pass
-    if queries or taking:
-        changed = Query.objects.filter(Q(pk__in=queries | completed) | Q(block__in=taking))
-        row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
 
 
 def _change(block: Block, change: Change) -> None:
@@ -162,29 +144,22 @@ def _take_header(block: Block, change: TakeHeader) -> None:
     block.save(update_fields=HEADER_COLUMNS)
 
 
-def _store_proofs(several: Sequence[tuple[Block, StoreProofs]]) -> None:
-    proven = [(block, proof) for block, change in several for proof in change.proofs]
+def _store_proofs(proven: Sequence[Proven]) -> None:
+    for proof in proven:
+        # What is written again, because the database has ended it, may get another one.
+        proof.account.pk = None
     # In the place of those that were pruned.
     AccountProof.objects.bulk_create(
-        [proof.account for _, proof in proven],
+        [proof.account for proof in proven],
         update_conflicts=True,
         unique_fields=["block", "address"],
         update_fields=["nodes"],
     )
-    with_slots = [(block, proof) for block, proof in proven if proof.slots]
-    if not with_slots:
-        return
-    stored = AccountProof.objects.filter(
-        block__in={block.pk for block, _ in with_slots}, address__in={proof.account.address for _, proof in with_slots}
-    )
-    ids = {(block, address): pk for block, address, pk in stored.values_list("block", "address", "pk")}
-    slots: list[SlotProof] = []
-    for block, proof in with_slots:
+    for proof in proven:
         for slot in proof.slots:
-            slot.account_id = ids[block.pk, proof.account.address]
-            slots.append(slot)
+            slot.account = proof.account
     SlotProof.objects.bulk_create(
-        slots,
+        [slot for proof in proven for slot in proof.slots],
         update_conflicts=True,
         unique_fields=["account", "slot"],
         update_fields=["nodes"],
