@@ -24,7 +24,7 @@ from proving.paths.checkpoints import Jump
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
 from proving.registry import packing
 from proving.registry.deployments import in_one_call, revert_reason
-from proving.transactions import sending, signers
+from proving.transactions import sending
 from proving.transactions.intents import Intent, Order, Sent, Unsent
 from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
@@ -42,10 +42,8 @@ def send_all(context: WorkContext, wanted: Mapping[int, tuple[Block, Sending]]) 
     if not wanted:
         return {}
     # Observed it is all the same: what was sent before may be mined, or taken back.
-    chain = context.destination_rpc.chain
-    stopped = stops.why_stopped(chain.id, source=context.connection.config.source_id)
-    if refused := stopped or signers.why_none(chain):
-        return dict.fromkeys(wanted, _postponed(context, refused))
+    if stopped := stops.why_stopped(context.destination_rpc.chain.id, source=context.connection.config.source_id):
+        return dict.fromkeys(wanted, _postponed(context, stopped))
     why_not: dict[int, Requeue | Fail] = {}
     left = list(wanted.values())
     while left:
@@ -140,22 +138,18 @@ def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fa
         case Unsent(sentence):
             return Requeue(sentence, context.poll_seconds) if outcome.is_brief else _postponed(context, sentence)
         case Reverted():
-            return _why_reverted(context, outcome)
+            reason = revert_reason(outcome.data)
+            if reason.name not in {"UnknownBlock", "HeaderMismatch"}:
+                return Fail(f"The registry does not accept the proof: {reason}.")
+            # The chain moved between the observation and the simulation; the next turn says what that means.
+            sentence = f"Chain {context.destination_rpc.chain.id} does not accept the header at this moment."
+            return Requeue(sentence, context.poll_seconds)
         case ChainError():
             return Fail(str(outcome), for_operators=outcome.for_operators)
 
 
 def _postponed(context: WorkContext, sentence: str) -> Requeue:
     return Requeue(sentence, max(10, context.destination_rpc.chain.block_seconds))
-
-
-def _why_reverted(context: WorkContext, reverted: Reverted) -> Requeue | Fail:
-    reason = revert_reason(reverted.data)
-    if reason.name in {"UnknownBlock", "HeaderMismatch"}:
-        # The chain moved between the observation and the simulation; the next turn says what that means.
-        sentence = f"Chain {context.destination_rpc.chain.id} does not accept the header at this moment."
-        return Requeue(sentence, context.poll_seconds)
-    return Fail(f"The registry does not accept the proof: {reason}.")
 
 
 # --- What waits for a path --------------------------------------------------------------------------------------------

@@ -51,13 +51,6 @@ class SourceBlock:
 
 
 @dataclass(frozen=True)
-class AskedOfHeader:
-    """Open queries (ids) of INITIAL_STATE that ask for no account, with the properties that the header lacks."""
-
-    why_lacking: Mapping[int, str]  # a sentence; empty where it lacks nothing
-
-
-@dataclass(frozen=True)
 class Unfetched:
     """The queries that stay at INITIAL_STATE when all is fetched that nodes serve."""
 
@@ -187,11 +180,6 @@ class Observation:
     """A sentence, if the registry holds another value than was proven here. Other missing facts are not compared."""
     lacking: Lacking | None
     """None: it lacks nothing."""
-
-    @property
-    def has_idle_queries(self) -> bool:
-        """Return whether something is open for which nothing is under way."""
-        return bool(self.asked)
 
     @property
     def missing(self) -> Missing:

@@ -28,7 +28,6 @@ from proving.paths import building, planning
 from proving.paths.building import PathFound
 from proving.paths.planning import TooFar
 from proving.reconcile.observation import (
-    AskedOfHeader,
     BlockOfTime,
     Checked,
     Gone,
@@ -145,21 +144,6 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
         return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain), head, seconds)
 
     return _of_each(blocks, headers, read)
-
-
-def asked_of_header(context: Context, blocks: Sequence[Block]) -> ByBlock[AskedOfHeader]:
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk")
-    asking = _of_blocks(blocks, rows)
-    found: ByBlock[AskedOfHeader] = {}
-    for block in blocks:
-        if asking[block.pk]:
-            header = _own_header(block)
-            lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking[block.pk]}
-            chain_id = context.source_rpc.chain.id
-            found[block.pk] = AskedOfHeader(
-                {pk: facts.why_lacking(chain_id, header, fields) if fields else "" for pk, fields in lacking.items()}
-            )
-    return found
 
 
 def unfetched(

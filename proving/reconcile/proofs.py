@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from chains import questions
 from chains.encoding import hex_data
+from chains.header import Header
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from database.statements import by_size, chunks
+from proving import facts
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query, StepKind, open_queries
 
@@ -70,6 +72,22 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
         for block, address in keys[:most]
     ]
     return accounts, {block for block, _ in keys[most:]}
+
+
+def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
+    """Return, by the ids of blocks, their open queries that wait for nothing but the header, which is stored.
+
+    They were admitted by a header that had what they ask for. So one that lacks it is that of a node of another chain.
+    """
+    headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in blocks}
+    found: dict[int, Fetched] = defaultdict(Fetched)
+    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
+        pk, header = query.block_id or 0, headers[query.block_id or 0]
+        if lacking := facts.lacking(header, query.header_fields):
+            found[pk].faults[query.pk] = ChainError(facts.why_lacking(query.source_chain_id, header, lacking))
+        else:
+            found[pk].complete.append(query.pk)
+    return found
 
 
 def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dict[int, Fetched]]:

@@ -35,6 +35,17 @@ _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
 
 
+_NOTED = (
+    "path_unit",
+    "path_length",
+    "path_left",
+    "path_origin",
+    "is_checkpoint",
+    "checked_number",
+    "checked_hash",
+    "refused_since",
+)
+
 Changes = Sequence[tuple[int, Change]]
 """Changes with the ids of their blocks. Those of a block are in their order."""
 
@@ -64,7 +75,7 @@ def _pieces(block: Block, change: Change) -> Iterator[Change]:
                 yield replace(change, queries=chunk)
         case StoreProofs() if not change.proofs:
             pass
-        case ShowPath() if _shown(block) == _to_show(block, change):
+        case ShowPath() if all(getattr(block, column) == value for column, value in _to_show(block, change).items()):
             pass
         case _:
             yield change
@@ -77,32 +88,29 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     if any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes):
         # At once: each change would lock them in the order of the changes.
         row_locks.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
-    completing: list[tuple[Block, Complete]] = []
-    storing: list[Proven] = []
-    noted: dict[int, Block] = {}
     for pk, change in changes:
-        block = blocks[pk]
-        match change:
-            case Complete():
-                completing.append((block, change))
-            case StoreProofs():
-                storing += change.proofs
-            case ShowPath():
-                _show_path(block, change)
-                noted[pk] = block
-            case NoteChecked():
-                _note_checked(context, block)
-                noted[pk] = block
-            case _:
-                _change(block, change)
-    _store_proofs(storing)
-    noted |= _complete(context, completing)
-    Block.objects.bulk_update(noted.values(), _NOTED)
+        _change(context, blocks[pk], change)
+    _store_proofs([proof for _, change in changes if isinstance(change, StoreProofs) for proof in change.proofs])
+    completed = progress.complete_all([change for _, change in changes if isinstance(change, Complete)])
+    # With what is completed, or never.
+    checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.ACCOUNT_ACCUMULATED]
+    for pk in checked & blocks.keys():
+        _note_checked(context, blocks[pk])
+    noted = checked | {pk for pk, change in changes if isinstance(change, ShowPath | NoteChecked | NoteRefused)}
+    Block.objects.bulk_update([blocks[pk] for pk in noted & blocks.keys()], _NOTED)
     return blocks
 
 
-def _change(block: Block, change: Change) -> None:
+def _change(context: WorkContext, block: Block, change: Change) -> None:
+    """Carry out a change, or note it in the block's row, which is saved later."""
     match change:
+        case ShowPath():
+            for column, value in _to_show(block, change).items():
+                setattr(block, column, value)
+        case NoteChecked():
+            _note_checked(context, block)
+        case NoteRefused():
+            block.refused_since = change.since
         case Reopen():
             progress.reopen(change.queries, change.step, reason=change.reason)
         case MoveToBlock():
@@ -111,20 +119,6 @@ def _change(block: Block, change: Change) -> None:
             _reject(change)
         case TakeHeader():
             _take_header(block, change)
-        case NoteRefused():
-            block.refused_since = change.since
-            block.save(update_fields=["refused_since"])
-
-
-def _complete(context: WorkContext, completing: Sequence[tuple[Block, Complete]]) -> dict[int, Block]:
-    """Complete steps. Return the blocks for which it is noted, by their ids, in which block that was seen."""
-    found = progress.complete_all([change for _, change in completing])
-    # With what is completed, or never.
-    checked = found[StepKind.HEADER_ACCUMULATED] | found[StepKind.ACCOUNT_ACCUMULATED]
-    noted = {block.pk: block for block, _ in completing if block.pk in checked}
-    for block in noted.values():
-        _note_checked(context, block)
-    return noted
 
 
 def _note_checked(context: WorkContext, block: Block) -> None:
@@ -181,24 +175,12 @@ def _reject(change: Reject) -> None:
     progress.reject(batches, code=change.code, reason=change.reason, retryable=change.retryable)
 
 
-_Shown = tuple[str, int, int, int | None, bool]
-
-
-def _shown(block: Block) -> _Shown:
-    return block.path_unit, block.path_length, block.path_left, block.path_origin, block.is_checkpoint
-
-
-def _to_show(block: Block, change: ShowPath) -> _Shown:
-    """Return what to show of a path. At its end the block itself is one that paths may begin at."""
-    length = max(block.path_length, change.left) if change.unit in {"", block.path_unit} else change.left
-    origin = change.origin if change.unit else block.path_origin
-    return change.unit or block.path_unit, length, change.left, origin, block.is_checkpoint or not change.unit
-
-
-def _show_path(block: Block, change: ShowPath) -> None:
-    """Note what to show of a path. It is saved later."""
-    shown = _to_show(block, change)
-    block.path_unit, block.path_length, block.path_left, block.path_origin, block.is_checkpoint = shown
-
-
-_NOTED = ("path_unit", "path_length", "path_left", "path_origin", "is_checkpoint", "checked_number", "checked_hash")
+def _to_show(block: Block, change: ShowPath) -> dict[str, object]:
+    """Return what to show of a path, by column. At its end the block itself is one that paths may begin at."""
+    return {
+        "path_unit": change.unit or block.path_unit,
+        "path_length": max(block.path_length, change.left) if change.unit in {"", block.path_unit} else change.left,
+        "path_left": change.left,
+        "path_origin": change.origin if change.unit else block.path_origin,
+        "is_checkpoint": block.is_checkpoint or not change.unit,
+    }

@@ -7,6 +7,7 @@ run by another worker, it leads to the same place if the chains are the same. A 
 what held no longer does.
 """
 
+import itertools
 import logging
 import time
 from collections import defaultdict
@@ -207,12 +208,9 @@ def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[
 
     Return the ids of blocks of which more is to be fetched, and what is wrong with the rest of others.
     """
-    decisions = {pk: decide.asked_of_header(one) for pk, one in observe.asked_of_header(turn.context, blocks).items()}
-    turn.write(decisions)
-    ends = {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
     waiting, partly = proofs.waiting(blocks, most_proofs)
     faults: dict[int, dict[int, Exception]] = defaultdict(dict)
-    for fetched in proofs.fetch(turn.context.source_rpc, waiting):
+    for fetched in itertools.chain([proofs.of_headers(blocks)], proofs.fetch(turn.context.source_rpc, waiting)):
         for pk, found in fetched.items():
             faults[pk] |= found.faults
         turn.write({pk: decide.fetched(found) for pk, found in fetched.items()})
@@ -220,8 +218,7 @@ def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(one) for pk, one in unfetched.items()}
     turn.write(decisions)
-    later = {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
-    return partly, later | ends
+    return partly, {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
 
 
 def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:

@@ -41,7 +41,6 @@ from proving.reconcile.decide import (
     TakeHeader,
 )
 from proving.reconcile.observation import (
-    AskedOfHeader,
     BlockOfTime,
     Checked,
     Gone,
@@ -490,9 +489,6 @@ def test_the_header_of_the_source_chain():
     # Later where it is far ahead, but a node that was behind may catch up.
     assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(said, 12))
     assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(said, 60))
-    decision = decide.asked_of_header(AskedOfHeader({1: "", 2: "It lacks it.", 3: "And this.", 4: "It lacks it."}))
-    assert decision == Decision(Fail("It lacks it.", (2, 3, 4)), [Complete([1], INITIAL)])
-    assert decide.asked_of_header(AskedOfHeader({})) == Decision(Continue(), [Complete([], INITIAL)])
 
 
 def test_what_was_fetched_is_stored():
