@@ -175,7 +175,7 @@ class Observation:
     accumulated_by: str
     """Hash of the transaction of ours that brought the header, if one did."""
     proven_by: Mapping[int, str]
-    """By id of a query that asks for nothing that is missing: hash of the transaction that proved it."""
+    """By id of a query, of this block or another: hash of the transaction of ours that proved it."""
     contradiction: str
     """A sentence, if the registry holds another value than was proven here. Other missing facts are not compared."""
     lacking: Lacking | None

@@ -6,7 +6,7 @@ one. They change nothing about the blocks. What is costly to know is only looked
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeAlias, TypeVar
 
@@ -21,7 +21,7 @@ from chains.rpc import BlockIdentifier, ChainError, result
 from database.statements import chunks
 from proving import facts, sources
 from proving.connections import Context
-from proving.facts import Fact, Missing, RegistryView, TimeFact, ViewRequest
+from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
 from proving.heads import highest_lately, poll_seconds
 from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
@@ -170,32 +170,34 @@ def unfetched(
 
 def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]:
     """Read what the registry holds and lacks of what the blocks' open queries ask for. Their headers are stored."""
-    seen, confirmed = context.heads.latest.number, context.heads.confirmed.number
-    is_extending = building.extending(context.connection, seen).exists()
+    newest, confirmed = context.heads.latest.number, context.heads.confirmed.number
+    is_extending = building.extending(context.connection, newest).exists()
     # A chain knows its head's hash only in the pending block. Elsewhere what is pending made a hash trusted. That may
     # still fail, or be cancelled, and what was sent behind it would fail with it.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
     accumulated = _accumulated_by(context.registry, blocks)
-    compared = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
-    missing = _missing(blocks, compared)
+    seen = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
+    missing = _missing(blocks, seen)
     sent_for, accumulating = _facts_under_way(list(missing), confirmed), _accumulating(list(missing), confirmed)
     failures = _failures(
         {block.pk: sorted({pk for pks in one.missing.values() for pk in pks}) for block, one in missing.items()}
     )
     lacking = {
-        block: Lacking(
-            missing=one.missing,
-            left_to_others=[pk for pk, query in one.asked.items() if query.is_left_to_others],
+        block: replace(
+            one,
             sent_for=sent_for[block.pk],
             failures=failures[block.pk],
-            root_is_known=one.root_is_known,
             is_accumulating=block.pk in accumulating,
         )
         for block, one in missing.items()
     }
+    awaiting_header = _awaiting_header(blocks)
+    since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
+    for pk, one in seen.items():
+        if isinstance(one, Observation):
+            seen[pk] = replace(one, awaiting_header=awaiting_header[pk], waits_since=since.get(pk))
     pause = building.pause_after_failures(context.connection) if lacking else 0
-    trusts = _trusts(context, lacking, missing, vouched_at, is_extending=is_extending, pause=pause)
-    return _observations(context, blocks, compared, lacking, trusts=trusts, awaiting_header=_awaiting_header(blocks))
+    return _with_trust(context, seen, lacking, vouched_at, is_extending=is_extending, pause=pause)
 
 
 def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[Observation]:
@@ -206,40 +208,13 @@ def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
     first = {pk: queries[:QUERIES_PER_LOOK] for pk, queries in asking.items()}
-    compared = _compared(context, blocks, first, {}, "pending")
-    missing = _missing(blocks, compared)
-    lacking = {block: Lacking(one.missing, one.root_is_known) for block, one in missing.items()}
-    trusts = _trusts(context, lacking, missing, "pending", is_extending=False, pause=0)
-    seen = _observations(context, blocks, compared, lacking, trusts=trusts, awaiting_header={})
-    return {pk: one if isinstance(one, ChainError) else replace(one, waits_since=None) for pk, one in seen.items()}
+    seen = _compared(context, blocks, first, {}, "pending")
+    return _with_trust(context, seen, _missing(blocks, seen), "pending", is_extending=False, pause=0)
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """The facts of these queries, compared with the registry at the newest confirmed block."""
-
-    asked: Mapping[int, OpenQuery]
-    view: RegistryView
-    root_is_confirmed: bool
-    root_is_known: bool
-    """True if the state root is the block's there, or at the newest block."""
-    is_vouched_for: bool
-    """True if the registry can take the block's header now."""
-    accumulated_by: str
-    """Hash of the transaction of ours that brought the header, if one did."""
-    missing: Missing
-    contradiction: str
-
-    @property
-    def held(self) -> list[int]:
-        """Return the queries that ask for nothing that is missing."""
-        lacking = {pk for asking in self.missing.values() for pk in asking}
-        return [pk for pk in self.asked if pk not in lacking]
-
-
-def _missing(blocks: Sequence[Block], compared: Observed[_Compared]) -> dict[Block, _Compared]:
-    """Return those of which the registry lacks something."""
-    return {block: one for block in blocks if isinstance(one := compared[block.pk], _Compared) and one.missing}
+def _missing(blocks: Sequence[Block], seen: Observed[Observation]) -> dict[Block, Lacking]:
+    """Return what the registry lacks, of those blocks of which it lacks something."""
+    return {block: one.lacking for block in blocks if isinstance(one := seen[block.pk], Observation) and one.lacking}
 
 
 def _compared(
@@ -248,8 +223,8 @@ def _compared(
     looked_at: Mapping[int, Sequence[Query]],
     accumulated: Mapping[int, str],
     vouched_at: BlockIdentifier,
-) -> Observed[_Compared]:
-    """Compare what these queries ask for with what the registry holds.
+) -> Observed[Observation]:
+    """Compare what these queries ask for with what the registry holds, and ask whether it can take the blocks' headers.
 
     Facts of blocks are asked for at once if a transaction (by the blocks' ids, its hash) has `accumulated` the header.
     Those of others follow where the state root is there: below an unknown one nothing is proven, and of thousands each
@@ -281,74 +256,51 @@ def _compared(
     ]
     further = [ViewRequest(block.number, wanted[block.pk], confirmed) for block in lacking]
     views |= zip(lacking, facts.views(rpc, registry, further), strict=True)
-    seen = [block for block, view in views.items() if isinstance(view, RegistryView) and view.facts]
-    here = facts.proven({block: wanted[block.pk] for block in seen})
-    found: Observed[_Compared] = {}
+    there = [block for block, view in views.items() if isinstance(view, RegistryView) and view.facts]
+    here = facts.proven({block: wanted[block.pk] for block in there})
+    proven_by = _proven_by(context.registry, [query.pk for block in there for query in looked_at[block.pk]])
+    found: Observed[Observation] = {}
     for block, root, vouch in zip(blocks, roots, vouched, strict=True):
-        pk, queries = block.pk, looked_at[block.pk]
         try:
-            view = result(views[block])
-            comparison = facts.compare(queries, view, here.get(pk, {}))
+            view, queries = result(views[block]), looked_at[block.pk]
+            comparison = facts.compare(queries, view, here.get(block.pk, {}))
             is_confirmed = _is_root(block, view.state_root)
-            found[pk] = _Compared(
-                asked={query.pk: _open_query(query) for query in queries},
+            open_ones = {query.pk: _open_query(query) for query in queries}
+            found[block.pk] = Observation(
+                number=block.number,
+                hash=bytes.fromhex(block.hash[2:]),
+                timestamp=block.timestamp,
+                attempts=block.attempts,
+                path_left=block.path_left,
+                source=block.source_chain_id,
+                poll_seconds=context.poll_seconds,
+                source_poll_seconds=poll_seconds(context.source_rpc.chain),
+                now=timezone.now(),
+                gather_seconds=rpc.chain.gather_seconds,
+                waits_since=None,
+                awaiting_header=[],
+                asked=open_ones,
                 view=view,
                 root_is_confirmed=is_confirmed,
-                root_is_known=_is_root(block, result(root)) or is_confirmed,
-                is_vouched_for=registry.decode_vouches(vouch),
-                accumulated_by=accumulated.get(pk, ""),
-                missing=comparison.missing,
+                accumulated_by=accumulated.get(block.pk, "") if is_confirmed else "",
+                proven_by=proven_by,
                 contradiction=comparison.contradiction,
+                lacking=Lacking(
+                    comparison.missing,
+                    root_is_known=is_confirmed or _is_root(block, result(root)),
+                    left_to_others=[pk for pk, query in open_ones.items() if query.is_left_to_others],
+                    trust=Trust(_own_header(block), registry.decode_vouches(vouch)),
+                )
+                if comparison.missing
+                else None,
             )
         except ChainError as error:
-            found[pk] = error
+            found[block.pk] = error
     return found
 
 
 def _facts_of(queries: Sequence[Query]) -> list[Fact]:
     return list(dict.fromkeys(fact for query in queries for fact in facts.of(query)))
-
-
-def _observations(
-    context: Context,
-    blocks: Sequence[Block],
-    compared: Observed[_Compared],
-    lacking: Mapping[Block, Lacking],
-    *,
-    trusts: Observed[Trust],
-    awaiting_header: ByBlock[list[OpenQuery]],
-) -> Observed[Observation]:
-    seen: Observed[Observation] = {pk: one for pk, one in compared.items() if isinstance(one, ChainError)}
-    good = [(block, one) for block in blocks if isinstance(one := compared[block.pk], _Compared)]
-    proven_by = _proven_by(context.registry, {pk for _, one in good for pk in one.held})
-    since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
-    for block, one in good:
-        trust = trusts.get(block.pk)
-        if isinstance(trust, ChainError):
-            seen[block.pk] = trust
-            continue
-        seen[block.pk] = Observation(
-            number=block.number,
-            hash=bytes.fromhex(block.hash[2:]),
-            timestamp=block.timestamp,
-            attempts=block.attempts,
-            path_left=block.path_left,
-            source=block.source_chain_id,
-            poll_seconds=context.poll_seconds,
-            source_poll_seconds=poll_seconds(context.source_rpc.chain),
-            now=timezone.now(),
-            gather_seconds=context.destination_rpc.chain.gather_seconds,
-            waits_since=since.get(block.pk),
-            awaiting_header=awaiting_header.get(block.pk, []),
-            asked=one.asked,
-            view=one.view,
-            root_is_confirmed=one.root_is_confirmed,
-            accumulated_by=one.accumulated_by if one.root_is_confirmed else "",
-            proven_by={pk: proven_by[pk] for pk in one.held if pk in proven_by},
-            contradiction=one.contradiction,
-            lacking=replace(lacking[block], trust=trust) if block in lacking else None,
-        )
-    return seen
 
 
 def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
@@ -370,40 +322,42 @@ def _open_query(query: Query) -> OpenQuery:
     return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), is_left_to_others)
 
 
-def _trusts(
+def _with_trust(
     context: Context,
+    seen: Observed[Observation],
     lacking: Mapping[Block, Lacking],
-    compared: Mapping[Block, _Compared],
     at: BlockIdentifier,
     *,
     is_extending: bool,
     pause: float,
-) -> Observed[Trust]:
-    """Return whether the registry can take the headers that are needed, of those that are there."""
+) -> Observed[Observation]:
+    """Return what was seen with what the registry lacks, and with its trust in the headers that this needs."""
     registry, config, head = context.registry.contract, context.connection.config, context.heads.latest.number
     # By what is to be sent, if anything is: what others want besides must lead no further.
-    needing = {block: missing for block, one in lacking.items() if (missing := one.needing or one.all_needing)}
+    needing = {block: one.needing or one.all_needing for block, one in lacking.items()}
     # Only the next block's header says when a block ended.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
-    following = dict(
-        zip(timed, context.source_rpc.ask([questions.header(block.number + 1) for block in timed]), strict=True)
-    )
+    read = context.source_rpc.ask([questions.header(block.number + 1) for block in timed])
+    following = dict(zip(timed, read, strict=True))
     there = {block: header for block, header in following.items() if isinstance(header, Header)}
     asked = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
     vouched = dict(zip(there, context.destination_rpc.ask(asked), strict=True))
-    found: Observed[Trust] = {}
-    for block in needing:
+    found = dict(seen)
+    for block, one in lacking.items():
+        trust = one.trust if needing[block] else None
         try:
-            header = result(following[block]) if block in following else _own_header(block)
-            if header is not None:
-                found[block.pk] = Trust(
-                    header,
-                    registry.decode_vouches(vouched[block]) if block in vouched else compared[block].is_vouched_for,
-                    sources.of(config).vouches_for_long(config, header.number, head),
-                    is_extending,
-                    pause,
-                    may_jump=is_extending and planning.may_jump(context.connection, header),
+            if block in following:
+                header = result(following[block])
+                trust = Trust(header, registry.decode_vouches(vouched[block])) if header else None
+            if trust is not None:
+                trust = replace(
+                    trust,
+                    is_vouched_for_long=sources.of(config).vouches_for_long(config, trust.header.number, head),
+                    is_extending=is_extending,
+                    pause_after_failures=pause,
+                    may_jump=is_extending and planning.may_jump(context.connection, trust.header),
                 )
+            found[block.pk] = replace(result(seen[block.pk]), lacking=replace(one, trust=trust))
         except ChainError as error:
             found[block.pk] = error
     return found
