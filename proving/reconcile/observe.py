@@ -428,7 +428,7 @@ def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[F
     sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     found: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
     for query in Query.objects.filter(Exists(sent), block__in=blocks).iterator(chunk_size=_PER_READ):
-        found[query.block_id or 0].update(facts.of(query))
+        found[query.block_id or 0] |= set(facts.of(query))
     return found
 
 
