@@ -18,7 +18,7 @@ from chains.node_errors import NodeUnavailable, RpcRefused
 from database import statements
 from database.statements import chunks
 from proving.reconcile import unsigned
-from proving.reconcile.unsigned import Left, TooSlow
+from proving.reconcile.unsigned import Left
 from queries.api_endpoint import KEY, ApiError, errors
 from queries.models import Batch, BatchStatus, Block, Query
 
@@ -78,7 +78,7 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
     """
     batch = _find(request, internalId)
     if batch.status == BatchStatus.DONE:
-        left = Left((), (), is_complete=True)
+        left = Left()
     else:
         if seconds := throttle.take("unsigned transactions", batch.user_id, _MOST_PER_MINUTE):
             sentence = f"You may ask {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
@@ -108,7 +108,7 @@ def _left_of(batch: Batch) -> Left:
         return unsigned.left_of(batch)
     except UnknownChain as gone:
         sentence = str(gone)
-    except (NodeUnavailable, RpcRefused, TooSlow) as error:
+    except (NodeUnavailable, RpcRefused) as error:
         sentence = f"What is missing can't be told at this moment. {error}"
     raise ApiError(503, "chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
 

@@ -24,7 +24,7 @@ from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, statements
 from database.due_rows import Postponement
-from proving import batch_estimate, connections, facts, heads, job_runs, lanes, money, source_estimate
+from proving import batch_estimate, connections, facts, heads, lanes, money, source_estimate
 from proving.facts import Fact
 from proving.lanes import HeldLane
 from proving.registry.deployments import Unusable
@@ -73,12 +73,12 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
         _give_back(lane, postponement, batches, ends)
         for batch in batches:
             end = ends.get(batch.pk, _DONE)
-            job_runs.note("batch", "done" if end == _DONE else "waits" if end.pause else "fails", began)
+            lanes.note_job_run("batch", "done" if end == _DONE else "waits" if end.pause else "fails", began)
 
     def give_up(batch: Batch) -> None:
         fault = _End("An error of this service, which has been logged.")
         _give_back(lane, postponement, [batch], {batch.pk: fault})
-        job_runs.note("batch", "defect", time.monotonic())
+        lanes.note_job_run("batch", "defect", time.monotonic())
 
     return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
 

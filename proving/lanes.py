@@ -25,7 +25,9 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.models import Model, Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
+from prometheus_client import Histogram
 
+from config import logs
 from config.configured_chains import get_chains
 from database import statements
 from proving.models import Lane
@@ -34,6 +36,13 @@ logger = logging.getLogger(__name__)
 
 Row = TypeVar("Row", bound=Model)
 Result = TypeVar("Result")
+
+JOB_SECONDS = Histogram(
+    "batchquery_job_run_seconds",
+    "Job runs: the work of workers on due rows, by outcome.",
+    ("kind", "outcome"),
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
 
 # A lane is renewed for no longer: whatever hangs for so long is another's to do.
 _LONGEST_SECONDS = 300
@@ -96,6 +105,31 @@ class HeldLane:
                 return change()
 
         return statements.retried(whole)
+
+
+@dataclass
+class JobRun:
+    """A worker's work on one row that was due. It is counted, timed, and named in its log lines."""
+
+    outcome: str = "lost"
+    """`done`, `waits`, `fails`, or `lost` where another worker has taken over the row."""
+
+
+@contextmanager
+def job_run(kind: str, **about: str | int) -> Iterator[JobRun]:
+    """Time and count a job run. Its caller sets the outcome; an exception is a `defect`: expected ones are caught."""
+    this, outcome, began = JobRun(), "defect", time.monotonic()
+    try:
+        with logs.about(**about):
+            yield this
+        outcome = this.outcome
+    finally:
+        note_job_run(kind, outcome, began)
+
+
+def note_job_run(kind: str, outcome: str, began: float) -> None:
+    """Count and time a job run that `began` then (`time.monotonic`), also of a turn that has worked on several rows."""
+    JOB_SECONDS.labels(kind, outcome).observe(time.monotonic() - began)
 
 
 def work_on(rows: Sequence[Row], work: Callable[[Sequence[Row]], None], give_up: Callable[[Row], None]) -> int:

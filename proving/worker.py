@@ -10,6 +10,7 @@ second of each. While others wait, nobody has over half of a turn.
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import secrets
@@ -17,7 +18,7 @@ import socket
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -293,10 +294,15 @@ def _in_turns(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size:
     room = max(room, alone) if len(users) == 1 else room
     most_rows, most_room = (_ROWS, room) if len(users) == 1 else (_ROWS // 2, room // 2)
     # Those that fail wait for the others.
-    queues = [_of_user(due.filter(**{user: one}).order_by("attempts", "due_at"), one, size, most_rows) for one in users]
+    queues = [
+        [(key, one, large or 1) for key, large in of_user.values_list("pk", size)[:most_rows]]
+        for one in users
+        for of_user in [due.filter(**{user: one}).order_by("attempts", "due_at")]
+    ]
     used: Counter[object] = Counter()
     chosen: list[Any] = []
-    for key, one, large in _round_robin(queues):
+    # The first of each, then the second of each, and so on.
+    for key, one, large in filter(None, itertools.chain.from_iterable(itertools.zip_longest(*queues))):
         is_first = not used[one]
         if len(chosen) == _ROWS or (chosen and sum(used.values()) + large > room):
             break
@@ -304,23 +310,6 @@ def _in_turns(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size:
             used[one] += large
             chosen.append(key)
     return chosen
-
-
-def _of_user(rows: QuerySet[Any], user: object, size: str, most: int) -> Iterator[tuple[Any, object, int]]:
-    # Nothing of a user is read before it is the user's turn.
-    for key, large in rows.values_list("pk", size)[:most]:
-        yield key, user, large or 1
-
-
-def _round_robin(queues: Sequence[Iterator[tuple[Any, object, int]]]) -> Iterator[tuple[Any, object, int]]:
-    """Yield the first of each, then the second of each, and so on."""
-    left = list(queues)
-    while left:
-        in_turn, left = left, []
-        for queue in in_turn:
-            if (one := next(queue, None)) is not None:
-                left.append(queue)
-                yield one
 
 
 def _of_the_same_sources(batches: list[str]) -> list[str]:

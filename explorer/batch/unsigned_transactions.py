@@ -13,7 +13,7 @@ from config.configured_chains import get_page_rpc
 from explorer.formatting.amounts import cost
 from proving.money import market_fees
 from proving.reconcile import unsigned
-from proving.reconcile.unsigned import TooSlow, Unsigned
+from proving.reconcile.unsigned import Unsigned
 from queries.models import Batch, BatchStatus
 
 # Longer calldata is told by its length.
@@ -76,7 +76,7 @@ def read(batch: Batch) -> UnsignedTransactions:
         wei = _most_wei(chain.id, left.transactions)
     except UnknownChain:
         return UnsignedTransactions(f"Chain {chain.id} is no longer configured here.")
-    except (NodeUnavailable, RpcRefused, TooSlow) as error:
+    except (NodeUnavailable, RpcRefused) as error:
         return UnsignedTransactions(f"The chain could not be read. {error} Try again in a moment.")
     shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in left.transactions]
     return UnsignedTransactions("", chain, tuple(shown), tuple(left.waits), left.is_complete, left.block, wei)

@@ -11,7 +11,7 @@ from chains.node_errors import NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
 from database import due_rows
 from database.due_rows import Postponement
-from proving import connections, heads, job_runs
+from proving import connections, heads, lanes
 from proving.heads import poll_seconds
 from proving.lanes import HeldLane, LaneLost
 from proving.models import FactsRegistry
@@ -48,7 +48,7 @@ def _look_after(lane: HeldLane, postponement: Postponement[FactsRegistry], row: 
     def again() -> None:
         postponement.end([row], timedelta(seconds=seconds), attempts=attempts, waiting_for=sentence)
 
-    with job_runs.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
+    with lanes.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
         try:
             connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
             if checkpoints.wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):

@@ -17,7 +17,6 @@ from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
 from proving.reconcile.observation import (
-    AskedOfHeader,
     BlockOfTime,
     Checked,
     Gone,
@@ -277,23 +276,9 @@ def source_block(seen: SourceBlock) -> Decision:
     return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
 
 
-def asked_of_header(seen: AskedOfHeader) -> Decision:
-    """Complete the queries that need nothing but the header, and wait for those that it lacks something of.
-
-    They were admitted by a header that had it. So this one is that of a node of another chain.
-    """
-    lacking = {pk: why for pk, why in seen.why_lacking.items() if why}
-    proven = [pk for pk in seen.why_lacking if pk not in lacking]
-    then = Fail(next(iter(lacking.values())), tuple(lacking)) if lacking else Continue()
-    return Decision(then, [Complete(proven, StepKind.INITIAL_STATE)])
-
-
-def fetched(found: Fetched, *, is_trusted: bool) -> Decision:
-    """Store the proofs, and complete what they are all of; the next step as well if the registry trusts the block."""
-    complete = [Complete(found.complete, StepKind.INITIAL_STATE)]
-    if is_trusted:
-        complete.append(Complete(found.complete, StepKind.BLOCKHASH_AVAILABLE))
-    return Decision(Continue(), [StoreProofs(found.proofs), *complete])
+def fetched(found: Fetched) -> Decision:
+    """Store the proofs, and complete what they are all of."""
+    return Decision(Continue(), [StoreProofs(found.proofs), Complete(found.complete, StepKind.INITIAL_STATE)])
 
 
 def unfetched(seen: Unfetched) -> Decision:
@@ -315,7 +300,7 @@ def unfetched(seen: Unfetched) -> Decision:
 
 def prove(seen: Observation) -> Decision:
     """Complete what the registry holds as proven here, and send what it lacks."""
-    if not seen.root_is_confirmed and seen.has_idle_queries and any(seen.view.state_root):
+    if not seen.root_is_confirmed and seen.asked and any(seen.view.state_root):
         return Decision(
             Requeue(
                 f"The registry holds another state root for block {seen.number} than the source chain has now; waiting "

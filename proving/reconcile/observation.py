@@ -51,13 +51,6 @@ class SourceBlock:
 
 
 @dataclass(frozen=True)
-class AskedOfHeader:
-    """Open queries (ids) of INITIAL_STATE that ask for no account, with the properties that the header lacks."""
-
-    why_lacking: Mapping[int, str]  # a sentence; empty where it lacks nothing
-
-
-@dataclass(frozen=True)
 class Unfetched:
     """The queries that stay at INITIAL_STATE when all is fetched that nodes serve."""
 
@@ -182,16 +175,11 @@ class Observation:
     accumulated_by: str
     """Hash of the transaction of ours that brought the header, if one did."""
     proven_by: Mapping[int, str]
-    """By id of a query that asks for nothing that is missing: hash of the transaction that proved it."""
+    """By id of a query, of this block or another: hash of the transaction of ours that proved it."""
     contradiction: str
     """A sentence, if the registry holds another value than was proven here. Other missing facts are not compared."""
     lacking: Lacking | None
     """None: it lacks nothing."""
-
-    @property
-    def has_idle_queries(self) -> bool:
-        """Return whether something is open for which nothing is under way."""
-        return bool(self.asked)
 
     @property
     def missing(self) -> Missing:
@@ -217,10 +205,7 @@ class OpenRequests:
     """Tells what is open about a block."""
 
     senders: Collection[str]  # of the batches
-    steps: Collection[tuple[str, bool]]
-    """At which the queries are, each with whether it asks for an account, and not for the header."""
-    names_times: bool
-    """True if some name it by a time."""
+    steps: set[str | None]  # at which the queries are
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from chains import questions
 from chains.encoding import hex_data
-from chains.node_errors import ChainError, NodeUnavailable, RpcRefused
-from chains.questions import AccountProof as FetchedProof
-from chains.questions import ProofRequest
-from chains.rpc import RpcClient
+from chains.header import Header
+from chains.rpc import AccountProof as FetchedProof
+from chains.rpc import ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from database.statements import by_size, chunks
+from proving import facts
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query, StepKind, open_queries
 
@@ -74,13 +74,30 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
     return accounts, {block for block, _ in keys[most:]}
 
 
+def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
+    """Return, by the ids of blocks, their open queries that wait for nothing but the header, which is stored.
+
+    They were admitted by a header that had what they ask for. So one that lacks it is that of a node of another chain.
+    """
+    headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in blocks}
+    found: dict[int, Fetched] = defaultdict(Fetched)
+    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
+        pk, header = query.block_id or 0, headers[query.block_id or 0]
+        if lacking := facts.lacking(header, query.header_fields):
+            found[pk].faults[query.pk] = ChainError(facts.why_lacking(query.source_chain_id, header, lacking))
+        else:
+            found[pk].complete.append(query.pk)
+    return found
+
+
 def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dict[int, Fetched]]:
     """Yield what these accounts lack, by the ids of blocks, in parts. Store each before the next is asked for.
 
     One account that no node proves holds up no other, except for the time that it takes to ask.
     """
     for some in chunks(accounts, _ACCOUNTS_PER_FETCH):
-        pieces = list(_pieces(_not_stored(some), source.slots_at_once))
+        lacking = _lacking(some, source.slots_at_once)
+        pieces = list(by_size(lacking, lambda one: len(one[1].slots), _SLOTS_PER_FETCH))
         failed: set[tuple[int, str]] = set()
         for place, piece in enumerate(pieces or [[]], 1):
             found, faults = _proofs(source, piece)
@@ -99,76 +116,46 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
             yield parts
 
 
-@dataclass(frozen=True)
-class _Lacking:
-    """The data of an account that isn't stored yet."""
+def _lacking(accounts: Sequence[WaitingAccount], most_slots: int) -> Iterator[tuple[Block, ProofRequest]]:
+    """Yield requests for what was not stored before, or was pruned since, of these accounts.
 
-    block: Block
-    address: str
-    account: bool
-    slots: Sequence[str]
-
-
-def _not_stored(accounts: Sequence[WaitingAccount]) -> list[_Lacking]:
-    """Return what queries ask for of these accounts, without what was stored before and not pruned since."""
+    They are bounded: an account of thousands of slots is asked for several times.
+    """
     stored = AccountProof.objects.exclude(nodes=[]).filter(
         block__in={one.block.pk for one in accounts}, address__in={one.address for one in accounts}
     )
     ids = {(block, address): pk for block, address, pk in stored.values_list("block", "address", "pk")}
-    slots: set[tuple[int, str]] = set()
-    if ids:
-        rows = SlotProof.objects.exclude(nodes=[]).filter(account__in=ids.values())
-        slots = set(rows.values_list("account", "slot"))
-    lacking: list[_Lacking] = []
+    rows = SlotProof.objects.exclude(nodes=[]).filter(account__in=ids.values())
+    stored_slots = set(rows.values_list("account", "slot"))
     for one in accounts:
-        pk = ids.get((one.block.pk, one.address))
-        asked = [slot for query in one.queries for slot in query.slots if pk is None or (pk, slot) not in slots]
-        lacking.append(_Lacking(one.block, one.address, pk is None, asked))
-    return lacking
-
-
-def _pieces(wanted: Iterable[_Lacking], most_slots: int) -> Iterator[list[_Lacking]]:
-    """Divide what is wanted into bounded requests: an account of thousands of slots is asked for several times."""
-    asked = (
-        _Lacking(one.block, one.address, one.account, slots)
-        for one in wanted
-        for slots in list(chunks(list(dict.fromkeys(one.slots)), most_slots)) or [[]]
-        if one.account or slots
-    )
-    return by_size(asked, lambda one: len(one.slots), _SLOTS_PER_FETCH)
+        block, pk = one.block, ids.get((one.block.pk, one.address))
+        wanted = [slot for query in one.queries for slot in query.slots if (pk, slot) not in stored_slots]
+        asked = list(dict.fromkeys(int(slot, 16) for slot in wanted))
+        for slots in list(chunks(asked, most_slots)) or ([[]] if pk is None else []):
+            block_hash, root = bytes.fromhex(block.hash[2:]), bytes.fromhex(block.state_root[2:])
+            yield block, ProofRequest(block.number, block_hash, root, one.address, slots)
 
 
 def _proofs(
-    source: RpcClient, lacking: Sequence[_Lacking]
+    source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
 ) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], Exception]]:
     """Ask for proofs. Return them, and why others were not had, by the block's id and the address."""
-    answers = source.proofs(
-        [
-            ProofRequest(
-                one.block.number,
-                bytes.fromhex(one.block.hash[2:]),
-                bytes.fromhex(one.block.state_root[2:]),
-                one.address,
-                [int(slot, 16) for slot in one.slots],
-            )
-            for one in lacking
-        ],
-        # A node that answers none of these alone is seen to answer something else: it isn't down.
-        beside=[questions.plain("eth_chainId")] if lacking else (),
-    )
+    # A node that answers none of these alone is seen to answer something else: it isn't down.
+    beside = [questions.plain("eth_chainId")] if lacking else ()
+    answers = source.proofs([request for _, request in lacking], beside=beside)
     # An account of many slots is asked for several times.
     proofs: dict[tuple[int, str], Proven] = {}
     failed: dict[tuple[int, str], Exception] = {}
-    for one, answer in zip(lacking, answers, strict=True):
-        key = one.block.pk, one.address
+    for (block, request), answer in zip(lacking, answers, strict=True):
+        key = block.pk, request.address
         if isinstance(answer, RpcRefused):
-            logger.info("no proof of %s at %s: %s", one.address, one.block, answer.for_operators)
+            logger.info("no proof of %s at %s: %s", request.address, block, answer.for_operators)
             failed[key] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
             continue
         if isinstance(answer, ChainError):
             failed[key] = answer
             continue
-        proven = _rows(one.block, answer)
+        proven = _rows(block, answer)
         before = proofs.get(key)
         proofs[key] = replace(proven, slots=[*before.slots, *proven.slots]) if before else proven
     return proofs, failed

@@ -3,12 +3,10 @@
 Of many blocks most changes are alike, and a database transaction takes long to become durable, however little it is.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains.encoding import hex_data
@@ -27,6 +25,7 @@ from proving.reconcile.decide import (
     StoreProofs,
     TakeHeader,
 )
+from proving.reconcile.proofs import Proven
 from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
@@ -35,6 +34,17 @@ from queries.progress import Complete
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
 
+
+_NOTED = (
+    "path_unit",
+    "path_length",
+    "path_left",
+    "path_origin",
+    "is_checkpoint",
+    "checked_number",
+    "checked_hash",
+    "refused_since",
+)
 
 Changes = Sequence[tuple[int, Change]]
 """Changes with the ids of their blocks. Those of a block are in their order."""
@@ -65,7 +75,7 @@ def _pieces(block: Block, change: Change) -> Iterator[Change]:
                 yield replace(change, queries=chunk)
         case StoreProofs() if not change.proofs:
             pass
-        case ShowPath() if _shown(block) == _to_show(block, change):
+        case ShowPath() if all(getattr(block, column) == value for column, value in _to_show(block, change).items()):
             pass
         case _:
             yield change
@@ -75,53 +85,32 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     """Write the changes inside the caller's database transaction. Return the rows of their blocks."""
     rows = Block.objects.filter(pk__in={pk for pk, _ in changes}).order_by("pk")
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
-    _lock_batches(blocks, changes)
-    completing: list[tuple[Block, Complete]] = []
-    storing: list[tuple[Block, StoreProofs]] = []
-    noted: dict[int, Block] = {}
+    if any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes):
+        # At once: each change would lock them in the order of the changes.
+        row_locks.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
-        block = blocks[pk]
-        match change:
-            case Complete():
-                completing.append((block, change))
-            case StoreProofs():
-                storing.append((block, change))
-            case ShowPath():
-                _show_path(block, change)
-                noted[pk] = block
-            case NoteChecked():
-                _note_checked(context, block)
-                noted[pk] = block
-            case _:
-                _change(block, change)
-    _store_proofs(storing)
-    noted |= _complete(context, completing)
-    _save_noted(noted.values())
+        _change(context, blocks[pk], change)
+    _store_proofs([proof for _, change in changes if isinstance(change, StoreProofs) for proof in change.proofs])
+    completed = progress.complete_all([change for _, change in changes if isinstance(change, Complete)])
+    # With what is completed, or never.
+    checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.ACCOUNT_ACCUMULATED]
+    for pk in checked & blocks.keys():
+        _note_checked(context, blocks[pk])
+    noted = checked | {pk for pk, change in changes if isinstance(change, ShowPath | NoteChecked | NoteRefused)}
+    Block.objects.bulk_update([blocks[pk] for pk in noted & blocks.keys()], _NOTED)
     return blocks
 
 
-def _lock_batches(blocks: Mapping[int, Block], changes: Changes) -> None:
-    """Lock all batches that are changed, at once: each change would lock them in the order of the changes."""
-    queries: set[int] = set()
-    completed: set[int] = set()
-    taking: set[int] = set()
-    for pk, change in changes:
-        match change:
-            case Reopen() | MoveToBlock() | Reject():
-                queries.update(change.queries)
-            case Complete():
-                completed.update(change.queries)
-            case TakeHeader() if blocks[pk].hash:
-                taking.add(pk)
-            case _:
-                pass
-    if queries or taking:
-        changed = Query.objects.filter(Q(pk__in=queries | completed) | Q(block__in=taking))
-        statements.lock(Batch.objects.filter(pk__in=changed.values("batch")))
-
-
-def _change(block: Block, change: Change) -> None:
+def _change(context: WorkContext, block: Block, change: Change) -> None:
+    """Carry out a change, or note it in the block's row, which is saved later."""
     match change:
+        case ShowPath():
+            for column, value in _to_show(block, change).items():
+                setattr(block, column, value)
+        case NoteChecked():
+            _note_checked(context, block)
+        case NoteRefused():
+            block.refused_since = change.since
         case Reopen():
             progress.reopen(change.queries, change.step, reason=change.reason)
         case MoveToBlock():
@@ -130,20 +119,6 @@ def _change(block: Block, change: Change) -> None:
             _reject(change)
         case TakeHeader():
             _take_header(block, change)
-        case NoteRefused():
-            block.refused_since = change.since
-            block.save(update_fields=["refused_since"])
-
-
-def _complete(context: WorkContext, completing: Sequence[tuple[Block, Complete]]) -> dict[int, Block]:
-    """Complete steps. Return the blocks for which it is noted, by their ids, in which block that was seen."""
-    found = progress.complete_all([change for _, change in completing])
-    # With what is completed, or never.
-    checked = found[StepKind.HEADER_ACCUMULATED] | found[StepKind.ACCOUNT_ACCUMULATED]
-    noted = {block.pk: block for block, _ in completing if block.pk in checked}
-    for block in noted.values():
-        _note_checked(context, block)
-    return noted
 
 
 def _note_checked(context: WorkContext, block: Block) -> None:
@@ -163,29 +138,22 @@ def _take_header(block: Block, change: TakeHeader) -> None:
     block.save(update_fields=HEADER_COLUMNS)
 
 
-def _store_proofs(several: Sequence[tuple[Block, StoreProofs]]) -> None:
-    proven = [(block, proof) for block, change in several for proof in change.proofs]
+def _store_proofs(proven: Sequence[Proven]) -> None:
+    for proof in proven:
+        # What is written again, because the database has ended it, may get another one.
+        proof.account.pk = None
     # In the place of those that were pruned.
     AccountProof.objects.bulk_create(
-        [proof.account for _, proof in proven],
+        [proof.account for proof in proven],
         update_conflicts=True,
         unique_fields=["block", "address"],
         update_fields=["nodes"],
     )
-    with_slots = [(block, proof) for block, proof in proven if proof.slots]
-    if not with_slots:
-        return
-    stored = AccountProof.objects.filter(
-        block__in={block.pk for block, _ in with_slots}, address__in={proof.account.address for _, proof in with_slots}
-    )
-    ids = {(block, address): pk for block, address, pk in stored.values_list("block", "address", "pk")}
-    slots: list[SlotProof] = []
-    for block, proof in with_slots:
+    for proof in proven:
         for slot in proof.slots:
-            slot.account_id = ids[block.pk, proof.account.address]
-            slots.append(slot)
+            slot.account = proof.account
     SlotProof.objects.bulk_create(
-        slots,
+        [slot for proof in proven for slot in proof.slots],
         update_conflicts=True,
         unique_fields=["account", "slot"],
         update_fields=["nodes"],
@@ -207,33 +175,12 @@ def _reject(change: Reject) -> None:
     progress.reject(batches, code=change.code, reason=change.reason, retryable=change.retryable)
 
 
-_Shown = tuple[str, int, int, int | None, bool]
-
-
-def _shown(block: Block) -> _Shown:
-    return block.path_unit, block.path_length, block.path_left, block.path_origin, block.is_checkpoint
-
-
-def _to_show(block: Block, change: ShowPath) -> _Shown:
-    """Return what to show of a path. At its end the block itself is one that paths may begin at."""
-    length = max(block.path_length, change.left) if change.unit in {"", block.path_unit} else change.left
-    origin = change.origin if change.unit else block.path_origin
-    return change.unit or block.path_unit, length, change.left, origin, block.is_checkpoint or not change.unit
-
-
-def _show_path(block: Block, change: ShowPath) -> None:
-    """Note what to show of a path. It is saved later."""
-    shown = _to_show(block, change)
-    block.path_unit, block.path_length, block.path_left, block.path_origin, block.is_checkpoint = shown
-
-
-_NOTED = ("path_unit", "path_length", "path_left", "path_origin", "is_checkpoint", "checked_number", "checked_hash")
-
-
-def _save_noted(blocks: Collection[Block]) -> None:
-    """Save what was noted of blocks: of many it is mostly alike."""
-    alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for block in blocks:
-        alike[tuple(getattr(block, column) for column in _NOTED)].append(block.pk)
-    for values, pks in alike.items():
-        Block.objects.filter(pk__in=pks).update(**dict(zip(_NOTED, values, strict=True)))
+def _to_show(block: Block, change: ShowPath) -> dict[str, object]:
+    """Return what to show of a path, by column. At its end the block itself is one that paths may begin at."""
+    return {
+        "path_unit": change.unit or block.path_unit,
+        "path_length": max(block.path_length, change.left) if change.unit in {"", block.path_unit} else change.left,
+        "path_left": change.left,
+        "path_origin": change.origin if change.unit else block.path_origin,
+        "is_checkpoint": block.is_checkpoint or not change.unit,
+    }

@@ -7,10 +7,11 @@ run by another worker, it leads to the same place if the chains are the same. A 
 what held no longer does.
 """
 
+import itertools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -23,12 +24,12 @@ from config import logs
 from config.configured_chains import get_chains
 from database import due_rows
 from database.due_rows import Postponement
-from proving import connections, heads, job_runs, lanes
+from proving import connections, heads, lanes
 from proving.connections import WorkContext
 from proving.lanes import HeldLane
 from proving.paths import building
 from proving.paths.building import PathFound
-from proving.reconcile import apply, decide, observe, proofs, rows, sent
+from proving.reconcile import apply, decide, observe, proofs, rows
 from proving.reconcile.decide import (
     Change,
     Decision,
@@ -37,19 +38,14 @@ from proving.reconcile.decide import (
     FindPath,
     FindTime,
     FindWhatIsGone,
-    NoteChecked,
-    NoteRefused,
     Requeue,
     Settled,
-    ShowPath,
-    StoreProofs,
 )
-from proving.reconcile.observation import Observation, OpenRequests
+from proving.reconcile.observation import Observation
 from proving.registry.deployments import Unusable
 from proving.sources import NotYet
 from queries import progress
-from queries.models import Block, StepKind, open_queries
-from queries.progress import Complete
+from queries.models import Block, open_queries
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +57,7 @@ PROOFS, PROOFS_ALONE = 300, 1000
 # Paths that are sought in a turn: each takes exchanges of its own, and one at a time extends a registry's trust.
 _PATHS = 16
 _UNUSABLE_SECONDS = 10
-# As `job_runs` counts them.
+# As job runs count them.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
@@ -79,11 +75,11 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object]) -> int:
         ends = _reconcile(lane, blocks, most_proofs)
         _give_back(lane, postponement, blocks, ends)
         for block in blocks:
-            job_runs.note("block", _OUTCOMES[type(ends[block.pk])], began)
+            lanes.note_job_run("block", _OUTCOMES[type(ends[block.pk])], began)
 
     def give_up(block: Block) -> None:
         _give_back(lane, postponement, [block], {block.pk: Fail("An error of this service, which has been logged.")})
-        job_runs.note("block", "defect", time.monotonic())
+        lanes.note_job_run("block", "defect", time.monotonic())
 
     return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
 
@@ -104,9 +100,8 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     asking = observe.open_requests(blocks)
     proving = [block for block in blocks if asking[block.pk].senders]
     if proving:
-        _fetch_and_prove(turn, proving, asking, most_proofs)
+        _fetch_and_prove(turn, proving, most_proofs)
         blocks = turn.left_of(blocks)
-    if turn.may_have_ended:
         asking = observe.open_requests(blocks)
     for pk, left in observe.rest(turn.context, blocks, asking).items():
         turn.end(pk, decide.rest(left))
@@ -120,8 +115,6 @@ class _Turn:
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
-    may_have_ended: bool = False
-    """True if something was written by which open queries may have ended, or gone back."""
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
         """Return those of the blocks that go on, as they are stored by now."""
@@ -157,7 +150,6 @@ class _Turn:
             for action in decision.actions
             if isinstance(action, Change)
         ]
-        self.may_have_ended = self.may_have_ended or not all(_goes_on(change) for _, change in changes)
         rows.write(self.context, self.going, changes)
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
@@ -173,13 +165,6 @@ class _Turn:
         for pk, decision in decisions.items():
             if end := why_not.get(pk) or (decision.then if isinstance(decision.then, End) else None):
                 self.end(pk, end)
-
-
-def _goes_on(change: Change) -> bool:
-    """Return whether all queries that are open stay so, at a step as late or later."""
-    if isinstance(change, Complete):
-        return not change.queries or change.step in {StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE}
-    return isinstance(change, StoreProofs | ShowPath | NoteChecked | NoteRefused)
 
 
 def _failed(error: ChainError) -> Fail:
@@ -202,27 +187,13 @@ def _take_back(turn: _Turn, blocks: Sequence[Block]) -> None:
     turn.act(decisions)
 
 
-def _fetch_and_prove(
-    turn: _Turn, blocks: Sequence[Block], asking: Mapping[int, OpenRequests], most_proofs: int
-) -> None:
-    context = turn.context
-    headers = turn.answered(observe.source_blocks(context, blocks))
+def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> None:
+    headers = turn.answered(observe.source_blocks(turn.context, blocks))
     turn.act({pk: decide.source_block(one) for pk, one in headers.items()})
     blocks = turn.left_of(blocks)
-    if turn.may_have_ended:
-        # The source chain may have been reorganised.
-        asking = observe.open_requests(blocks)
-    is_extending = observe.is_extending(context)
-    readings = observe.read_registry(context, blocks, is_extending=is_extending)
-    trusted = {
-        block.pk
-        for block in blocks
-        if observe.is_trusted(block, readings[block.pk], asking[block.pk], is_extending=is_extending)
-    }
-    partly, faults = _fetch(turn, blocks, asking, trusted, most_proofs)
+    partly, faults = _fetch(turn, blocks, most_proofs)
     # What can't be fetched holds up none of the rest.
-    seen = observe.registry(context, turn.left_of(blocks), readings, is_extending=is_extending)
-    _prove(turn, turn.answered(seen))
+    _prove(turn, turn.answered(observe.registry(turn.context, turn.left_of(blocks))))
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
         if pk in partly and not isinstance(end, Fail):
@@ -232,34 +203,22 @@ def _fetch_and_prove(
             turn.end(pk, faults[pk])
 
 
-def _fetch(
-    turn: _Turn,
-    blocks: Sequence[Block],
-    asking: Mapping[int, OpenRequests],
-    trusted: Collection[int],
-    most_proofs: int,
-) -> tuple[set[int], dict[int, Fail]]:
-    """Complete INITIAL_STATE of what can be fetched from the source chain; more of those that are `trusted` (ids).
+def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[int], dict[int, Fail]]:
+    """Complete INITIAL_STATE of what can be fetched from the source chain.
 
     Return the ids of blocks of which more is to be fetched, and what is wrong with the rest of others.
     """
-    lacking = [block for block in blocks if (StepKind.INITIAL_STATE, False) in asking[block.pk].steps]
-    decisions = {pk: decide.asked_of_header(one) for pk, one in observe.asked_of_header(turn.context, lacking).items()}
-    turn.write(decisions)
-    ends = {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
-    lacking = [block for block in blocks if (StepKind.INITIAL_STATE, True) in asking[block.pk].steps]
-    waiting, partly = proofs.waiting(lacking, most_proofs)
+    waiting, partly = proofs.waiting(blocks, most_proofs)
     faults: dict[int, dict[int, Exception]] = defaultdict(dict)
-    for fetched in proofs.fetch(turn.context.source_rpc, waiting):
+    for fetched in itertools.chain([proofs.of_headers(blocks)], proofs.fetch(turn.context.source_rpc, waiting)):
         for pk, found in fetched.items():
             faults[pk] |= found.faults
-        turn.write({pk: decide.fetched(found, is_trusted=pk in trusted) for pk, found in fetched.items()})
+        turn.write({pk: decide.fetched(found) for pk, found in fetched.items()})
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(one) for pk, one in unfetched.items()}
     turn.write(decisions)
-    later = {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
-    return partly, later | ends
+    return partly, {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
 
 
 def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
@@ -287,7 +246,7 @@ def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[i
     """
     if not finding:
         return
-    first = sent.first_for_path([turn.going[pk] for pk in finding])
+    first = apply.first_for_path([turn.going[pk] for pk in finding])
     left = _PATHS
     for pk in sorted(finding, key=lambda pk: pk != first):
         if not left:
@@ -304,56 +263,39 @@ def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[i
 # --- At the end -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _GivenBack:
-    """How a block is given back: due again after these seconds; with None not at all, unless something is asked for."""
-
-    sentence: str
-    seconds: float | None
-    attempts: int
-    waits_for_path: bool
-
-
 def _give_back(
     lane: HeldLane, postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]
 ) -> None:
-    # Of many most are alike: one statement does for them.
-    alike: dict[_GivenBack, list[Block]] = defaultdict(list)
     for block in blocks:
-        alike[_given_back(lane, block, ends[block.pk])].append(block)
-    lane.write(partial(_write, postponement, alike))
+        if isinstance(end := ends[block.pk], Fail):
+            _note_failure(lane, block, end)
+    lane.write(partial(_write, postponement, blocks, ends))
 
 
-def _given_back(lane: HeldLane, block: Block, end: End) -> _GivenBack:
-    match end:
-        case Requeue():
-            return _GivenBack(end.sentence, end.seconds, 0, waits_for_path=end.for_path)
-        case Fail():
-            attempts = block.attempts
-            seconds = due_rows.backoff(attempts).total_seconds()
-            about = {"block": block.number, "source": block.source_chain_id, "chain": block.destination_chain_id}
-            with logs.about(**about):
-                logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.sentence, seconds)
-            concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
-            lane.write(partial(progress.note_failure, list(concerned), end.sentence))
-            return _GivenBack(end.sentence, seconds, attempts + 1, waits_for_path=end.for_path)
-        case Settled():
-            return _GivenBack("", None, 0, waits_for_path=False)
+def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:
+    seconds = due_rows.backoff(block.attempts).total_seconds()
+    with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
+        logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.sentence, seconds)
+    concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
+    lane.write(partial(progress.note_failure, list(concerned), end.sentence))
 
 
-def _write(postponement: Postponement[Block], alike: Mapping[_GivenBack, Sequence[Block]]) -> None:
-    settled = [block for how, blocks in alike.items() if how.seconds is None for block in blocks]
-    asked_for = set(open_queries(settled).values_list("block", flat=True)) if settled else set()
-    for how, blocks in alike.items():
-        pauses: dict[float | None, list[Block]] = defaultdict(list)
-        for block in blocks:
-            pauses[0 if block.pk in asked_for else how.seconds].append(block)
-        for seconds, some in pauses.items():
-            postponement.end(
-                some,
-                None if seconds is None else timedelta(seconds=seconds),
-                attempts=how.attempts,
-                waiting_for=how.sentence,
-                looked_at=Now(),
-                waits_for_path=how.waits_for_path,
-            )
+def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
+    settled = [block for block in blocks if isinstance(ends[block.pk], Settled)]
+    asked_for = set(open_queries(settled).values_list("block", flat=True))
+    # Of many most are alike: one statement does for them.
+    alike: dict[tuple[End, int], list[Block]] = defaultdict(list)
+    for block in blocks:
+        alike[Requeue("", 0) if block.pk in asked_for else ends[block.pk], block.attempts].append(block)
+    for (end, attempts), some in alike.items():
+        match end:
+            case Requeue():
+                pause, failed = timedelta(seconds=end.seconds), 0
+            case Fail():
+                pause, failed = due_rows.backoff(attempts), attempts + 1
+            case Settled():
+                postponement.end(some, None, waiting_for="", looked_at=Now(), waits_for_path=False)
+                continue
+        postponement.end(
+            some, pause, attempts=failed, waiting_for=end.sentence, looked_at=Now(), waits_for_path=end.for_path
+        )

@@ -14,15 +14,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from chains import questions, rollups
-from chains.node_errors import ChainError, Reverted
-from chains.rpc import RpcClient, result
+from chains.rpc import ChainError, NodeUnavailable, Reverted, RpcClient, result
 from database.statements import chunks
 from proving import connections
 from proving.connections import Context
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
 from proving.paths import building, checkpoints
-from proving.reconcile import calldata, decide, observe, sent
+from proving.reconcile import apply, decide, observe
 from proving.reconcile.decide import (
     Action,
     Continue,
@@ -67,90 +66,62 @@ class Unsigned:
     """Ids of the queries that it is for."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Left:
-    """The transactions that are left to send for a batch."""
+    """The transactions that are left to send for a batch, as far as they were found."""
 
-    transactions: Sequence[Unsigned]
+    transactions: list[Unsigned] = field(default_factory=list)
     """To be sent in this order."""
-    waits: Sequence[str]
+    waits: list[str] = field(default_factory=list)
     """Sentences about what else is waited for."""
-    is_complete: bool
+    is_complete: bool = True
     """True if nothing is missing once these are on the chain."""
     block: int | None = None
     """The block of the destination that was looked at, the oldest of several. None: nothing was looked for there."""
+    fault: ChainError | None = None
+    """Why a chain couldn't tell something."""
 
+    def wait(self, sentence: str) -> None:
+        """Note that something is missing beside the transactions, and why."""
+        if sentence not in self.waits:
+            self.waits.append(sentence)
+        self.is_complete = False
 
-class TooSlow(Exception):
-    """The nodes are too slow to tell what is missing."""
+    def fail(self, error: ChainError) -> None:
+        self.fault = self.fault or error
+        self.wait(str(error))
 
 
 def left_of(batch: Batch) -> Left:
     """Find what is left to be sent for a batch that is open.
 
-    Raises `NodeUnavailable`, `RpcRefused` and `TooSlow` where nothing can be told.
+    Raises `NodeUnavailable`, `RpcRefused` where nothing can be told.
     """
-    found = _Found(time.monotonic() + _SECONDS)
-    _note_what_is_not_prepared(found, batch)
+    left, ends = Left(), time.monotonic() + _SECONDS
+    _note_what_is_not_prepared(left, batch)
     provable = batch.queries.filter(step__in=PROVABLE_STEPS).order_by("source_chain_id")
     try:
         for source in provable.values_list("source_chain_id", flat=True).distinct():
-            _find(found, batch, source)
+            _find(left, batch, source, ends)
     except _Enough:
-        found.wait(_MORE)
-    if found.fault is not None and not found.transactions:
-        raise found.fault
-    if found.is_complete and not found.transactions:
-        found.waits[_ON_CHAIN] = None
-    return Left(found.transactions, list(found.waits), found.is_complete, found.block)
+        left.wait(_MORE)
+    if left.fault is not None and not left.transactions:
+        raise left.fault
+    if left.is_complete and not left.transactions:
+        left.waits.append(_ON_CHAIN)
+    return left
 
 
 class _Enough(Exception):
     """One answer holds no more."""
 
 
-@dataclass
-class _Found:
-    """The results so far."""
-
-    ends: float  # as `time.monotonic` tells
-    transactions: list[Unsigned] = field(default_factory=list)
-    waits: dict[str, None] = field(default_factory=dict)
-    is_complete: bool = True
-    fault: Exception | None = None
-    block: int | None = None
-
-    def go_on(self) -> None:
-        """Check that time is left. Raises `TooSlow`."""
-        if time.monotonic() > self.ends:
-            raise TooSlow("The nodes are too slow to tell all that is missing.")
-
-    def look_at(self, head: int) -> None:
-        self.block = head if self.block is None else min(self.block, head)
-
-    def wait(self, sentence: str) -> None:
-        """Note that something is missing beside the transactions, and why."""
-        self.waits[sentence] = None
-        self.is_complete = False
-
-    def fail(self, error: Exception) -> None:
-        self.fault = self.fault or error
-        self.wait(str(error))
-
-    def add(self, transactions: Sequence[Unsigned]) -> None:
-        """Add transactions while there is room. Raises `_Enough`."""
-        room = _MOST - len(self.transactions)
-        self.transactions += transactions[:room]
-        if len(transactions) > room:
-            raise _Enough
-
-
-def _note_what_is_not_prepared(found: _Found, batch: Batch) -> None:
+def _note_what_is_not_prepared(left: Left, batch: Batch) -> None:
     if batch.status == BatchStatus.RECEIVED or batch.queries.filter(block=None).exists():
-        found.wait(batch.waiting_for or "Waiting for a worker to check it against the chains.")
+        left.wait(batch.waiting_for or "Waiting for a worker to check it against the chains.")
     fetching = batch.queries.filter(step=StepKind.INITIAL_STATE).exclude(block=None)
     if batch.status != BatchStatus.RECEIVED and fetching.exists():
-        found.wait("Waiting for block headers and proofs of the source chain.")
+        left.wait("Waiting for block headers and proofs of the source chain.")
 
 
 # --- Of one source chain ----------------------------------------------------------------------------------------------
@@ -160,13 +131,13 @@ def _note_what_is_not_prepared(found: _Found, batch: Batch) -> None:
 class _Source:
     """One source chain of the batch, and what was given out of a path to its blocks."""
 
-    found: _Found
+    left: Left
     context: Context
     trusted: Collection[int] | None = None
     """Blocks whose hashes are known when the path is on the chain; None while there is no path."""
 
 
-def _find(found: _Found, batch: Batch, source_id: int) -> None:
+def _find(left: Left, batch: Batch, source_id: int, ends: float) -> None:
     """Add what is missing of the blocks of one source chain, the oldest first: a path to it passes the others.
 
     Raises `_Enough`.
@@ -174,41 +145,46 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
     try:
         connection = connections.open_unless_stopped(batch.destination_chain_id, source_id)
         head = connection.destination_rpc.head()
-        found.look_at(head.number)
+        left.block = min(head.number, left.block or head.number)
         # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.
-        source = _Source(found, Context(connection, Heads(head, head, 0)))
+        source = _Source(left, Context(connection, Heads(head, head, 0)))
         waiting = batch.queries.filter(source_chain_id=source_id, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
             some = list(Block.objects.filter(pk__in=chunk).order_by("number"))
-            seen = observe.of_batch(source.context, some, batch.pk, found.go_on)
+            seen = observe.of_batch(source.context, some, batch.pk)
             for block in some:
-                found.go_on()
+                if time.monotonic() > ends:
+                    raise NodeUnavailable("The nodes are too slow to tell all that is missing.")
                 _add(source, block, seen[block.pk])
     except Unusable as why:
-        found.wait(str(why))
-    except (ChainError, TooSlow) as error:
-        found.fail(error)
-
-
-def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | ChainError) -> None:
-    """Add what is missing of one block. Raises `_Enough`, `TooSlow`."""
-    try:
-        seen, is_part = result(answer)
-        proposed = list(itertools.islice(_of_block(source, block, seen), _MOST + 1))
-        if is_part:
-            source.found.wait(_MORE)
-        source.found.add(_with_gas(source.context.destination_rpc, proposed))
-    except Reverted as reverted:
-        # The chain moved since it was observed.
-        reason = revert_reason(reverted.data)
-        source.found.wait(f"The registry does not accept a proof at this moment: {reason}. Ask again.")
+        left.wait(str(why))
     except ChainError as error:
-        source.found.fail(error)
-    else:
-        return
-    # What would rest on a path that isn't given out.
-    source.trusted = ()
+        left.fail(error)
+
+
+def _add(source: _Source, block: Block, answer: Observation | ChainError) -> None:
+    """Add what is missing of one block. Raises `_Enough`."""
+    try:
+        seen = result(answer)
+        proposed = list(itertools.islice(_of_block(source, block, seen), _MOST + 1))
+        if len(seen.asked) == observe.QUERIES_PER_LOOK:
+            # It may ask for more.
+            source.left.wait(_MORE)
+        room = _MOST - len(source.left.transactions)
+        transactions = _with_gas(source.context.destination_rpc, proposed)
+        source.left.transactions += transactions[:room]
+        if len(transactions) > room:
+            raise _Enough
+    except ChainError as error:
+        # What would rest on a path that isn't given out.
+        source.trusted = ()
+        if isinstance(error, Reverted):
+            # The chain moved since it was observed.
+            reason = revert_reason(error.data)
+            source.left.wait(f"The registry does not accept a proof at this moment: {reason}. Ask again.")
+        else:
+            source.left.fail(error)
 
 
 # --- Of one block -----------------------------------------------------------------------------------------------------
@@ -231,7 +207,7 @@ def _of_block(source: _Source, block: Block, seen: Observation) -> Iterator[_Pro
         elif asked.target.number in source.trusted:
             rests = True
             decision = decide.prove(_vouched_for(seen))
-    _note_waits(source.found, decision)
+    _note_waits(source.left, decision)
     for action in decision.actions:
         yield from _of_action(source, block, seen, action, rests=rests)
 
@@ -246,23 +222,23 @@ def _vouched_for(seen: Observation) -> Observation:
 def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
     context = source.context
     hints = checkpoints.newest(context.connection, context.heads.latest.number)
-    found = observe.path(context, block, asked.target, hints, is_self_funded=True)
+    found = building.find(context.connection, asked.target, hints, is_patient=True, is_self_funded=True)
     further = decide.path(seen, asked, found)
     return Decision(further.then, [*decision.actions, *further.actions])
 
 
-def _note_waits(found: _Found, decision: Decision) -> None:
+def _note_waits(left: Left, decision: Decision) -> None:
     if any(isinstance(action, ExtendPath) for action in decision.actions):
         return  # What is waited for is what is given out.
     match decision.then:
         case Continue():
             pass
         case Requeue(sentence) | Fail(sentence):
-            found.wait(sentence)
+            left.wait(sentence)
         case FindTime():
-            found.wait("The source chain was reorganised: the block of a time is sought anew.")
+            left.wait("The source chain was reorganised: the block of a time is sought anew.")
         case _:
-            found.wait(_MORE)
+            left.wait(_MORE)
 
 
 def _of_action(source: _Source, block: Block, seen: Observation, action: Action, *, rests: bool) -> Iterator[_Proposed]:
@@ -274,13 +250,13 @@ def _of_action(source: _Source, block: Block, seen: Observation, action: Action,
             yield from _of_times(source, block, seen, action, where, rests=rests)
         case PreparePath():
             source.trusted = ()
-            yield _Proposed(calldata.of_preparation(source.context, action), f"Records a hash that leads to {where}.")
+            yield _Proposed(apply.preparation(source.context, action), f"Records a hash that leads to {where}.")
         case ExtendPath():
             yield from _of_leg(source, block, seen, action, where)
 
 
 def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
-    for intent in calldata.of_proofs(source.context, block, action):
+    for intent in apply.proofs(source.context, block, action):
         header = f"Accumulates the header of {where}, and proves facts of it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
         rests = rests or action.with_header
@@ -292,7 +268,7 @@ def _of_times(
     each: ProveTime | Prove | None = action
     while isinstance(each, ProveTime):
         what = f"Proves that {where} was the latest at the time {each.timestamp}, and accumulates its header."
-        yield _Proposed(calldata.of_time(source.context, block, each), what, rests)
+        yield _Proposed(apply.proof_of_time(source.context, block, each), what, rests)
         each = each.otherwise
     # A query for a time also asks for accounts of its block. Each of these transactions brings the header.
     assert seen.lacking is not None, "the time is missing"
@@ -301,21 +277,17 @@ def _of_times(
     below = Prove(facts, root_is_known=True)
     yield from _of_proofs(source, block, below, where, rests=rests or not seen.lacking.root_is_known)
     if any(isinstance(fact, HeaderFact) for fact in missing):
-        source.found.wait(_MORE)
+        source.left.wait(_MORE)
 
 
 def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
-    context = source.context
-    beside = sent.waiting_beside(block, {pk for pks in action.needing.values() for pk in pks})
-    leg = building.next_leg(context.connection, action.path, beside=beside)
+    leg, intents = apply.leg_of_path(source.context, block, action)
     source.trusted = {header.number for header in leg.checkpoints}
-    path, *proofs = itertools.islice(
-        calldata.of_leg(context, block, action, leg, action.needing, beside=beside), _MOST + 1
-    )
+    path, *proofs = itertools.islice(intents, _MOST + 1)
     yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")
     yield from (_Proposed(proof, f"Proves facts of {where}.", rests=True) for proof in proofs)
     if not leg.arrives:
-        source.found.wait(_MORE)
+        source.left.wait(_MORE)
     elif not path.accumulates:
         # It leads to the block after it, which tells when it ended.
         for further in decide.prove(_vouched_for(seen)).actions:

@@ -27,7 +27,7 @@ from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
 from database.due_rows import Postponement
 from proving import heads as chain_heads
-from proving import job_runs, lanes, money, stops
+from proving import lanes, money, stops
 from proving.heads import Heads, poll_seconds
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
@@ -87,7 +87,7 @@ def _try_again(lane: HeldLane, postponement: Postponement[Signer], signer: Signe
 
 
 def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
-    with job_runs.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
+    with lanes.job_run("signer", signer=signer.address, chain=signer.chain_id) as job_run:
         try:
             chain = get_chains().chain(signer.chain_id)
             states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)

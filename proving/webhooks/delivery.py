@@ -24,7 +24,7 @@ from accounts import webhook_secrets
 from chains.bounded_http import Failed
 from database import due_rows, statements
 from database.due_rows import Postponement
-from proving import job_runs
+from proving import lanes
 from proving.lanes import HeldLane, LaneLost
 from proving.webhooks import guarded_post
 from queries import clock, webhooks
@@ -161,7 +161,7 @@ def _note_attempt(
         ends_as = DeliveryStatus.FAILED
     lane.write(partial(_note, postponement, request.webhook, request.delivery, attempt, ends_as))
     outcome_of_run = "done" if ends_as == DeliveryStatus.DELIVERED else "fails"
-    job_runs.JOB_SECONDS.labels("webhook", outcome_of_run).observe(monotonic() - request.began)
+    lanes.note_job_run("webhook", outcome_of_run, request.began)
 
 
 def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:

@@ -41,7 +41,6 @@ from proving.reconcile.decide import (
     TakeHeader,
 )
 from proving.reconcile.observation import (
-    AskedOfHeader,
     BlockOfTime,
     Checked,
     Gone,
@@ -490,17 +489,12 @@ def test_the_header_of_the_source_chain():
     # Later where it is far ahead, but a node that was behind may catch up.
     assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(said, 12))
     assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(said, 60))
-    decision = decide.asked_of_header(AskedOfHeader({1: "", 2: "It lacks it.", 3: "And this.", 4: "It lacks it."}))
-    assert decision == Decision(Fail("It lacks it.", (2, 3, 4)), [Complete([1], INITIAL)])
-    assert decide.asked_of_header(AskedOfHeader({})) == Decision(Continue(), [Complete([], INITIAL)])
 
 
-@pytest.mark.parametrize("is_trusted", [False, True])
-def test_what_was_fetched_is_stored(is_trusted):
+def test_what_was_fetched_is_stored():
     proofs = [Proven(AccountProof(address=ALICE), ())]
-    decision = decide.fetched(Fetched(proofs, complete=[1]), is_trusted=is_trusted)
-    steps = [StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE][: 1 + is_trusted]
-    assert decision == Decision(Continue(), [StoreProofs(proofs), *(Complete([1], step) for step in steps)])
+    decision = decide.fetched(Fetched(proofs, complete=[1]))
+    assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
 
 
 REFUSED = Unfetched(1, 7, {4: "Pruned."}, refused=[4], refused_since=None, now=NOW)
