@@ -15,7 +15,7 @@ from config.configured_chains import get_chains
 from contracts import NO_CONTRACT
 from proving import sources
 from proving.connections import open_connection
-from proving.health import attester_checks, beacon_checks, chain_checks, findings
+from proving.health import attester_checks, beacon_checks, findings
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
 from proving.registry import deploying, deployments
@@ -79,7 +79,7 @@ def _check_chain(
     can_be_used = _check_nodes(chain, say, must_prove=must_prove)
     problems = beacon_checks.check(chain, say)
     rpc = RpcClient(chain)
-    seen = chain_checks.examine(chain, rpc)
+    seen = findings.examine(chain, rpc)
     if chain in chains.destinations():
         if not chain.all_signers:
             say(f"  {signers.why_none(chain)}")

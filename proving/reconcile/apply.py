@@ -19,7 +19,7 @@ from proving.reconcile import calldata, sent
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
 from proving.registry.deployments import revert_reason
 from proving.transactions import sending, signers
-from proving.transactions.intents import Order, Sent, Unsent
+from proving.transactions.signers import Unsent
 from queries.models import Block, Query
 
 # Transactions of one block that are sent in one go.
@@ -58,7 +58,7 @@ def _send_each(
     context: WorkContext, purposes: Sequence[_Purpose], why_not: dict[int, Requeue | Fail]
 ) -> list[_Purpose]:
     """Send for all of the queries of each. Return what is to be tried instead where batches can't pay."""
-    orders: list[tuple[_Purpose, Order]] = []
+    orders: list[tuple[_Purpose, sending.Order]] = []
     for purpose in purposes:
         try:
             orders.append((purpose, _order(context, purpose)))
@@ -69,7 +69,9 @@ def _send_each(
     for (purpose, _), outcome in zip(orders, outcomes, strict=True):
         if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(purpose, outcome.batches)):
             instead.append(other)
-        elif not isinstance(outcome, Sent) and not (isinstance(purpose.action, Prove) and purpose.action.is_optional):
+        elif not isinstance(outcome, sending.Sent) and not (
+            isinstance(purpose.action, Prove) and purpose.action.is_optional
+        ):
             why_not[purpose.block.pk] = _why_not(context, outcome)
     return instead
 
@@ -102,7 +104,7 @@ def _only(missing: Missing, able: frozenset[int]) -> Missing:
     return {fact: asking for fact, every in missing.items() if (asking := [pk for pk in every if pk in able])}
 
 
-def _order(context: WorkContext, purpose: _Purpose) -> Order:
+def _order(context: WorkContext, purpose: _Purpose) -> sending.Order:
     """Return the transactions to send. Raises `NodeUnavailable`, `RpcRefused`."""
     block, action = purpose.block, purpose.action
     match action:
@@ -111,17 +113,17 @@ def _order(context: WorkContext, purpose: _Purpose) -> Order:
             # Of those that carry the header only one: the others wait for it.
             most = 1 if affordable.with_header else _TRANSACTIONS_PER_LOOK
             intents = list(itertools.islice(calldata.of_proofs(context, block, affordable), most))
-            return Order(intents, multicall="" if action.is_alone else context.registry.multicall)
+            return sending.Order(intents, multicall="" if action.is_alone else context.registry.multicall)
         case ProveTime():
-            return Order([replace(calldata.of_time(context, block, action), queries=purpose.queries)])
+            return sending.Order([replace(calldata.of_time(context, block, action), queries=purpose.queries)])
         case PreparePath():
-            return Order([replace(calldata.of_preparation(context, action), queries=purpose.queries)])
+            return sending.Order([replace(calldata.of_preparation(context, action), queries=purpose.queries)])
         case ExtendPath():
             beside = sent.waiting_beside(block, purpose.queries)
             leg = building.next_leg(context.connection, action.path, beside=beside)
             needing = _only(action.needing, purpose.queries)
             intent = next(calldata.of_leg(context, block, action, leg, needing, beside=beside))
-            return Order([intent], partial(_note_path, context, action, leg))
+            return sending.Order([intent], partial(_note_path, context, action, leg))
 
 
 def _note_path(context: WorkContext, action: ExtendPath, leg: Leg, _: str, __: int) -> None:

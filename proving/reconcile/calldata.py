@@ -14,7 +14,7 @@ from proving.paths.building import Leg
 from proving.reconcile.decide import ExtendPath, PreparePath, Prove, ProveTime
 from proving.registry import packing
 from proving.registry.deployments import in_one_call
-from proving.transactions.intents import Intent
+from proving.registry.packing import Intent
 from queries.models import Block
 
 # At the most, without calldata.

@@ -29,9 +29,10 @@ from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionS
 from proving.money import market_fees
 from proving.registry import deployments
 from proving.registry.deployments import Call, call, creation_code, revert_reason
+from proving.registry.packing import GAS_MARGIN, Intent
 from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
-from proving.transactions.intents import GAS_MARGIN, Intent, Order, Sent, Unsent
+from proving.transactions.signers import Unsent
 from queries import progress
 from queries.models import ADMITTED_STATUSES, Block, Query, StepKind
 
@@ -251,9 +252,9 @@ def _submit(
         with lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
-            (outcome,) = sending.submit_all(chain, lane, [Order(intents, and_store)])
+            (outcome,) = sending.submit_all(chain, lane, [sending.Order(intents, and_store)])
             match result(outcome):
-                case Sent(transactions):
+                case sending.Sent(transactions):
                     return transactions[-1]
                 case Unsent(is_brief=True):
                     pass  # Until what is pending is confirmed.

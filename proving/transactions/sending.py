@@ -7,7 +7,7 @@ transaction.
 
 import itertools
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -25,10 +25,9 @@ from proving.lanes import HeldLane
 from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState, proves_facts
 from proving.money import MarketFees, market_of
 from proving.registry.deployments import in_one_call
-from proving.registry.packing import SHARED_BYTES, SHARED_GAS
+from proving.registry.packing import GAS_MARGIN, MAX_GAS, SHARED_BYTES, SHARED_GAS, Intent
 from proving.transactions import signers, signing
-from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent, Order, Sent, Unsent
-from proving.transactions.signers import Account, Notices, Sender
+from proving.transactions.signers import Account, Notices, Sender, Unsent
 from proving.transactions.signing import broadcast
 from queries import clock, progress
 from queries.models import Batch
@@ -42,6 +41,26 @@ _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
 _PER_STATEMENT = 500
 _UNDER_WAY = Unsent("Waiting for a transaction that does the same.", is_brief=True)
 _NO_ROOM = Unsent("Waiting until transactions that were sent before are mined.", is_brief=True)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Intents that are sent together: all or none, or only the first ones that money and room suffice for.
+
+    `and_store(sender, first_nonce)` runs in the database transaction that stores them. By a `multicall`, the address of
+    that contract, it may share a transaction with others of the same.
+    """
+
+    intents: Sequence[Intent]
+    and_store: Callable[[str, int], None] | None = None
+    multicall: str = ""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """All of the intents, or the first ones where money or room doesn't suffice for the rest, in their order."""
+
+    transactions: Sequence[Transaction]
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,17 @@ _PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
 _TRANSACTIONS, _GAS = 64, 120_000_000
 
 
+@dataclass(frozen=True)
+class Unsent:
+    """Nothing is stored of it: why not, a sentence."""
+
+    sentence: str
+    batches: frozenset[str] = frozenset()
+    """The batches whose fees, or whose users' limits, don't suffice at the present gas price."""
+    is_brief: bool = False
+    """True if it waits for what is under way."""
+
+
 def why_none(chain: Chain) -> str:
     """Return a sentence if the chain has no signer; else an empty one."""
     if chain.all_signers:

@@ -47,8 +47,7 @@ from proving.models import (
     TransactionState,
     in_gwei,
 )
-from proving.transactions.intents import show
-from proving.transactions.replacement import fill, push
+from proving.transactions.replacement import fill, push, show
 from queries import clock, progress
 from queries.models import Block, Query
 
