@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 from django.db.models import Case, F, Q, QuerySet, TextField, When
-from django.db.models.functions import Cast, Length
+from django.db.models.functions import Cast
 from pydantic import BaseModel, Field
 
+from database.statements import chunks
 from proving import facts
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.models import FactsRegistry
@@ -22,8 +23,8 @@ from queries.query_parameters import Address, Number, Slot
 
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
 PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
-# A slot as JSON has it, with quotes, a comma and a space.
-_CHARACTERS_OF_SLOT = 70
+# Queries that are read together: each may name thousands of slots.
+_PER_READ = 10
 
 
 class FactFilters(BaseModel):
@@ -146,12 +147,10 @@ class _Held:
 
 
 class _Row(NamedTuple):
-    """A completed query, without its slots."""
+    """The ids of a completed query and its block."""
 
     query: int
     block: int
-    length: int
-    """The length of its slots as JSON."""
 
 
 def _rows(filters: FactFilters, held: _Held, start: Place, most: int) -> list[_Row]:
@@ -173,8 +172,7 @@ def _rows(filters: FactFilters, held: _Held, start: Place, most: int) -> list[_R
 
 
 def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
-    length = Length(Cast("slots", TextField()))
-    return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id", length)[:most]]
+    return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id")[:most]]
 
 
 def _blocks(number: int, held: _Held) -> list[int]:
@@ -214,41 +212,26 @@ class _Found:
 
 def _page(filters: FactFilters, rows: Sequence[_Row], start: Place, limit: int) -> tuple[list[_Found], Place | None]:
     """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
-    chosen = _enough(rows, start.fact + limit)
     found: dict[tuple[int, Fact], _Found] = {}
-    for place, one in _in_order(filters, chosen):
+    for place, one in _in_order(filters, rows):
         if place.query == start.query and place.fact < start.fact:
             continue
         if len(found) == limit:
             return list(found.values()), place
         found.setdefault((place.block, one.fact), one)
-    left = rows[len(chosen)] if len(chosen) < len(rows) else None
-    if left is None and len(rows) > limit:
-        left = _Row(rows[-1].query + 1, rows[-1].block, 0)
-    return list(found.values()), Place(left.block, left.query) if left else None
-
-
-def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
-    """Return the first of the rows that have more than `count` facts together, or all rows. The last one is whole."""
-    facts_in_them = 0
-    for at, row in enumerate(rows):
-        if facts_in_them > count:
-            return rows[:at]
-        facts_in_them += max(1, row.length // _CHARACTERS_OF_SLOT)
-    return rows
+    return list(found.values()), Place(rows[-1].block, rows[-1].query + 1) if len(rows) > limit else None
 
 
 def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Place, _Found]]:
-    if not rows:
-        return
-    queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
-    for row in rows:
-        # Deleted or rolled back meanwhile.
-        if (query := queries.get(row.query)) is None or query.block_id != row.block:
-            continue
-        for at, fact in enumerate(facts.of(query)):
-            if filters.asks_for(fact):
-                yield Place(row.block, row.query, at), _Found(query, fact)
+    for some in chunks(rows, _PER_READ):
+        queries = Query.objects.select_related("block").in_bulk([row.query for row in some])
+        for row in some:
+            # Deleted or rolled back meanwhile.
+            if (query := queries.get(row.query)) is None or query.block_id != row.block:
+                continue
+            for at, fact in enumerate(facts.of(query)):
+                if filters.asks_for(fact):
+                    yield Place(row.block, row.query, at), _Found(query, fact)
 
 
 # --- What is known of them --------------------------------------------------------------------------------------------

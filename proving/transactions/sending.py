@@ -111,7 +111,6 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
 def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Sent | Unsent | ChainError]:
     rpc = get_rpc(chain.id)
     addresses = signing.senders(chain)
-    pending = signers.pending(chain)
     simulations = [
         questions.gas_estimate(addresses[0], intent.to or None, intent.data, block)
         for order in orders
@@ -125,7 +124,7 @@ def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[S
     market = market_of(rpc.fees_by(head, suggested))
     numbers = [result(one) for one in told]
     accounts = {
-        address: Account(balance, nonce, frozenset(pending[address]))
+        address: Account(balance, nonce)
         for address, balance, nonce in zip(addresses, numbers[::2], numbers[1::2], strict=True)
     }
     limits = _gas_limits(orders, estimates)

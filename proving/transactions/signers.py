@@ -4,7 +4,6 @@ What was sent before by another one is still followed, replaced and cancelled.
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from django.db import transaction
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Sum
 
 from chains.chains_file import Chain
 from proving import stops
@@ -74,7 +73,6 @@ class Account:
 
     balance: int  # wei
     nonce: int  # at the newest block: a node's pending nonce can't be checked, and isn't needed
-    unpaid: frozenset[int]  # ids of the transactions that were pending before it was asked
 
 
 @dataclass
@@ -92,15 +90,6 @@ class Sender:
     def has_room(self) -> bool:
         """Return whether one more may wait to be mined. What isn't used up yet is enough for one."""
         return self.transactions < _TRANSACTIONS and self.gas < _GAS
-
-
-def pending(chain: Chain) -> dict[str, set[int]]:
-    """Return the ids of pending transactions by the addresses of all signers."""
-    found: dict[str, set[int]] = defaultdict(set)
-    waiting = Transaction.objects.filter(signer__chain_id=chain.id, state=TransactionState.PENDING)
-    for address, pk in waiting.values_list("signer__address", "pk"):
-        found[address].add(pk)
-    return found
 
 
 def active(
@@ -144,11 +133,9 @@ def active(
 
 def _sender(row: Signer, account: Account) -> Sender:
     waiting = row.transactions.filter(state=TransactionState.PENDING)
-    # What was mined since the node was asked counts twice rather than not at all.
-    unpaid = row.transactions.filter(Q(state=TransactionState.PENDING) | Q(pk__in=account.unpaid))
-    gas = waiting.aggregate(count=Count("pk"), gas=Sum("gas_limit"))
-    reserved = GWEI * (unpaid.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
-    return Sender(row, account.nonce, account.balance, account.balance - reserved, gas["count"], gas["gas"] or 0)
+    sums = waiting.aggregate(count=Count("pk"), gas=Sum("gas_limit"), gwei=Sum("reserved_gwei"))
+    free = account.balance - GWEI * (sums["gwei"] or 0)
+    return Sender(row, account.nonce, account.balance, free, sums["count"], sums["gas"] or 0)
 
 
 def _stuck(chain: Chain, row: Signer) -> Transaction | None:

@@ -3,12 +3,11 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from django.db import OperationalError
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -36,7 +35,7 @@ from database.due_rows import Postponement
 from proving import heads as chain_heads
 from proving import job_runs, lanes, money, stops
 from proving.heads import Heads, poll_seconds
-from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
+from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -371,69 +370,58 @@ def _note_unbelievable(tx: Transaction, sentence: str) -> None:
         Transaction.objects.filter(pk=tx.pk).update(last_error=sentence)
 
 
-class _Final(NamedTuple):
-    """Sums that final transactions add to those of their signer."""
-
-    transactions: int = 0
-    failures: int = 0
-    gas: int = 0
-    wei: int = 0
-
-    @classmethod
-    def of(cls, tx: Transaction, times: int = 1) -> Self:
-        return cls(times, times * (not tx.succeeded), times * tx.gas_used, times * tx.cost)
-
-
-_NOTHING_FINAL = _Final()
-
-
-@dataclass(frozen=True)
-class _Change:
-    """The writes of a transaction, whose object is changed already."""
+class _Change(NamedTuple):
+    """What has become of a transaction, whose object is changed already."""
 
     tx: Transaction
-    write: Callable[[], object] = lambda: None
-    """Writes beside it."""
-    is_dearer: bool = True
-    """True if it costs something else now, or may."""
     is_shown: bool = True
     """True if its blocks and batches show something else of it."""
-    final: _Final = _NOTHING_FINAL
 
 
 def _write(
     lane: HeldLane, signer: Signer, changes: Sequence[_Change], *, and_then: Callable[[], None] | None = None
 ) -> None:
-    """Write the changes, and what else is to be, in one database transaction. If that fails, write each by itself."""
-    if not changes and and_then is None:
-        return
-    try:
+    """Write the changes, and what else is to be, in one database transaction."""
+    if changes or and_then:
         lane.write(partial(_write_now, signer, changes, and_then))
-    except (OperationalError, LaneLost):
-        raise
-    except Exception as error:
-        if len(changes) <= 1:
-            raise
-        logger.warning("writing %d transactions by themselves: together they failed with %s", len(changes), error)
-        for change in changes:
-            _write(lane, signer, [change])
-        _write(lane, signer, [], and_then=and_then)
 
 
 def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None] | None) -> None:
-    _wake_blocks([change.tx for change in changes if change.is_shown])
-    for change in changes:
-        change.write()
-        change.tx.reserve()
+    shown = [tx for tx, is_shown in changes if is_shown]
+    _wake_blocks(shown)
+    for tx in shown:
+        if tx.hash:
+            show(tx, tx.hash)
+        elif tx.state == TransactionState.PENDING:
+            # Nodes forget what was in a block that they have left: it is broadcast anew at once.
+            tx.versions.update(broadcast_at=None)
+    changed = [tx for tx, _ in changes]
+    _count(signer, changed)
+    for tx in changed:
+        tx.reserve()
         # Not `data`: it is long, was not loaded and never changes.
-        change.tx.save(update_fields=_COLUMNS)
-    concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]
-    weights = money.weights_of(*concerned) if concerned else {}
-    money.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
-    money.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
-    _count(signer, [change.final for change in changes if any(change.final)])
+        tx.save(update_fields=_COLUMNS)
+    weights = money.weights_of(*changed)
+    money.divide(weights)
+    money.show_spent({batch for tx in shown for batch in weights[tx]})
     if and_then:
         and_then()
+
+
+def _count(signer: Signer, changed: Sequence[Transaction]) -> None:
+    """Add what these have spent to the signer's sums of final transactions, and take off what counts there already."""
+    final = TransactionState.FINAL
+    counted = Transaction.objects.filter(pk__in=[tx.pk for tx in changed], state=final).defer("data")
+    terms = [*((-1, tx) for tx in counted), *((1, tx) for tx in changed if tx.state == final)]
+    if not terms:
+        return
+    row = Signer.objects.get(pk=signer.pk)
+    for sign, tx in terms:
+        row.final_count += sign
+        row.final_failures += sign * (not tx.succeeded)
+        row.final_gas += sign * tx.gas_used
+        row.final_wei += sign * tx.cost
+    row.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
 
 
 def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _Change | None:
@@ -446,71 +434,40 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
     if (tx.state, tx.hash, tx.block_hash) == (state, tx_hash, block_hash):
         return None
-    is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
-    data_fee = _data_fee(rpc, tx, receipt)
-    before, was_spent = (tx.gas, tx.cost, tx.reserved), money.is_spent(tx)
+    before = (tx.hash, tx.block_hash, tx.cost, money.is_spent(tx))
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
         tx.spent_at = clock.latest()
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
     tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
-    tx.data_fee = tx.data_fee if data_fee is None else data_fee
+    tx.data_fee = _data_fee(rpc, tx, receipt)
     # It succeeded if it did what it was sent for, which a cancellation never does.
     tx.succeeded = receipt.status == 1 and not is_cancellation
     tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
-    gas, wei, _ = costs = (tx.gas, tx.cost, tx.reserved)
     # That what is confirmed becomes final shows nowhere.
-    is_shown = is_new or money.is_spent(tx) != was_spent or (gas, wei) != before[:2]
-    final = _Final.of(tx) if state == TransactionState.FINAL else _NOTHING_FINAL
-    shown = partial(show, tx, tx_hash) if is_shown else lambda: None
-    return _Change(tx, shown, is_dearer=costs != before, is_shown=is_shown, final=final)
+    return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
 
 
-def _count(signer: Signer, finals: Sequence[_Final]) -> None:
-    """Add what final transactions have spent to the signer's sums."""
-    if not finals:
-        return
-    row = Signer.objects.get(pk=signer.pk)
-    row.final_count += sum(final.transactions for final in finals)
-    row.final_failures += sum(final.failures for final in finals)
-    row.final_gas += sum(final.gas for final in finals)
-    row.final_wei += sum(final.wei for final in finals)
-    row.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
-
-
-def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
-    """Return what it took beside its gas, in wei; None if that isn't told, or isn't believed."""
+def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
+    """Return what it took beside its gas, in wei: what was noted before, if that isn't told, or isn't believed."""
     told = rollups.paid_beside_gas(rpc, receipt)
-    if not told:
-        return told
-    try:
-        had = rpc.balance(tx.signer.address, receipt.block_number - 1)
-    except RpcRefused:
-        # Most nodes keep few states, and blocks are final much later: what was noted before stays.
-        return None
     # A lie about one transaction must not use up the limits of a day.
-    if told > min(had, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
-        logger.error(
-            "a node says that %s took %d wei for its data, more than its signer had or than is believed",
-            hex_data(receipt.tx_hash),
-            told,
-        )
-        return None
-    return told
+    if told and told > _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas):
+        logger.error("a node says that %s took %d wei for its data, which can't be", hex_data(receipt.tx_hash), told)
+        return tx.data_fee
+    return tx.data_fee if told is None else told
 
 
 def _vanished(tx: Transaction) -> _Change:
     if tx.hash:
         logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
-    final = _NOTHING_FINAL if tx.state != TransactionState.FINAL else _Final.of(tx, -1)
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
     tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
     tx.data_fee = tx.expected_data_fee
     # It waits from now on.
     tx.spent_at = clock.latest()
-    # Nodes forget what was in a block that they have left: it is broadcast anew at once.
-    return _Change(tx, lambda: tx.versions.update(broadcast_at=None), final=final)
+    return _Change(tx)
 
 
 def _displaced(tx: Transaction, why: str, now: datetime) -> _Change:
