@@ -93,11 +93,8 @@ def stopped() -> Iterator[Problem]:
             yield Problem("signing_stopped", stop.sentence)
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
             yield Problem("connection_paused", stop.sentence)
-    for problem in (
-        Signer.objects.filter(chain_id__in=destinations).values_list("nonce_problem", flat=True).order_by("pk")
-    ):
-        if problem:
-            yield Problem("nonce_gap", problem)
+    for signer in Signer.objects.filter(chain_id__in=destinations).exclude(nonce_problem="").order_by("pk"):
+        yield Problem("nonce_gap", signer.nonce_problem)
 
 
 def signers() -> Iterator[Problem]:

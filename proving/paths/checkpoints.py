@@ -25,7 +25,7 @@ from database.statements import chunks
 from proving import connections, heads, job_runs
 from proving.connections import OpenConnection
 from proving.heads import Heads, poll_seconds
-from proving.lanes import HeldLane, LaneLost
+from proving.lanes import HeldLane
 from proving.models import FactsRegistry
 from proving.registry.deployments import Unusable
 from proving.sources import Start
@@ -180,10 +180,6 @@ def look_after(lane: HeldLane, key: object) -> None:
 def _look_after(lane: HeldLane, postponement: Postponement[FactsRegistry], row: FactsRegistry) -> None:
     attempts, sentence, seconds = 0, "", float(_PAUSE)
     chain = get_chains().chain(row.destination_chain_id)
-
-    def again() -> None:
-        postponement.end([row], timedelta(seconds=seconds), attempts=attempts, waiting_for=sentence)
-
     with job_runs.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
         try:
             connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
@@ -196,12 +192,6 @@ def _look_after(lane: HeldLane, postponement: Postponement[FactsRegistry], row: 
                 logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
             sentence, seconds = str(error), due_rows.backoff(row.attempts).total_seconds()
             attempts = row.attempts + 1
-        except LaneLost:
-            raise
-        except Exception:
-            sentence, seconds = row.waiting_for, due_rows.backoff(row.attempts).total_seconds()
-            attempts = row.attempts + 1
-            lane.write(again)
-            raise
-        lane.write(again)
+        pause = timedelta(seconds=seconds)
+        lane.write(partial(postponement.end, [row], pause, attempts=attempts, waiting_for=sentence))
         job_run.outcome = "fails" if attempts else "waits" if sentence else "done"

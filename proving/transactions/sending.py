@@ -81,7 +81,7 @@ class _Ready:
     """An order whose simulations went well."""
 
     order: Order
-    simulated: Sequence[_Simulated]
+    simulated: list[_Simulated]
 
     @property
     def may_share(self) -> bool:
@@ -129,25 +129,16 @@ def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[S
     }
     limits = _gas_limits(orders, estimates)
     outcomes = {place: one for place, one in enumerate(limits) if not isinstance(one, list)}
-    sizes = [
-        (len(intent.data), limit)
-        for order, of_order in zip(orders, limits, strict=True)
-        if isinstance(of_order, list)
-        for intent, limit in zip(order.intents, of_order, strict=True)
-    ]
-    data = iter(rollups.data_costs(rpc, sizes))
-    ready = {
-        place: _Ready(
-            orders[place],
-            [
-                _Simulated(intent, limit, next(data).wei)
-                for intent, limit in zip(orders[place].intents, of_order, strict=True)
-            ],
-        )
+    sized = [
+        (place, intent, limit)
         for place, of_order in enumerate(limits)
         if isinstance(of_order, list)
-    }
-
+        for intent, limit in zip(orders[place].intents, of_order, strict=True)
+    ]
+    ready: dict[int, _Ready] = {}
+    data = rollups.data_costs(rpc, [(len(intent.data), limit) for _, intent, limit in sized])
+    for (place, intent, limit), cost in zip(sized, data, strict=True):
+        ready.setdefault(place, _Ready(orders[place], [])).simulated.append(_Simulated(intent, limit, cost.wei))
     least = min((one.simulated[0].cost(market.least) for one in ready.values()), default=0)
 
     def store() -> tuple[list[_Signed], dict[int, Sent | Unsent]]:

@@ -99,8 +99,8 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
                         raise
                     except Exception:
                         failed += 1
+                        # It is due again when it would be if the worker were killed.
                         logger.exception("delivering to %s failed", webhook)
-                        _put_off(lane, postponement, webhook)
             is_first = False
             for future in wait(sent, _LOOK_SECONDS, FIRST_COMPLETED).done:
                 _note_outcome(lane, *sent.pop(future), future)
@@ -180,11 +180,6 @@ def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 
     # Who writes another one has locked it.
     row_locks.lock(Webhook.objects.filter(pk=webhook.pk))
     postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
-
-
-def _put_off(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> None:
-    pause = due_rows.backoff(webhook.attempts)
-    lane.write(lambda: postponement.end([webhook], pause, attempts=webhook.attempts + 1))
 
 
 def _is_early(delivery: WebhookDelivery) -> bool:
