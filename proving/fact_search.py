@@ -7,13 +7,12 @@ inside one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from django.db.models import Case, F, Q, QuerySet, TextField, When
 from django.db.models.functions import Cast
 from pydantic import BaseModel, Field
 
-from database.statements import chunks
 from proving import facts
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.models import FactsRegistry
@@ -23,7 +22,7 @@ from queries.query_parameters import Address, Number, Slot
 
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
 PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
-# Queries that are read together: each may name thousands of slots.
+# Queries that are read together.
 _PER_READ = 10
 
 
@@ -81,8 +80,7 @@ def search(filters: FactFilters, start: Place, limit: int) -> tuple[list[FoundFa
     Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
     """
     held = _Held.by(_registries(filters))
-    rows = _rows(filters, held, start, limit + 1)
-    found, following = _page(filters, rows, start, limit)
+    found, following = _page(filters, held, start, limit)
     return list(_held_facts(found, held)), following
 
 
@@ -146,33 +144,31 @@ class _Held:
 # --- Which queries ----------------------------------------------------------------------------------------------------
 
 
-class _Row(NamedTuple):
-    """The ids of a completed query and its block."""
-
-    query: int
-    block: int
-
-
-def _rows(filters: FactFilters, held: _Held, start: Place, most: int) -> list[_Row]:
-    """Return them from `start` on."""
-    queries = _asking(filters, Query.objects.filter(held.condition))
+def _queries(filters: FactFilters, held: _Held, start: Place) -> Iterator[Query]:
+    """Yield the completed queries that ask for such facts, from `start` on."""
+    queries = _asking(filters, Query.objects.filter(held.condition)).select_related("block").order_by("block_id", "pk")
     if filters.account:
         queries = queries.filter(address=filters.account)
     if filters.block is None:
-        # By two statements, because a database would go through all that an OR leaves out.
-        found = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
-        return found + _first(queries.filter(block_id__gt=start.block), most - len(found))
-    found = []
+        yield from _following(queries, start.block, start.query)
+        return
     # Of one block after the other, because each is in the order of an index.
     for block in _blocks(filters.block, held):
-        if block >= start.block and len(found) < most:
+        if block >= start.block:
             first = start.query if block == start.block else 0
-            found += _first(queries.filter(block_id=block, pk__gte=first), most - len(found))
-    return found
+            yield from _following(queries.filter(block_id=block), block, first)
 
 
-def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
-    return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id")[:most]]
+def _following(queries: QuerySet[Query], block: int, query: int) -> Iterator[Query]:
+    """Yield the queries from one on, by two statements, because a database would go through all that an OR leaves out.
+
+    Some are read at a time: each may name thousands of slots.
+    """
+    while some := [*queries.filter(block_id=block, pk__gte=query)[:_PER_READ]] or [
+        *queries.filter(block_id__gt=block)[:_PER_READ]
+    ]:
+        yield from some
+        block, query = some[-1].block_id or 0, some[-1].pk + 1
 
 
 def _blocks(number: int, held: _Held) -> list[int]:
@@ -210,28 +206,20 @@ class _Found:
     fact: Fact
 
 
-def _page(filters: FactFilters, rows: Sequence[_Row], start: Place, limit: int) -> tuple[list[_Found], Place | None]:
-    """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
+def _page(filters: FactFilters, held: _Held, start: Place, limit: int) -> tuple[list[_Found], Place | None]:
+    """Return the facts, and where the next page begins: behind so many facts, or queries."""
     found: dict[tuple[int, Fact], _Found] = {}
-    for place, one in _in_order(filters, rows):
-        if place.query == start.query and place.fact < start.fact:
-            continue
-        if len(found) == limit:
-            return list(found.values()), place
-        found.setdefault((place.block, one.fact), one)
-    return list(found.values()), Place(rows[-1].block, rows[-1].query + 1) if len(rows) > limit else None
-
-
-def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Place, _Found]]:
-    for some in chunks(rows, _PER_READ):
-        queries = Query.objects.select_related("block").in_bulk([row.query for row in some])
-        for row in some:
-            # Deleted or rolled back meanwhile.
-            if (query := queries.get(row.query)) is None or query.block_id != row.block:
+    for number, query in enumerate(_queries(filters, held, start)):
+        block = query.block_id or 0
+        if number > limit:
+            return list(found.values()), Place(block, query.pk)
+        for at, fact in enumerate(facts.of(query)):
+            if not filters.asks_for(fact) or (query.pk == start.query and at < start.fact):
                 continue
-            for at, fact in enumerate(facts.of(query)):
-                if filters.asks_for(fact):
-                    yield Place(row.block, row.query, at), _Found(query, fact)
+            if len(found) == limit:
+                return list(found.values()), Place(block, query.pk, at)
+            found.setdefault((block, fact), _Found(query, fact))
+    return list(found.values()), None
 
 
 # --- What is known of them --------------------------------------------------------------------------------------------
