@@ -7,10 +7,10 @@ inside one.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from django.db.models import Case, F, Q, QuerySet, TextField, When
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Length
 from pydantic import BaseModel, Field
 
 from proving import facts
@@ -22,8 +22,8 @@ from queries.query_parameters import Address, Number, Slot
 
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
 PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
-# Queries that are read together.
-_PER_READ = 10
+# A slot as JSON has it, with quotes, a comma and a space.
+_CHARACTERS_OF_SLOT = 70
 
 
 class FactFilters(BaseModel):
@@ -80,7 +80,8 @@ def search(filters: FactFilters, start: Place, limit: int) -> tuple[list[FoundFa
     Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
     """
     held = _Held.by(_registries(filters))
-    found, following = _page(filters, held, start, limit)
+    rows = _rows(filters, held, start, limit + 1)
+    found, following = _page(filters, rows, start, limit)
     return list(_held_facts(found, held)), following
 
 
@@ -144,31 +145,36 @@ class _Held:
 # --- Which queries ----------------------------------------------------------------------------------------------------
 
 
-def _queries(filters: FactFilters, held: _Held, start: Place) -> Iterator[Query]:
-    """Yield the completed queries that ask for such facts, from `start` on."""
-    queries = _asking(filters, Query.objects.filter(held.condition)).select_related("block").order_by("block_id", "pk")
+class _Row(NamedTuple):
+    """A completed query, without its slots."""
+
+    query: int
+    block: int
+    length: int
+    """The length of its slots as JSON."""
+
+
+def _rows(filters: FactFilters, held: _Held, start: Place, most: int) -> list[_Row]:
+    """Return them from `start` on."""
+    queries = _asking(filters, Query.objects.filter(held.condition))
     if filters.account:
         queries = queries.filter(address=filters.account)
     if filters.block is None:
-        yield from _following(queries, start.block, start.query)
-        return
+        # By two statements, because a database would go through all that an OR leaves out.
+        found = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
+        return found + _first(queries.filter(block_id__gt=start.block), most - len(found))
+    found = []
     # Of one block after the other, because each is in the order of an index.
     for block in _blocks(filters.block, held):
-        if block >= start.block:
+        if block >= start.block and len(found) < most:
             first = start.query if block == start.block else 0
-            yield from _following(queries.filter(block_id=block), block, first)
+            found += _first(queries.filter(block_id=block, pk__gte=first), most - len(found))
+    return found
 
 
-def _following(queries: QuerySet[Query], block: int, query: int) -> Iterator[Query]:
-    """Yield the queries from one on, by two statements, because a database would go through all that an OR leaves out.
-
-    Some are read at a time: each may name thousands of slots.
-    """
-    while some := [*queries.filter(block_id=block, pk__gte=query)[:_PER_READ]] or [
-        *queries.filter(block_id__gt=block)[:_PER_READ]
-    ]:
-        yield from some
-        block, query = some[-1].block_id or 0, some[-1].pk + 1
+def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
+    length = Length(Cast("slots", TextField()))
+    return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id", length)[:most]]
 
 
 def _blocks(number: int, held: _Held) -> list[int]:
@@ -206,20 +212,43 @@ class _Found:
     fact: Fact
 
 
-def _page(filters: FactFilters, held: _Held, start: Place, limit: int) -> tuple[list[_Found], Place | None]:
-    """Return the facts, and where the next page begins: behind so many facts, or queries."""
+def _page(filters: FactFilters, rows: Sequence[_Row], start: Place, limit: int) -> tuple[list[_Found], Place | None]:
+    """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
+    chosen = _enough(rows, start.fact + limit)
     found: dict[tuple[int, Fact], _Found] = {}
-    for number, query in enumerate(_queries(filters, held, start)):
-        block = query.block_id or 0
-        if number > limit:
-            return list(found.values()), Place(block, query.pk)
+    for place, one in _in_order(filters, chosen):
+        if place.query == start.query and place.fact < start.fact:
+            continue
+        if len(found) == limit:
+            return list(found.values()), place
+        found.setdefault((place.block, one.fact), one)
+    left = rows[len(chosen)] if len(chosen) < len(rows) else None
+    if left is None and len(rows) > limit:
+        left = _Row(rows[-1].query + 1, rows[-1].block, 0)
+    return list(found.values()), Place(left.block, left.query) if left else None
+
+
+def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
+    """Return the first of the rows that have more than `count` facts together, or all rows. The last one is whole."""
+    facts_in_them = 0
+    for at, row in enumerate(rows):
+        if facts_in_them > count:
+            return rows[:at]
+        facts_in_them += max(1, row.length // _CHARACTERS_OF_SLOT)
+    return rows
+
+
+def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Place, _Found]]:
+    if not rows:
+        return
+    queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
+    for row in rows:
+        # Deleted or rolled back meanwhile.
+        if (query := queries.get(row.query)) is None or query.block_id != row.block:
+            continue
         for at, fact in enumerate(facts.of(query)):
-            if not filters.asks_for(fact) or (query.pk == start.query and at < start.fact):
-                continue
-            if len(found) == limit:
-                return list(found.values()), Place(block, query.pk, at)
-            found.setdefault((block, fact), _Found(query, fact))
-    return list(found.values()), None
+            if filters.asks_for(fact):
+                yield Place(row.block, row.query, at), _Found(query, fact)
 
 
 # --- What is known of them --------------------------------------------------------------------------------------------

@@ -23,7 +23,9 @@ from accounts import keys
 from accounts.models import ApiKey
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
+from explorer import health
 from proving import heads
+from proving.health.service_metrics import ServiceMetrics
 from queries import storage
 from tests.deployed import deploy_on
 from tests.service import a_key, chains_toml
@@ -134,6 +136,7 @@ def no_head_of_before(request, monkeypatch) -> None:
 @pytest.fixture(autouse=True)
 def forget_what_was_found_of_storage(monkeypatch) -> None:
     """No test is told what another one's database took, or held some seconds ago."""
+    monkeypatch.setattr(health, "service_metrics", ServiceMetrics())
     monkeypatch.setattr(keys, "_noting_from", 0.0)
     monkeypatch.setattr(storage, "_last_check", (float("-inf"), ""))
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from hexbytes import HexBytes
 
 from chains import questions, rollups
-from chains.chains_file import Chain, UnknownChain
+from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import (
@@ -98,11 +98,6 @@ def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Sig
             states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
             _write(lane, signer, changes, and_then=lambda: _end(chain, postponement, signer, states))
             job_run.outcome = "done"
-        except UnknownChain as error:
-            # Its rows wait until the chain is configured again; submitting makes the signer due.
-            logger.warning("%s Its transactions are left as they are.", error)
-            lane.write(lambda: postponement.end([signer], None))
-            job_run.outcome = "waits"
         except (NodeUnavailable, RpcRefused) as error:
             job_run.outcome = "fails"
             if not signer.attempts:  # Once, until it goes on.
