@@ -20,7 +20,6 @@ from chains.header import Header
 from chains.rpc import Log, NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
 from database import due_rows
-from database.due_rows import Postponement
 from database.statements import chunks
 from proving import connections, heads, job_runs
 from proving.connections import OpenConnection
@@ -174,24 +173,20 @@ def look_after(lane: HeldLane, key: object) -> None:
     """Check whether it may be used, and learn what others have sent: a worker's duty."""
     postponement = lane.write(partial(due_rows.postpone, deployed(), [key]))
     for row in postponement.rows:
-        _look_after(lane, postponement, row)
-
-
-def _look_after(lane: HeldLane, postponement: Postponement[FactsRegistry], row: FactsRegistry) -> None:
-    attempts, sentence, seconds = 0, "", float(_PAUSE)
-    chain = get_chains().chain(row.destination_chain_id)
-    with job_runs.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
-        try:
-            connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
-            if wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):
-                seconds = min(seconds, poll_seconds(chain))
-        except Unusable as why:
-            sentence, seconds = str(why), _UNUSABLE_PAUSE
-        except (NodeUnavailable, RpcRefused) as error:
-            if not row.attempts:  # Once, until it goes on.
-                logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
-            sentence, seconds = str(error), due_rows.backoff(row.attempts).total_seconds()
-            attempts = row.attempts + 1
-        pause = timedelta(seconds=seconds)
-        lane.write(partial(postponement.end, [row], pause, attempts=attempts, waiting_for=sentence))
-        job_run.outcome = "fails" if attempts else "waits" if sentence else "done"
+        attempts, sentence, seconds = 0, "", float(_PAUSE)
+        chain = get_chains().chain(row.destination_chain_id)
+        with job_runs.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
+            try:
+                connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
+                if wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):
+                    seconds = min(seconds, poll_seconds(chain))
+            except Unusable as why:
+                sentence, seconds = str(why), _UNUSABLE_PAUSE
+            except (NodeUnavailable, RpcRefused) as error:
+                if not row.attempts:  # Once, until it goes on.
+                    logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
+                sentence, seconds = str(error), due_rows.backoff(row.attempts).total_seconds()
+                attempts = row.attempts + 1
+            pause = timedelta(seconds=seconds)
+            lane.write(partial(postponement.end, [row], pause, attempts=attempts, waiting_for=sentence))
+            job_run.outcome = "fails" if attempts else "waits" if sentence else "done"

@@ -27,7 +27,7 @@ from proving.money import MarketFees, market_of
 from proving.registry.deployments import in_one_call
 from proving.registry.packing import GAS_MARGIN, MAX_GAS, SHARED_BYTES, SHARED_GAS, Intent
 from proving.transactions import signers, signing
-from proving.transactions.signers import Account, Notices, Sender, Unsent
+from proving.transactions.signers import Notices, Sender, Unsent
 from proving.transactions.signing import broadcast
 from queries import clock, progress
 from queries.models import Batch
@@ -117,16 +117,13 @@ def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[S
         for intent in order.intents
         for block in _SIMULATED_AT
     ]
-    asked = [question for one in addresses for question in (questions.balance(one), questions.nonce(one, "latest"))]
+    asked = [*map(questions.balance, addresses), *(questions.nonce(one, "latest") for one in addresses)]
     estimates, (head,), (suggested, *told) = rpc.ask(
         simulations, [questions.header("latest")], [questions.priority_fee(), *asked]
     )
     market = market_of(rpc.fees_by(head, suggested))
     numbers = [result(one) for one in told]
-    accounts = {
-        address: Account(balance, nonce)
-        for address, balance, nonce in zip(addresses, numbers[::2], numbers[1::2], strict=True)
-    }
+    balances, nonces = (dict(zip(addresses, some, strict=False)) for some in (numbers, numbers[len(addresses) :]))
     limits = _gas_limits(orders, estimates)
     outcomes = {place: one for place, one in enumerate(limits) if not isinstance(one, list)}
     sized = [
@@ -145,7 +142,7 @@ def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[S
         with signers.locked(chain, addresses) as rows:
             # Who stood still meanwhile can't tell what was sent since, and perhaps confirmed.
             lane.fence()
-            sender, notices = signers.active(chain, rows, accounts, least)
+            sender, notices = signers.active(chain, rows, balances, nonces, least)
             signed: list[_Signed] = []
             stored: dict[int, Sent | Unsent] = {}
             if isinstance(sender, str):

@@ -67,20 +67,12 @@ def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[str, 
         yield rows
 
 
-@dataclass(frozen=True)
-class Account:
-    """A node's answers about a signer."""
-
-    balance: int  # wei
-    nonce: int  # at the newest block: a node's pending nonce can't be checked, and isn't needed
-
-
 @dataclass
 class Sender:
     """The signer that sends now, and how much it can."""
 
     row: Signer
-    nonce: int  # at the newest block
+    nonce: int  # at the newest block: a node's pending nonce can't be checked, and isn't needed
     balance: int  # wei
     free: int  # wei of it that pending transactions can't cost
     transactions: int  # that are pending
@@ -93,7 +85,7 @@ class Sender:
 
 
 def active(
-    chain: Chain, rows: Mapping[str, Signer], accounts: Mapping[str, Account], least: int
+    chain: Chain, rows: Mapping[str, Signer], balances: Mapping[str, int], nonces: Mapping[str, int], least: int
 ) -> tuple[Sender | str, Notices]:
     """Return the signer that sends: the first of the file that is neither stopped, nor short of money, nor stuck.
 
@@ -103,11 +95,11 @@ def active(
     notices: Notices = dict.fromkeys(rows, "")
     refused = ""
     able: dict[str, Sender] = {}
-    for address, account in accounts.items():
-        sender = _sender(rows[address], account)
+    for address, balance in balances.items():
+        sender = _sender(rows[address], balance, nonces[address])
         if stopped := stops.why_signer_is_stopped(chain.id, address):
             refused = refused or stopped  # Stops are told by themselves.
-        elif account.balance < chain.minimum_signer_balance_wei:
+        elif balance < chain.minimum_signer_balance_wei:
             notices[address] = (
                 f"{_who_holds(chain, sender)}, less than the {chain.minimum_signer_balance} at which it stops. Its "
                 "operator must fund it."
@@ -131,11 +123,11 @@ def active(
     return refused, notices
 
 
-def _sender(row: Signer, account: Account) -> Sender:
+def _sender(row: Signer, balance: int, nonce: int) -> Sender:
     waiting = row.transactions.filter(state=TransactionState.PENDING)
     sums = waiting.aggregate(count=Count("pk"), gas=Sum("gas_limit"), gwei=Sum("reserved_gwei"))
-    free = account.balance - GWEI * (sums["gwei"] or 0)
-    return Sender(row, account.nonce, account.balance, free, sums["count"], sums["gas"] or 0)
+    free = balance - GWEI * (sums["gwei"] or 0)
+    return Sender(row, nonce, balance, free, sums["count"], sums["gas"] or 0)
 
 
 def _stuck(chain: Chain, row: Signer) -> Transaction | None:

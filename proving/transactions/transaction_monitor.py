@@ -78,8 +78,7 @@ def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
     postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), keys))
 
     def work(signers: Sequence[Signer]) -> None:
-        for signer in signers:
-            _monitor_one(lane, postponement, signer)
+        _monitor_one(lane, postponement, signers[0])
 
     # One after the other: what fails is none of the others'.
     give_up = partial(_try_again, lane, postponement)
