@@ -71,11 +71,15 @@ class _Request:
     at: datetime
     began: float
 
-    def post(self) -> int:
-        """Return the status that the receiver answers. Raises `Failed`."""
+    def post(self) -> tuple[int | None, str]:
+        """Return the status that the receiver answers, if it does, and a sentence about what came of it."""
         # It is due again after that: another worker may hold the lane by then.
         seconds = min(TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
-        return post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
+        try:
+            status = post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
+        except Failed as failed:
+            return None, f"The receiver {failed}."
+        return status, _said(status)
 
 
 def deliver_all(lane: HeldLane, *, seconds: float) -> int:
@@ -84,7 +88,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
     Receivers are waited for side by side: a slow one holds up no other.
     """
     failed, ends = 0, monotonic() + seconds
-    sent: dict[Future[int], tuple[Postponement[Webhook], _Request]] = {}
+    sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _Request]] = {}
     with ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks") as senders:
         is_first = True
         while is_first or sent:
@@ -103,7 +107,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
                         logger.exception("delivering to %s failed", webhook)
             is_first = False
             for future in wait(sent, _LOOK_SECONDS, FIRST_COMPLETED).done:
-                _note_outcome(lane, *sent.pop(future), future)
+                _note_attempt(lane, *sent.pop(future), *future.result())
     return failed
 
 
@@ -143,17 +147,6 @@ def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webho
         _note_attempt(lane, postponement, _Request(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
         return None
     return _Request(webhook, delivery, url, headers, at, began)
-
-
-def _note_outcome(
-    lane: HeldLane, postponement: Postponement[Webhook], request: _Request, answered: "Future[int]"
-) -> None:
-    try:
-        status = answered.result()
-    except Failed as failed:
-        _note_attempt(lane, postponement, request, None, f"The receiver {failed}.")
-    else:
-        _note_attempt(lane, postponement, request, status, _said(status))
 
 
 def _note_attempt(
