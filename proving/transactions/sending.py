@@ -123,7 +123,8 @@ def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[S
     )
     market = market_of(rpc.fees_by(head, suggested))
     numbers = [result(one) for one in told]
-    balances, nonces = (dict(zip(addresses, some, strict=False)) for some in (numbers, numbers[len(addresses) :]))
+    balances = dict(zip(addresses, numbers[: len(addresses)], strict=True))
+    nonces = dict(zip(addresses, numbers[len(addresses) :], strict=True))
     limits = _gas_limits(orders, estimates)
     outcomes = {place: one for place, one in enumerate(limits) if not isinstance(one, list)}
     sized = [
