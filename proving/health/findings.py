@@ -53,8 +53,8 @@ class Problem(NamedTuple):
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 # Seconds between two observations, and while something is wrong: the operator who mends it wants to see that.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
-# A newest block that is older has another reason than chance, in blocks and in seconds.
-_BLOCKS_LATE, _SECONDS_LATE = 20, 300
+# A newest block that is so far in the future has another reason than chance, in blocks and in seconds.
+_BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
 # A head that is so late, or so far back, is told.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
 # A node may say anything. The last second that a `datetime` can tell, in unix seconds.
@@ -272,16 +272,12 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
     return Problem("chain_unavailable", f"No node of {chain.label} can be used: it refuses what any node answers.")
 
 
-def _lag(chain: Chain) -> float:
-    """Return how old the newest block of a chain may be, in seconds."""
-    return max(_SECONDS_LATE, _BLOCKS_LATE * chain.block_seconds)
-
-
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     # Development chains make blocks when they are told to, and at any time that they are told.
     age = time.time() - head.timestamp
     late = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
-    if chain.test_network or -_lag(chain) <= age <= late:
+    early = max(_SECONDS_EARLY, _BLOCKS_EARLY * chain.block_seconds)
+    if chain.test_network or -early <= age <= late:
         return
     if age > 0:
         sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."

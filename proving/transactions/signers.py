@@ -94,33 +94,30 @@ def active(
     """
     notices: Notices = dict.fromkeys(rows, "")
     refused = ""
-    able: dict[str, Sender] = {}
+    able: list[Sender] = []
     for address, balance in balances.items():
         sender = _sender(rows[address], balance, nonces[address])
-        if stopped := stops.why_signer_is_stopped(chain.id, address):
-            refused = refused or stopped  # Stops are told by themselves.
-        elif balance < chain.minimum_signer_balance_wei:
-            notices[address] = (
+        # Stops are told by themselves.
+        why_not = stops.why_signer_is_stopped(chain.id, address)
+        if not why_not and balance < chain.minimum_signer_balance_wei:
+            why_not = notices[address] = (
                 f"{_who_holds(chain, sender)}, less than the {chain.minimum_signer_balance} at which it stops. Its "
                 "operator must fund it."
             )
-            refused = refused or notices[address]
-        elif sender.free < least:
-            notices[address] = too_poor(chain, sender, least)
-            refused = refused or notices[address]
-        else:
-            able[address] = sender
-    stuck = {address: _stuck(chain, rows[address]) for address in able}
-    moving = [address for address in able if stuck[address] is None]
+        elif not why_not and sender.free < least:
+            why_not = notices[address] = too_poor(chain, sender, least)
+        refused = refused or why_not
+        if not why_not:
+            able.append(sender)
+    stuck = {sender.row.address: _stuck(chain, sender.row) for sender in able}
+    moving = [sender for sender in able if stuck[sender.row.address] is None]
     for address, waiting in stuck.items():
         if moving and waiting is not None:
             notices[address] = (
                 f"The signer {address} on chain {chain.id} sends nothing more until its transaction "
                 f"{waiting.latest_hash} is mined, which has waited for long. What comes meanwhile is sent by others."
             )
-    for address in moving or able:
-        return able[address], notices
-    return refused, notices
+    return next(iter(moving or able), refused), notices
 
 
 def _sender(row: Signer, balance: int, nonce: int) -> Sender:

@@ -121,8 +121,7 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
     rows = rows.exclude(user__in=[user for user, count in users.items() if count >= _MOST_OF_A_USER])
     rows = rows.exclude(receiver__in=[one for one, count in receivers.items() if count >= _MOST_OF_A_RECEIVER])
     place = Window(RowNumber(), partition_by=["user"], order_by="due_at")
-    of_receiver = Window(RowNumber(), partition_by=["user", "receiver"], order_by="due_at")
-    found = rows.annotate(place=place, of_receiver=of_receiver).filter(of_receiver__lte=_MOST_OF_A_RECEIVER)
+    found = rows.annotate(place=place).filter(place__lte=_SENDERS)
     chosen: list[str] = []
     for key, user, receiver in found.order_by("place", "due_at").values_list("pk", "user", "receiver"):
         if len(in_hand) + len(chosen) == _SENDERS:
