@@ -179,18 +179,15 @@ def _needed(blocks: Collection[int]) -> set[int]:
 
 
 def _prune_steps(before: datetime) -> int:
-    """Delete steps of a marked batch, or mark some: a batch's page shows the times of all its steps, or of none."""
-    left = Batch.objects.filter(steps_gone_at=None)
-    batch = left.exclude(steps_pruned_at=None).order_by("finished_at").values_list("pk", flat=True).first()
-    if batch is None:
-        settled = _settled(before).filter(steps_pruned_at=None, steps_gone_at=None)
-        chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
-        statements.lock(Batch.objects.filter(pk__in=chosen))
-        return settled.filter(pk__in=chosen).update(steps_pruned_at=timezone.now())
-    statements.lock(Batch.objects.filter(pk=batch))
-    if steps := _first(Step.objects.filter(query__batch=batch)):
-        return Step.objects.filter(pk__in=steps).delete()[0]
-    return Batch.objects.filter(pk=batch).update(steps_gone_at=timezone.now())
+    """Delete the steps of a batch, which is marked: its page shows the times of all its steps, or of none."""
+    settled = _settled(before).filter(steps_gone_at=None)
+    batch = settled.values_list("pk", flat=True).first()
+    row_locks.lock(Batch.objects.filter(pk=batch))
+    now = timezone.now()
+    # A reorganisation may have taken it back before it was locked.
+    if not settled.filter(pk=batch).update(steps_pruned_at=now, steps_gone_at=now):
+        return 0
+    return max(1, Step.objects.filter(query__batch=batch).delete()[0])
 
 
 # --- Transactions -----------------------------------------------------------------------------------------

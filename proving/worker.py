@@ -37,10 +37,10 @@ from config.configured_chains import get_chains
 from database import due_rows
 from database.statements import chunks
 from proving import admit, lanes, money, pruning
-from proving.health import chain_checks
+from proving.health import findings
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import JumpLeaves, Signer, WorkerHeartbeat
-from proving.paths import upkeep
+from proving.paths import checkpoints
 from proving.reconcile import turn as reconcile
 from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
@@ -127,8 +127,8 @@ class Worker:
     def _beat(self, *, is_first: bool) -> None:
         if is_first:
             # chains.toml may say something else now.
-            chain_checks.wake()
-            upkeep.deployed().update(due_at=Now())
+            findings.wake()
+            checkpoints.deployed().update(due_at=Now())
         said = {"beat_at": Now()}
         with transaction.atomic():
             WorkerHeartbeat.objects.update_or_create(
@@ -162,8 +162,8 @@ class Worker:
 
 def work_once() -> int:
     """Give each thing that waits one turn, due or not, in this thread. Return how many turns failed."""
-    chain_checks.wake()
-    upkeep.wake()
+    findings.wake()
+    checkpoints.wake()
     every = lanes.every()
     connections = [name for name in every if name.kind == LaneKind.CONNECTION]
     # What is found out about a registry counts for what is sent to it. What is admitted makes its blocks due, and what
@@ -258,7 +258,7 @@ def rows(name: LaneName) -> QuerySet[Any]:
 
 
 def _registries(name: LaneName) -> QuerySet[Any]:
-    return upkeep.deployed().filter(destination_chain_id=name.destination, source_chain_id=name.source)
+    return checkpoints.deployed().filter(destination_chain_id=name.destination, source_chain_id=name.source)
 
 
 # --- What is next -----------------------------------------------------------------------------------------------------
@@ -337,14 +337,14 @@ class _Length(Func):
 def _connection(lane: HeldLane, keys: Sequence[Any]) -> int:
     failed = 0
     for registry in due_rows.due(_registries(lane.name)).values_list("pk", flat=True):
-        failed += _failed(partial(upkeep.look_after, lane, registry))
+        failed += _failed(partial(checkpoints.look_after, lane, registry))
     return failed + (reconcile.reconcile_all(lane, keys) if keys else 0)
 
 
 def _history(lane: HeldLane, keys: Sequence[Any]) -> int:
-    from proving.paths import jump_leaves  # noqa: PLC0415 (where a chain has a beacon chain)
+    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
 
-    return sum(_failed(partial(jump_leaves.fetch, lane, key)) for key in keys)
+    return sum(_failed(partial(jumping.fetch_leaves, lane, key)) for key in keys)
 
 
 def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
@@ -352,7 +352,7 @@ def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
-    chain_checks.observe(lane)
+    findings.observe(lane)
     # Behind the chains, whose newest block is waited for: one that hangs takes seconds.
     if any(one.attesters for one in get_chains().connections):
         from proving.health import attester_checks  # noqa: PLC0415 (where a connection has attesters)
@@ -362,7 +362,7 @@ def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _house(lane: HeldLane, _: Sequence[Any]) -> int:
-    upkeep.wake()
+    checkpoints.wake()
     for name in lanes.every():
         due_rows.wake_what_is_too_late(rows(name))
     _reject_overdue(lane)

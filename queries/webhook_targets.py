@@ -2,7 +2,7 @@
 the operator.
 
 A URL is judged by its text when a batch is submitted, without asking any name server. The addresses of its name are
-judged each time that something is sent (`proving.webhooks.guarded_post`).
+judged each time that something is sent (`proving.webhooks.delivery`).
 
 Only what is known to be public is allowed: global unicast, without the networks that IANA keeps for special purposes
 (https://www.iana.org/assignments/iana-ipv4-special-registry, …-ipv6-special-registry). Networks that translate or

@@ -1,7 +1,5 @@
 """What it takes to prove one account's balance at a new block, on a connection."""
 
-from functools import lru_cache
-
 from chains.chains_file import Connection
 from proving import gas, sources
 from proving.facts import AccountFact
@@ -11,7 +9,6 @@ from queries.columns import AccountField
 _ANY_ACCOUNT = "0x" + "0" * 40
 
 
-@lru_cache(maxsize=256)
 def expected_gas(connection: Connection) -> int:
     """Return the expected gas on a chain as large as Ethereum, without what a rollup takes for data."""
     source = sources.of(connection)

@@ -1,12 +1,14 @@
-"""Blocks whose state roots a registry trusts: where paths begin.
+"""Checkpoints, blocks whose state roots a registry trusts: paths begin there. And the upkeep of registries.
 
 The rows are hints, which the planner of a path checks on the chain: they may be of a transaction that failed, or of a
 chain that was reorganised. They come from what is sent here, and from the registry's newest events while batches wait
 for what others send.
 """
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from django.db.models import QuerySet
@@ -15,16 +17,21 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_errors import RpcRefused
-from chains.questions import Log
+from chains.rpc import Log, NodeUnavailable, RpcRefused
+from config.configured_chains import get_chains
+from database import due_rows
 from database.statements import chunks
+from proving import connections, heads, job_runs
 from proving.connections import OpenConnection
-from proving.heads import Heads
+from proving.heads import Heads, poll_seconds
 from proving.lanes import HeldLane
 from proving.models import FactsRegistry
+from proving.registry.deployments import Unusable
 from proving.sources import Start
 from queries import submission
 from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, Block, Query, Sender
+
+logger = logging.getLogger(__name__)
 
 _HEADER = keccak(text="HeaderAccumulated(uint256,bytes32)")
 # How many of the blocks that the registry may trust it is asked about, the nearest first.
@@ -35,6 +42,8 @@ _BLOCKS_READ = 2000
 _PER_STATEMENT = 2000
 # For how long after its block is confirmed an event makes blocks due, in seconds.
 _NOTICED_SECONDS = 30
+# Seconds until a registry is due again when nothing is waited for, and when it can't be used.
+_PAUSE, _UNUSABLE_PAUSE = 30, 60
 
 
 @dataclass(frozen=True)
@@ -145,3 +154,39 @@ def _note_accumulated(connection: OpenConnection, logs: Sequence[Log]) -> None:
     found = headers(connection, sorted(roots.keys() - set(known)))
     # Another root is that of a source chain that was reorganised, or of nodes that lie: no path begins there.
     note(connection, [header for header in found if header.state_root == roots[header.number]])
+
+
+# --- Upkeep of registries --------------------------------------------------------------------------------------------
+
+
+def wake() -> None:
+    """Make the registries due that were deployed meanwhile."""
+    deployed().filter(due_at=None).update(due_at=Now())
+
+
+def deployed() -> QuerySet[FactsRegistry]:
+    """Return the registries that are looked after."""
+    return FactsRegistry.in_use.exclude(deployed_at=None)
+
+
+def look_after(lane: HeldLane, key: object) -> None:
+    """Check whether it may be used, and learn what others have sent: a worker's duty."""
+    postponement = lane.write(partial(due_rows.postpone, deployed(), [key]))
+    for row in postponement.rows:
+        attempts, sentence, seconds = 0, "", float(_PAUSE)
+        chain = get_chains().chain(row.destination_chain_id)
+        with job_runs.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
+            try:
+                connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
+                if wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):
+                    seconds = min(seconds, poll_seconds(chain))
+            except Unusable as why:
+                sentence, seconds = str(why), _UNUSABLE_PAUSE
+            except (NodeUnavailable, RpcRefused) as error:
+                if not row.attempts:  # Once, until it goes on.
+                    logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
+                sentence, seconds = str(error), due_rows.backoff(row.attempts).total_seconds()
+                attempts = row.attempts + 1
+            pause = timedelta(seconds=seconds)
+            lane.write(partial(postponement.end, [row], pause, attempts=attempts, waiting_for=sentence))
+            job_run.outcome = "fails" if attempts else "waits" if sentence else "done"

@@ -22,11 +22,10 @@ from proving.paths import building, checkpoints
 from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
-from proving.registry import packing
-from proving.registry.deployments import in_one_call, revert_reason
-from proving.transactions import sending
-from proving.transactions.intents import Intent, Order, Sent, Unsent
-from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
+from proving.registry.deployments import revert_reason
+from proving.transactions import sending, signers
+from proving.transactions.signers import Unsent
+from queries.models import Block, Query
 
 # Transactions of one block that are sent in one go.
 _TRANSACTIONS_PER_LOOK = 16
@@ -55,19 +54,21 @@ def _send_each(
     context: WorkContext, wanted: Sequence[tuple[Block, Sending]], why_not: dict[int, Requeue | Fail]
 ) -> list[tuple[Block, Sending]]:
     """Send for all of the queries of each. Return what is to be tried instead where batches can't pay."""
-    orders: list[tuple[Block, Sending, Order]] = []
-    for block, action in wanted:
+    orders: list[tuple[_Purpose, sending.Order]] = []
+    for purpose in purposes:
         try:
             orders.append((block, action, _order(context, block, action)))
         except ChainError as error:
-            why_not[block.pk] = Fail(str(error), for_operators=error.for_operators)
-    outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in orders])
-    instead: list[tuple[Block, Sending]] = []
-    for (block, action, _), outcome in zip(orders, outcomes, strict=True):
-        if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(block, action, outcome.batches)):
-            instead.append((block, other))
-        elif not isinstance(outcome, Sent) and not (isinstance(action, Prove) and action.is_optional):
-            why_not[block.pk] = _why_not(context, outcome)
+            why_not[purpose.block.pk] = Fail(str(error), for_operators=error.for_operators)
+    outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for _, order in orders])
+    instead: list[_Purpose] = []
+    for (purpose, _), outcome in zip(orders, outcomes, strict=True):
+        if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(purpose, outcome.batches)):
+            instead.append(other)
+        elif not isinstance(outcome, sending.Sent) and not (
+            isinstance(purpose.action, Prove) and purpose.action.is_optional
+        ):
+            why_not[purpose.block.pk] = _why_not(context, outcome)
     return instead
 
 
@@ -101,6 +102,9 @@ def _for_these(action: Sending, able: Collection[int]) -> Sending:
     def only(missing: Missing) -> Missing:
         return {fact: asking for fact, every in missing.items() if (asking := [pk for pk in every if pk in able])}
 
+def _order(context: WorkContext, purpose: _Purpose) -> sending.Order:
+    """Return the transactions to send. Raises `NodeUnavailable`, `RpcRefused`."""
+    block, action = purpose.block, purpose.action
     match action:
         case Prove():
             return replace(action, missing=only(action.missing))
@@ -115,16 +119,19 @@ def _order(context: WorkContext, block: Block, action: Sending) -> Order:
     match action:
         case Prove():
             # Of those that carry the header only one: the others wait for it.
-            most = 1 if action.with_header else _TRANSACTIONS_PER_LOOK
-            intents = list(itertools.islice(proofs(context, block, action), most))
-            return Order(intents, multicall="" if action.is_alone else context.registry.multicall)
+            most = 1 if affordable.with_header else _TRANSACTIONS_PER_LOOK
+            intents = list(itertools.islice(calldata.of_proofs(context, block, affordable), most))
+            return sending.Order(intents, multicall="" if action.is_alone else context.registry.multicall)
         case ProveTime():
-            return Order([proof_of_time(context, block, action)])
+            return sending.Order([replace(calldata.of_time(context, block, action), queries=purpose.queries)])
         case PreparePath():
-            return Order([preparation(context, action)])
+            return sending.Order([replace(calldata.of_preparation(context, action), queries=purpose.queries)])
         case ExtendPath():
-            leg, intents_of_leg = leg_of_path(context, block, action)
-            return Order([next(intents_of_leg)], partial(_note_path, context, action, leg))
+            beside = sent.waiting_beside(block, purpose.queries)
+            leg = building.next_leg(context.connection, action.path, beside=beside)
+            needing = _only(action.needing, purpose.queries)
+            intent = next(calldata.of_leg(context, block, action, leg, needing, beside=beside))
+            return sending.Order([intent], partial(_note_path, context, action, leg))
 
 
 def _note_path(context: WorkContext, action: ExtendPath, leg: Leg, _: str, __: int) -> None:

@@ -37,7 +37,7 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation
 from proving.registry.deployments import Unusable, revert_reason
-from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent
+from proving.registry.packing import GAS_MARGIN, MAX_GAS, Intent
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
 
 # In one answer, which is some megabytes then.

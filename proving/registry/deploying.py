@@ -30,9 +30,10 @@ from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionS
 from proving.money import market_fees
 from proving.registry import deployments
 from proving.registry.deployments import Call, call, creation_code, revert_reason
+from proving.registry.packing import GAS_MARGIN, Intent
 from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
-from proving.transactions.intents import GAS_MARGIN, Intent, Order, Sent, Unsent
+from proving.transactions.signers import Unsent
 from queries import progress
 from queries.models import ADMITTED_STATUSES, Block, Query, StepKind
 
@@ -40,9 +41,9 @@ logger = logging.getLogger(__name__)
 
 # PUSH0 PUSH0 PUSH0 MCOPY STOP
 _COPIES_NOTHING = "0x5f5f5f5e00"
-# Of a transaction that creates a contract; of a byte of its data that is zero, or not; of 32 bytes of them (EIP-3860);
-# and of a byte of the contract (Yellow Paper, appendix G).
-_CREATION, _ZERO_BYTE, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 4, 16, 2, 200
+# Of a transaction that creates a contract; of a byte of its data that isn't zero; of 32 bytes of them (EIP-3860); and
+# of a byte of the contract (Yellow Paper, appendix G).
+_CREATION, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 16, 2, 200
 # What the constructors take at the most.
 _CONSTRUCTOR = 60_000
 # For an address that is not known yet: no byte of it is zero.
@@ -252,9 +253,9 @@ def _submit(
         with lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
-            (outcome,) = sending.submit_all(chain, lane, [Order(intents, and_store)])
+            (outcome,) = sending.submit_all(chain, lane, [sending.Order(intents, and_store)])
             match result(outcome):
-                case Sent(transactions):
+                case sending.Sent(transactions):
                     return transactions[-1]
                 case Unsent(is_brief=True):
                     pass  # Until what is pending is confirmed.
@@ -394,6 +395,5 @@ def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
 
 
 def _creation_gas(name: str, code: bytes) -> int:
-    zeros = code.count(0)
-    data = zeros * _ZERO_BYTE + (len(code) - zeros) * _BYTE + math.ceil(len(code) / 32) * _WORD
+    data = len(code) * _BYTE + math.ceil(len(code) / 32) * _WORD
     return _CREATION + data + len(load_artifact(name).runtime) * _BYTE_OF_CODE + _CONSTRUCTOR

@@ -201,9 +201,14 @@ def why_no_jump(row: FactsRegistry) -> str:
     return f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops alone."
 
 
-def _row(destination: int, source: int) -> FactsRegistry:
+def deployed(destination: int, source: int) -> FactsRegistry | None:
+    """Return the registry of a connection that is in use, whatever its code."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
-    row = rows.exclude(deployed_at=None).first()
+    return rows.exclude(deployed_at=None).first()
+
+
+def _row(destination: int, source: int) -> FactsRegistry:
+    row = deployed(destination, source)
     if row is None:
         raise Unusable(not_deployed(destination, source))
     return row
@@ -338,10 +343,7 @@ def _of_parent(row: FactsRegistry) -> FactsRegistry | None:
     connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
     if connection is None or connection.parent_id is None:
         return None
-    rows = FactsRegistry.in_use.filter(
-        destination_chain_id=row.destination_chain_id, source_chain_id=connection.parent_id
-    )
-    return rows.exclude(deployed_at=None).first()
+    return deployed(row.destination_chain_id, connection.parent_id)
 
 
 def vouches(

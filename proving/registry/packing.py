@@ -3,18 +3,18 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from eth_utils.crypto import keccak
 
 from chains import packed
 from chains.packed import AccountToProve, BlockBranch, HeaderParts
+from chains.rpc import TRANSACTION_GAS
 from database.statements import chunks
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof
 from proving.registry.deployments import Registry
-from proving.transactions.intents import Intent
-from queries.models import Block
+from queries.models import Block, Query
 
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216; both with room for the rest of it.
 MAX_BYTES = 110_000
@@ -32,6 +32,46 @@ _HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
 # The maximum gas of a byte of other calls in the same transaction.
 _GAS_BESIDE = 60
 _ROWS_PER_READ = 50
+# EIP-7825: no transaction may have more.
+MAX_GAS = 16_777_216
+# Of an estimate, for what changes between estimating and mining (another's transaction that goes first).
+GAS_MARGIN = 1.15
+# Of a byte of calldata, and the least of one (EIP-7623).
+_BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
+
+
+@dataclass(frozen=True)
+class Intent:
+    """A transaction to send. An empty `to` creates a contract.
+
+    `queries` are the ids that it is for, `accumulates` are the blocks whose headers it carries. With `extends`, the id
+    of a registry, it extends that registry's trust to blocks that the queries need; it then proves facts only of the
+    block that it accumulates, if it does.
+    """
+
+    to: str
+    data: bytes
+    queries: Collection[int] = ()
+    accumulates: Sequence[Block] = ()
+    extends: int | None = None
+    continued: Collection[int] = ()
+    """Ids of the queries of which the next intent proves more."""
+    most_gas: int | None = None
+    """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
+
+    def gas_bound(self) -> int | None:
+        """Return the most gas that it takes as a transaction; None if only a simulation tells."""
+        if self.most_gas is None:
+            return None
+        size = len(self.data)
+        return TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
+
+    def proves(self) -> Collection[int]:
+        """Return ids of the queries whose facts it proves. For others it only makes their blocks known."""
+        if self.extends is None:
+            return self.queries
+        here = Query.objects.filter(pk__in=self.queries, block__in=self.accumulates)
+        return list(here.values_list("pk", flat=True))
 
 
 class _Pack:

@@ -55,11 +55,13 @@ class NotYet:
 class BlockHashSource(Protocol):
     """One kind of block hash source. It keeps no state: it asks the chains for what it needs, and sends nothing.
 
-    `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what.
+    `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what. `knows` is the
+    verb of what the destination has of the source's blocks.
     """
 
     contract: str
     title: str
+    knows: str = "knows"
 
     def trust(self, connection: Connection) -> str:
         """Say who must be trusted for what, in a sentence."""
@@ -76,6 +78,15 @@ class BlockHashSource(Protocol):
 
         Raises `NodeUnavailable`, `RpcRefused`.
         """
+        newest, config = self.newest(connection), connection.config
+        if isinstance(newest, NotYet):
+            return newest
+        if newest < target:
+            return NotYet(
+                f"Chain {config.destination_id} {self.knows} chain {config.source_id} only up to block {newest} yet; "
+                f"waiting for block {target}."
+            )
+        return Start(newest)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
         """Return the block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""

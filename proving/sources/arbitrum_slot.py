@@ -21,7 +21,6 @@ from config.configured_chains import get_chains, get_rpc
 from proving import sources
 from proving.connections import OpenConnection, open_unless_stopped
 from proving.gas import Amount
-from proving.models import FactsRegistry
 from proving.registry import deployments
 from proving.registry.deployments import Call, call
 from proving.sources import BlockHashSource, NotYet, Preparation, Start
@@ -43,8 +42,7 @@ class ArbitrumSlot(Arbitrum):
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         parent = _of_parent(connection)
-        rows = FactsRegistry.in_use.filter(destination_chain_id=parent.destination_id, source_chain_id=parent.source_id)
-        row = rows.exclude(deployed_at=None).first()
+        row = deployments.deployed(parent.destination_id, parent.source_id)
         # Before it is deployed, for estimates.
         return *super().arguments(connection), row.address if row else "0x" + "ff" * 20
 

@@ -12,7 +12,8 @@ from prometheus_client import Counter
 
 from chains.attestation import Answer, Attestation, Domain, Refusal, answer_label, ask
 from chains.chains_file import Connection
-from chains.node_errors import InvalidReply, RpcRefused
+from chains.rpc import InvalidReply
+from proving import heads
 from proving.connections import OpenConnection
 from proving.gas import Amount
 from proving.registry.deployments import call
@@ -47,10 +48,9 @@ class Attested(BlockHashSource):
         return _GAS + Amount(_GAS_OF_SIGNATURE.expected * signatures, _GAS_OF_SIGNATURE.bound * signatures)
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        final = self._final(connection)
-        if final is None:
-            return Start(target)
-        if target > final:
+        final = _final(connection)
+        # Attesters may know by the chain's confirmations.
+        if final is not None and target > final:
             return NotYet(
                 f"Block {target} of chain {connection.config.source_id} is not final yet, which attesters wait for; "
                 f"the newest final block is {final}."
@@ -94,18 +94,10 @@ class Attested(BlockHashSource):
         return None
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
-        final = self._final(connection)
+        final = _final(connection)
         if final is None:
             return NotYet(f"Nodes of chain {connection.config.source_id} do not tell which block is final.")
         return final
-
-    def _final(self, connection: OpenConnection) -> int | None:
-        """Return the newest final block; None if nodes don't tell. Attesters may know by the chain's confirmations."""
-        try:
-            header = connection.source_rpc.header("finalized")
-        except RpcRefused:
-            return None
-        return None if header is None else header.number
 
     def _members(self, connection: OpenConnection) -> tuple[set[str], int]:
         """Return the attesters that the contract believes now, and how many of them it wants."""
@@ -116,6 +108,12 @@ class Attested(BlockHashSource):
             raise InvalidReply(f"There is no {self.contract} at {address}.")
         (addresses,) = decode(["address[]"], members)
         return {to_checksum_address(address) for address in addresses}, int.from_bytes(threshold)
+
+
+def _final(connection: OpenConnection) -> int | None:
+    """Return the newest final block; None if nodes don't tell."""
+    finalized = heads.recent(connection.source_rpc.chain, connection.source_rpc).finalized
+    return None if finalized is None else finalized.number
 
 
 def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer]) -> None:

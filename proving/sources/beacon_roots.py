@@ -35,6 +35,7 @@ _GAS = Amount(85_000, 110_000)
 class BeaconRoots(Recorder):
     contract = "BeaconBlockHashSource"
     title = "Beacon roots that the destination holds"
+    knows = "holds the beacon roots of"
 
     def trust(self, connection: Connection) -> str:
         return trust_in_rollup(connection)
@@ -50,16 +51,7 @@ class BeaconRoots(Recorder):
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         if any(self.recorded(connection, target)) or _told(connection, target):
             return Start(target)
-        newest = self.newest(connection)
-        if isinstance(newest, NotYet):
-            return newest
-        if newest < target:
-            config = connection.config
-            return NotYet(
-                f"Chain {config.destination_id} holds the beacon roots of chain {config.source_id} only up to block "
-                f"{newest} yet; waiting for block {target}."
-            )
-        return Start(newest)
+        return super().reach(connection, target)
 
     def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
         config, start = connection.config, header.number

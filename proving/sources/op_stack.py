@@ -33,17 +33,7 @@ class OpStack(BlockHashSource):
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         recorded = self._recorded(connection)
-        if recorded >= target:
-            return Start(recorded)
-        present = self.newest(connection)
-        if isinstance(present, NotYet):
-            return present
-        if present < target:
-            return NotYet(
-                f"Chain {connection.config.destination_id} knows chain {connection.config.source_id} only up to block "
-                f"{present} yet; waiting for block {target}."
-            )
-        return Start(present)
+        return Start(recorded) if recorded >= target else super().reach(connection, target)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
         # The present block may be another one when a transaction is mined: it is recorded first, then built upon.

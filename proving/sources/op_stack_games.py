@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any
 
 from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
@@ -101,7 +101,10 @@ class OpStackGames(Recorder):
         game = to_checksum_address(anchor[12:])
         found = _looked_at(rpc, registry, [(game, 0)]) if any(anchor) else []
         settled = next((_settled(connection, one) for one in found if one.is_valid), None)
-        return settled.header.number if settled else _none_is_valid(connection)
+        if settled:
+            return settled.header.number
+        none = f"has no anchor game about chain {connection.config.source_id} whose claim is valid."
+        return _paused(connection) or NotYet(f"{_who(connection.config)} {none}")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ def _nearest(connection: OpenConnection, target: int) -> _Settled | NotYet:
     since = connection.source_rpc.known_header(target).timestamp - _AHEAD
     waiting: _Game | None = None
     other: _Game | None = None
-    for games in _Factory.of(connection).games_since(since):
+    for games in _games_since(connection, since):
         about = sorted((game for game in games if target <= game.number <= head), key=attrgetter("number"))
         for game in [game for game in about if game.is_valid][:_CLAIMS]:
             if settled := _settled(connection, game):
@@ -140,8 +143,8 @@ def _nearest(connection: OpenConnection, target: int) -> _Settled | NotYet:
             f"The game {other.address} on chain {config.destination_id} claims another output of block {other.number} "
             f"of chain {config.source_id} than that chain's nodes have. The operator must find out who is right."
         )
-    if _is_paused(connection):
-        return _none_is_valid(connection)
+    if paused := _paused(connection):
+        return paused
     if waiting:
         asked = _call(str(config.anchor_state_registry), "disputeGameBlacklist(address)", waiting.address)
         (is_blacklisted,) = _words(connection.destination_rpc, [asked])
@@ -176,66 +179,52 @@ def _message_passer_root(header: Header) -> bytes:
     return header.fields[_MESSAGE_PASSER_ROOT]
 
 
-def _is_paused(connection: OpenConnection) -> bool:
-    registry = str(connection.config.anchor_state_registry)
-    (word,) = _words(connection.destination_rpc, [_call(registry, "paused()")])
-    return any(word)
-
-
-def _none_is_valid(connection: OpenConnection) -> NotYet:
+def _paused(connection: OpenConnection) -> NotYet | None:
+    """Say that no claim is valid at this moment; None if some may be."""
     config = connection.config
-    who = f"The AnchorStateRegistry {config.anchor_state_registry} on chain {config.destination_id}"
-    if _is_paused(connection):
-        return NotYet(f"{who} is paused: no claim about chain {config.source_id} is valid meanwhile.")
-    return NotYet(f"{who} has no anchor game about chain {config.source_id} whose claim is valid.")
+    (word,) = _words(connection.destination_rpc, [_call(str(config.anchor_state_registry), "paused()")])
+    sentence = f"{_who(config)} is paused: no claim about chain {config.source_id} is valid meanwhile."
+    return NotYet(sentence) if any(word) else None
 
 
-@dataclass(frozen=True)
-class _Factory:
-    """The factory whose games the AnchorStateRegistry judges."""
+def _who(config: Connection) -> str:
+    return f"The AnchorStateRegistry {config.anchor_state_registry} on chain {config.destination_id}"
 
-    rpc: RpcClient
-    registry: str
-    address: str
-    count: int
-    retired_at: int
-    """Games that were made until this time, in seconds, are valid no more."""
 
-    @classmethod
-    def of(cls, connection: OpenConnection) -> Self:
-        rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
-        asked = [_call(registry, "disputeGameFactory()"), _call(registry, "retirementTimestamp()")]
-        factory, retired_at = _words(rpc, asked)
-        address = to_checksum_address(factory[12:])
-        (count,) = _words(rpc, [_call(address, "gameCount()")])
-        return cls(rpc, registry, address, int.from_bytes(count), int.from_bytes(retired_at))
+def _games_since(connection: OpenConnection, seconds: int) -> Iterator[Sequence[_Game]]:
+    """Yield games that were made after this time and aren't retired, the first ones first, some at a time."""
+    rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
+    asked = [_call(registry, "disputeGameFactory()"), _call(registry, "retirementTimestamp()")]
+    factory, retired_at = _words(rpc, asked)
+    address = to_checksum_address(factory[12:])
+    (told,) = _words(rpc, [_call(address, "gameCount()")])
+    count = int.from_bytes(told)
+    # Those that were made until they were retired are valid no more.
+    first = _first_after(rpc, address, count, max(seconds, int.from_bytes(retired_at)))
+    for start in range(first, min(count, first + _GAMES * _LOOKS), _GAMES):
+        yield _looked_at(rpc, registry, _games_at(rpc, address, range(start, min(count, start + _GAMES))))
 
-    def games_since(self, seconds: int) -> Iterator[Sequence[_Game]]:
-        """Yield games that were made after this time, the first ones first, some at a time."""
-        first = self._first_after(max(seconds, self.retired_at))
-        for start in range(first, min(self.count, first + _GAMES * _LOOKS), _GAMES):
-            yield _looked_at(self.rpc, self.registry, self._at(range(start, min(self.count, start + _GAMES))))
 
-    def _first_after(self, seconds: int) -> int:
-        """Return the place of the first game that was made after this time. They lie in the order of their times."""
-        low, high = 0, self.count
-        while low < high:
-            places = sorted({low + (high - low) * part // _PROBES for part in range(_PROBES)})
-            for place, (_, made_at) in zip(places, self._at(places), strict=True):
-                if made_at > seconds:
-                    high = place
-                    break
-                low = place + 1
-        return low
+def _first_after(rpc: RpcClient, factory: str, count: int, seconds: int) -> int:
+    """Return the place of the first game that was made after this time. They lie in the order of their times."""
+    low, high = 0, count
+    while low < high:
+        places = sorted({low + (high - low) * part // _PROBES for part in range(_PROBES)})
+        for place, (_, made_at) in zip(places, _games_at(rpc, factory, places), strict=True):
+            if made_at > seconds:
+                high = place
+                break
+            low = place + 1
+    return low
 
-    def _at(self, places: Sequence[int]) -> list[tuple[str, int]]:
-        """Return address and time of each game at these places."""
-        asked = [_call(self.address, "gameAtIndex(uint256)", place) for place in places]
-        answers = self.rpc.eth_calls(asked)
-        if not all(isinstance(answer, bytes) and len(answer) == 96 for answer in answers):
-            raise InvalidReply(f"The factory {self.address} doesn't tell its games.")
-        read = [bytes(answer) for answer in answers if isinstance(answer, bytes)]
-        return [(to_checksum_address(each[76:]), int.from_bytes(each[32:64])) for each in read]
+
+def _games_at(rpc: RpcClient, factory: str, places: Sequence[int]) -> list[tuple[str, int]]:
+    """Return address and time of each game at these places."""
+    answers = rpc.eth_calls([_call(factory, "gameAtIndex(uint256)", place) for place in places])
+    read = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 96]
+    if len(read) < len(answers):
+        raise InvalidReply(f"The factory {factory} doesn't tell its games.")
+    return [(to_checksum_address(each[76:]), int.from_bytes(each[32:64])) for each in read]
 
 
 def _looked_at(rpc: RpcClient, registry: str, games: Sequence[tuple[str, int]]) -> list[_Game]:

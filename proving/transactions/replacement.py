@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from chains import rollups
@@ -14,13 +15,21 @@ from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient
 from proving import money, stops
 from proving.lanes import HeldLane
-from proving.models import CANCELLATION_GAS, SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import (
+    CANCELLATION_GAS,
+    FactsRegistry,
+    SignedTransaction,
+    Signer,
+    Transaction,
+    TransactionState,
+    proves_facts,
+)
 from proving.money import RISE_PERCENT, OfferedFees, market_fees
 from proving.transactions import signers, signing
-from proving.transactions.intents import Unsent, is_wanted, show
+from proving.transactions.signers import Unsent
 from proving.transactions.signing import broadcast, senders, sign
 from queries import progress
-from queries.models import ADMITTED_STATUSES, Block, Query, Sender
+from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +59,44 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
     resend_after = timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
     if newest.broadcast_at is None or _is_past(newest.broadcast_at, resend_after):
         broadcast(rpc, [newest])
+
+
+def is_wanted(tx: Transaction) -> bool:
+    """Return whether anybody still needs what it proves. A DONE batch does: the transaction may have left the chain."""
+    if is_to_unused_registry(tx):
+        return False
+    is_proof = tx.queries.exists()
+    left = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
+    if is_proof and tx.extends_id is None:
+        # What a node said to be displaced was sent anew: with both mined, the same would be paid for twice.
+        anew = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), pk__gt=tx.pk)
+        is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
+        left = left.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
+    return not is_proof or left.exists()
+
+
+def is_to_unused_registry(tx: Transaction) -> bool:
+    """Return whether it proves something to a registry that was refused or replaced meanwhile."""
+    if not tx.to:
+        return False
+    rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(multicall=tx.to), destination_chain_id=tx.signer.chain_id)
+    unused = [bool(row.refused or row.replaced_at) for row in rows]
+    # A chain that was started anew may have another one at the same address.
+    return bool(unused) and all(unused)
+
+
+def show(tx: Transaction, version: str) -> None:
+    """Show this version on the steps that wait for the transaction, and not on those that wait for a later one.
+
+    The batches are locked.
+    """
+    if is_to_unused_registry(tx):
+        return  # Its queries are proven anew, by others.
+    shown = [other.hash for other in tx.versions.all()]
+    if tx.extends_id is None or tx.accumulates.exists():
+        # A step that has just begun shows none yet; a path that only led up to it has done its part.
+        shown.append("")
+    progress.note_version(tx.queries.all(), version, instead_of=shown)
 
 
 def _raised(fee: int) -> int:

@@ -7,7 +7,7 @@ transaction.
 
 import itertools
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -27,10 +27,9 @@ from proving.lanes import HeldLane
 from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState, proves_facts
 from proving.money import MarketFees, market_of
 from proving.registry.deployments import in_one_call
-from proving.registry.packing import SHARED_BYTES, SHARED_GAS
+from proving.registry.packing import GAS_MARGIN, MAX_GAS, SHARED_BYTES, SHARED_GAS, Intent
 from proving.transactions import signers, signing
-from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent, Order, Sent, Unsent
-from proving.transactions.signers import Account, Notices, Sender
+from proving.transactions.signers import Notices, Sender, Unsent
 from proving.transactions.signing import broadcast
 from queries import clock, progress
 from queries.models import Batch
@@ -44,6 +43,26 @@ _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
 _PER_STATEMENT = 500
 _UNDER_WAY = Unsent("Waiting for a transaction that does the same.", is_brief=True)
 _NO_ROOM = Unsent("Waiting until transactions that were sent before are mined.", is_brief=True)
+
+
+@dataclass(frozen=True)
+class Order:
+    """Intents that are sent together: all or none, or only the first ones that money and room suffice for.
+
+    `and_store(sender, first_nonce)` runs in the database transaction that stores them. By a `multicall`, the address of
+    that contract, it may share a transaction with others of the same.
+    """
+
+    intents: Sequence[Intent]
+    and_store: Callable[[str, int], None] | None = None
+    multicall: str = ""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """All of the intents, or the first ones where money or room doesn't suffice for the rest, in their order."""
+
+    transactions: Sequence[Transaction]
 
 
 @dataclass(frozen=True)
@@ -64,7 +83,7 @@ class _Ready:
     """An order whose simulations went well."""
 
     order: Order
-    simulated: Sequence[_Simulated]
+    simulated: list[_Simulated]
 
     @property
     def may_share(self) -> bool:
@@ -94,51 +113,39 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
 def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Sent | Unsent | ChainError]:
     rpc = get_rpc(chain.id)
     addresses = signing.senders(chain)
-    pending = signers.pending(chain)
     simulations = [
         questions.gas_estimate(addresses[0], intent.to or None, intent.data, block)
         for order in orders
         for intent in order.intents
         for block in _SIMULATED_AT
     ]
-    asked = [question for one in addresses for question in (questions.balance(one), questions.nonce(one, "latest"))]
+    asked = [*map(questions.balance, addresses), *(questions.nonce(one, "latest") for one in addresses)]
     estimates, (head,), (suggested, *told) = rpc.ask(
         simulations, [questions.header("latest")], [questions.priority_fee(), *asked]
     )
     market = market_of(rpc.fees_by(head, suggested))
     numbers = [result(one) for one in told]
-    accounts = {
-        address: Account(balance, nonce, frozenset(pending[address]))
-        for address, balance, nonce in zip(addresses, numbers[::2], numbers[1::2], strict=True)
-    }
+    balances = dict(zip(addresses, numbers[: len(addresses)], strict=True))
+    nonces = dict(zip(addresses, numbers[len(addresses) :], strict=True))
     limits = _gas_limits(orders, estimates)
     outcomes = {place: one for place, one in enumerate(limits) if not isinstance(one, list)}
-    sizes = [
-        (len(intent.data), limit)
-        for order, of_order in zip(orders, limits, strict=True)
-        if isinstance(of_order, list)
-        for intent, limit in zip(order.intents, of_order, strict=True)
-    ]
-    data = iter(rollups.data_costs(rpc, sizes))
-    ready = {
-        place: _Ready(
-            orders[place],
-            [
-                _Simulated(intent, limit, next(data).wei)
-                for intent, limit in zip(orders[place].intents, of_order, strict=True)
-            ],
-        )
+    sized = [
+        (place, intent, limit)
         for place, of_order in enumerate(limits)
         if isinstance(of_order, list)
-    }
-
+        for intent, limit in zip(orders[place].intents, of_order, strict=True)
+    ]
+    ready: dict[int, _Ready] = {}
+    data = rollups.data_costs(rpc, [(len(intent.data), limit) for _, intent, limit in sized])
+    for (place, intent, limit), cost in zip(sized, data, strict=True):
+        ready.setdefault(place, _Ready(orders[place], [])).simulated.append(_Simulated(intent, limit, cost.wei))
     least = min((one.simulated[0].cost(market.least) for one in ready.values()), default=0)
 
     def store() -> tuple[list[_Signed], dict[int, Sent | Unsent]]:
         with signers.locked(chain, addresses) as rows:
             # Who stood still meanwhile can't tell what was sent since, and perhaps confirmed.
             lane.fence()
-            sender, notices = signers.active(chain, rows, accounts, least)
+            sender, notices = signers.active(chain, rows, balances, nonces, least)
             signed: list[_Signed] = []
             stored: dict[int, Sent | Unsent] = {}
             if isinstance(sender, str):

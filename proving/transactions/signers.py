@@ -4,7 +4,6 @@ What was sent before by another one is still followed, replaced and cancelled.
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from django.db import transaction
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Sum
 
 from chains.chains_file import Chain
 from proving import stops
@@ -28,6 +27,17 @@ Notices: TypeAlias = dict[str, str]
 _PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
 # How much may wait to be mined: transactions, about as many as nodes keep of one account, and gas, a few blocks' worth.
 _TRANSACTIONS, _GAS = 64, 120_000_000
+
+
+@dataclass(frozen=True)
+class Unsent:
+    """Nothing is stored of it: why not, a sentence."""
+
+    sentence: str
+    batches: frozenset[str] = frozenset()
+    """The batches whose fees, or whose users' limits, don't suffice at the present gas price."""
+    is_brief: bool = False
+    """True if it waits for what is under way."""
 
 
 def why_none(chain: Chain) -> str:
@@ -57,21 +67,12 @@ def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[str, 
         yield rows
 
 
-@dataclass(frozen=True)
-class Account:
-    """A node's answers about a signer."""
-
-    balance: int  # wei
-    nonce: int  # at the newest block: a node's pending nonce can't be checked, and isn't needed
-    unpaid: frozenset[int]  # ids of the transactions that were pending before it was asked
-
-
 @dataclass
 class Sender:
     """The signer that sends now, and how much it can."""
 
     row: Signer
-    nonce: int  # at the newest block
+    nonce: int  # at the newest block: a node's pending nonce can't be checked, and isn't needed
     balance: int  # wei
     free: int  # wei of it that pending transactions can't cost
     transactions: int  # that are pending
@@ -83,17 +84,8 @@ class Sender:
         return self.transactions < _TRANSACTIONS and self.gas < _GAS
 
 
-def pending(chain: Chain) -> dict[str, set[int]]:
-    """Return the ids of pending transactions by the addresses of all signers."""
-    found: dict[str, set[int]] = defaultdict(set)
-    waiting = Transaction.objects.filter(signer__chain_id=chain.id, state=TransactionState.PENDING)
-    for address, pk in waiting.values_list("signer__address", "pk"):
-        found[address].add(pk)
-    return found
-
-
 def active(
-    chain: Chain, rows: Mapping[str, Signer], accounts: Mapping[str, Account], least: int
+    chain: Chain, rows: Mapping[str, Signer], balances: Mapping[str, int], nonces: Mapping[str, int], least: int
 ) -> tuple[Sender | str, Notices]:
     """Return the signer that sends: the first of the file that is neither stopped, nor short of money, nor stuck.
 
@@ -102,42 +94,37 @@ def active(
     """
     notices: Notices = dict.fromkeys(rows, "")
     refused = ""
-    able: dict[str, Sender] = {}
-    for address, account in accounts.items():
-        sender = _sender(rows[address], account)
-        if stopped := stops.why_signer_is_stopped(chain.id, address):
-            refused = refused or stopped  # Stops are told by themselves.
-        elif account.balance < chain.minimum_signer_balance_wei:
-            notices[address] = (
+    able: list[Sender] = []
+    for address, balance in balances.items():
+        sender = _sender(rows[address], balance, nonces[address])
+        # Stops are told by themselves.
+        why_not = stops.why_signer_is_stopped(chain.id, address)
+        if not why_not and balance < chain.minimum_signer_balance_wei:
+            why_not = notices[address] = (
                 f"{_who_holds(chain, sender)}, less than the {chain.minimum_signer_balance} at which it stops. Its "
                 "operator must fund it."
             )
-            refused = refused or notices[address]
-        elif sender.free < least:
-            notices[address] = too_poor(chain, sender, least)
-            refused = refused or notices[address]
-        else:
-            able[address] = sender
-    stuck = {address: _stuck(chain, rows[address]) for address in able}
-    moving = [address for address in able if stuck[address] is None]
+        elif not why_not and sender.free < least:
+            why_not = notices[address] = too_poor(chain, sender, least)
+        refused = refused or why_not
+        if not why_not:
+            able.append(sender)
+    stuck = {sender.row.address: _stuck(chain, sender.row) for sender in able}
+    moving = [sender for sender in able if stuck[sender.row.address] is None]
     for address, waiting in stuck.items():
         if moving and waiting is not None:
             notices[address] = (
                 f"The signer {address} on chain {chain.id} sends nothing more until its transaction "
                 f"{waiting.latest_hash} is mined, which has waited for long. What comes meanwhile is sent by others."
             )
-    for address in moving or able:
-        return able[address], notices
-    return refused, notices
+    return next(iter(moving or able), refused), notices
 
 
-def _sender(row: Signer, account: Account) -> Sender:
+def _sender(row: Signer, balance: int, nonce: int) -> Sender:
     waiting = row.transactions.filter(state=TransactionState.PENDING)
-    # What was mined since the node was asked counts twice rather than not at all.
-    unpaid = row.transactions.filter(Q(state=TransactionState.PENDING) | Q(pk__in=account.unpaid))
-    gas = waiting.aggregate(count=Count("pk"), gas=Sum("gas_limit"))
-    reserved = GWEI * (unpaid.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
-    return Sender(row, account.nonce, account.balance, account.balance - reserved, gas["count"], gas["gas"] or 0)
+    sums = waiting.aggregate(count=Count("pk"), gas=Sum("gas_limit"), gwei=Sum("reserved_gwei"))
+    free = balance - GWEI * (sums["gwei"] or 0)
+    return Sender(row, nonce, balance, free, sums["count"], sums["gas"] or 0)
 
 
 def _stuck(chain: Chain, row: Signer) -> Transaction | None:

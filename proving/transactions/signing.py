@@ -18,7 +18,7 @@ from config import logs
 from proving import money, stops
 from proving.models import SignedTransaction, Transaction
 from proving.money import OfferedFees
-from proving.transactions.intents import Unsent
+from proving.transactions.signers import Unsent
 
 logger = logging.getLogger(__name__)
 

@@ -3,19 +3,18 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
-from django.db import OperationalError
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 from hexbytes import HexBytes
 
 from chains import questions, rollups
-from chains.chains_file import Chain, UnknownChain
+from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused
@@ -29,7 +28,7 @@ from database.due_rows import Postponement
 from proving import heads as chain_heads
 from proving import lanes, money, stops
 from proving.heads import Heads, poll_seconds
-from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
+from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -40,8 +39,7 @@ from proving.models import (
     TransactionState,
     in_gwei,
 )
-from proving.transactions.intents import show
-from proving.transactions.replacement import fill, push
+from proving.transactions.replacement import fill, push, show
 from queries import clock, progress
 from queries.models import Block, Query
 
@@ -73,8 +71,7 @@ def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
     postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), keys))
 
     def work(signers: Sequence[Signer]) -> None:
-        for signer in signers:
-            _monitor_one(lane, postponement, signer)
+        _monitor_one(lane, postponement, signers[0])
 
     # One after the other: what fails is none of the others'.
     give_up = partial(_try_again, lane, postponement)
@@ -93,11 +90,6 @@ def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Sig
             states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
             _write(lane, signer, changes, and_then=lambda: _end(chain, postponement, signer, states))
             job_run.outcome = "done"
-        except UnknownChain as error:
-            # Its rows wait until the chain is configured again; submitting makes the signer due.
-            logger.warning("%s Its transactions are left as they are.", error)
-            lane.write(lambda: postponement.end([signer], None))
-            job_run.outcome = "waits"
         except (NodeUnavailable, RpcRefused) as error:
             job_run.outcome = "fails"
             if not signer.attempts:  # Once, until it goes on.
@@ -145,6 +137,11 @@ def _watched(signer: Signer) -> QuerySet[Transaction]:
     return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
 
 
+def _final_above(signer: Signer, used: int) -> QuerySet[Transaction]:
+    """Return final transactions whose nonces the chain hasn't used: it has lost blocks, or the node lags."""
+    return signer.transactions.filter(state=TransactionState.FINAL, nonce__gte=used).order_by("nonce")
+
+
 def _monitor(
     chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer
 ) -> "tuple[Collection[str], Sequence[_Change]]":
@@ -158,6 +155,8 @@ def _monitor(
     began = time.monotonic()
     newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
+    if final := list(_final_above(signer, used).defer("data").prefetch_related("versions")[:_MOST_FILLED]):
+        watched, receipts = [*final, *watched], [*rpc.ask(_questions_of(final)), *receipts]
     found = _Receipts(rpc, watched, receipts, [heads.latest, heads.confirmed])
     lowest_open, doubtful = True, 0
     # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
@@ -193,7 +192,8 @@ def _change(
 ) -> "_Change | None":
     """Return what has become of a transaction, if that is something new."""
     if receipt is not None:
-        return _mined(rpc, tx, receipt, heads)
+        # A node that lags makes nothing less final.
+        return None if tx.state == TransactionState.FINAL else _mined(rpc, tx, receipt, heads)
     if tx.state == TransactionState.DISPLACED:
         return None
     if tx.state != TransactionState.PENDING:
@@ -233,10 +233,6 @@ def _mend_nonces(
         below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
         newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
         gap = range(used if newest is None else newest + 1, lowest)
-        if _look_after_final(rpc, lane, signer, below):
-            return (
-                f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
-            )
     if not gap:
         # Shown as long as what fills it is pending, or until what it left behind is sent anew.
         is_filled = any(tx.to == signer.address for tx in pending)
@@ -274,23 +270,6 @@ def _show_problem(signer: Signer, problem: str) -> None:
     if problem != signer.nonce_problem:
         logger.error("%s", problem or f"the nonces of {signer.address} on chain {signer.chain_id} have no gap any more")
         Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
-
-
-def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: QuerySet[Transaction]) -> bool:
-    """Reopen final transactions that the chain has lost. Return whether there are any."""
-    final = list(
-        below.filter(state=TransactionState.FINAL)
-        .order_by("nonce")
-        .defer("data")
-        .prefetch_related("versions")[:_MOST_FILLED]
-    )
-    if not final:
-        return False
-    receipts = rpc.ask(_questions_of(final))
-    found = _Receipts(rpc, final, receipts)
-    lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
-    _write(lane, signer, [_vanished(tx) for tx in lost])
-    return bool(lost)
 
 
 def _questions_of(transactions: Sequence[Transaction]) -> list[Question[Receipt | None]]:
@@ -365,69 +344,58 @@ def _note_unbelievable(tx: Transaction, sentence: str) -> None:
         Transaction.objects.filter(pk=tx.pk).update(last_error=sentence)
 
 
-class _Final(NamedTuple):
-    """Sums that final transactions add to those of their signer."""
-
-    transactions: int = 0
-    failures: int = 0
-    gas: int = 0
-    wei: int = 0
-
-    @classmethod
-    def of(cls, tx: Transaction, times: int = 1) -> Self:
-        return cls(times, times * (not tx.succeeded), times * tx.gas_used, times * tx.cost)
-
-
-_NOTHING_FINAL = _Final()
-
-
-@dataclass(frozen=True)
-class _Change:
-    """The writes of a transaction, whose object is changed already."""
+class _Change(NamedTuple):
+    """What has become of a transaction, whose object is changed already."""
 
     tx: Transaction
-    write: Callable[[], object] = lambda: None
-    """Writes beside it."""
-    is_dearer: bool = True
-    """True if it costs something else now, or may."""
     is_shown: bool = True
     """True if its blocks and batches show something else of it."""
-    final: _Final = _NOTHING_FINAL
 
 
 def _write(
     lane: HeldLane, signer: Signer, changes: Sequence[_Change], *, and_then: Callable[[], None] | None = None
 ) -> None:
-    """Write the changes, and what else is to be, in one database transaction. If that fails, write each by itself."""
-    if not changes and and_then is None:
-        return
-    try:
+    """Write the changes, and what else is to be, in one database transaction."""
+    if changes or and_then:
         lane.write(partial(_write_now, signer, changes, and_then))
-    except (OperationalError, LaneLost):
-        raise
-    except Exception as error:
-        if len(changes) <= 1:
-            raise
-        logger.warning("writing %d transactions by themselves: together they failed with %s", len(changes), error)
-        for change in changes:
-            _write(lane, signer, [change])
-        _write(lane, signer, [], and_then=and_then)
 
 
 def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None] | None) -> None:
-    _wake_blocks([change.tx for change in changes if change.is_shown])
-    for change in changes:
-        change.write()
-        change.tx.reserve()
+    shown = [tx for tx, is_shown in changes if is_shown]
+    _wake_blocks(shown)
+    for tx in shown:
+        if tx.hash:
+            show(tx, tx.hash)
+        elif tx.state == TransactionState.PENDING:
+            # Nodes forget what was in a block that they have left: it is broadcast anew at once.
+            tx.versions.update(broadcast_at=None)
+    changed = [tx for tx, _ in changes]
+    _count(signer, changed)
+    for tx in changed:
+        tx.reserve()
         # Not `data`: it is long, was not loaded and never changes.
-        change.tx.save(update_fields=_COLUMNS)
-    concerned = [change.tx for change in changes if change.is_dearer or change.is_shown]
-    weights = money.weights_of(*concerned) if concerned else {}
-    money.divide({change.tx: weights[change.tx] for change in changes if change.is_dearer})
-    money.show_spent({batch for change in changes if change.is_shown for batch in weights[change.tx]})
-    _count(signer, [change.final for change in changes if any(change.final)])
+        tx.save(update_fields=_COLUMNS)
+    weights = money.weights_of(*changed)
+    money.divide(weights)
+    money.show_spent({batch for tx in shown for batch in weights[tx]})
     if and_then:
         and_then()
+
+
+def _count(signer: Signer, changed: Sequence[Transaction]) -> None:
+    """Add what these have spent to the signer's sums of final transactions, and take off what counts there already."""
+    final = TransactionState.FINAL
+    counted = Transaction.objects.filter(pk__in=[tx.pk for tx in changed], state=final).defer("data")
+    terms = [*((-1, tx) for tx in counted), *((1, tx) for tx in changed if tx.state == final)]
+    if not terms:
+        return
+    row = Signer.objects.get(pk=signer.pk)
+    for sign, tx in terms:
+        row.final_count += sign
+        row.final_failures += sign * (not tx.succeeded)
+        row.final_gas += sign * tx.gas_used
+        row.final_wei += sign * tx.cost
+    row.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
 
 
 def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _Change | None:
@@ -440,71 +408,41 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
     if (tx.state, tx.hash, tx.block_hash) == (state, tx_hash, block_hash):
         return None
-    is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
-    data_fee = _data_fee(rpc, tx, receipt)
-    before, was_spent = (tx.gas, tx.cost, tx.reserved), money.is_spent(tx)
+    before = (tx.hash, tx.block_hash, tx.cost, money.is_spent(tx))
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
         tx.spent_at = clock.latest()
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
     tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
-    tx.data_fee = tx.data_fee if data_fee is None else data_fee
+    tx.data_fee = _data_fee(rpc, tx, receipt)
     # It succeeded if it did what it was sent for, which a cancellation never does.
     tx.succeeded = receipt.status == 1 and not is_cancellation
     tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
-    gas, wei, _ = costs = (tx.gas, tx.cost, tx.reserved)
     # That what is confirmed becomes final shows nowhere.
-    is_shown = is_new or money.is_spent(tx) != was_spent or (gas, wei) != before[:2]
-    final = _Final.of(tx) if state == TransactionState.FINAL else _NOTHING_FINAL
-    shown = partial(show, tx, tx_hash) if is_shown else lambda: None
-    return _Change(tx, shown, is_dearer=costs != before, is_shown=is_shown, final=final)
+    return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
 
 
-def _count(signer: Signer, finals: Sequence[_Final]) -> None:
-    """Add what final transactions have spent to the signer's sums."""
-    if not finals:
-        return
-    row = Signer.objects.get(pk=signer.pk)
-    row.final_count += sum(final.transactions for final in finals)
-    row.final_failures += sum(final.failures for final in finals)
-    row.final_gas += sum(final.gas for final in finals)
-    row.final_wei += sum(final.wei for final in finals)
-    row.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
-
-
-def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
-    """Return what it took beside its gas, in wei; None if that isn't told, or isn't believed."""
+def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
+    """Return what it took beside its gas, in wei: what was noted before, if that isn't told, or isn't believed."""
     told = rollups.paid_beside_gas(rpc, receipt)
-    if not told:
-        return told
-    try:
-        had = rpc.balance(tx.signer.address, receipt.block_number - 1)
-    except RpcRefused:
-        # Most nodes keep few states, and blocks are final much later: what was noted before stays.
-        return None
     # A lie about one transaction must not use up the limits of a day.
-    if told > min(had, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
-        logger.error(
-            "a node says that %s took %d wei for its data, more than its signer had or than is believed",
-            hex_data(receipt.tx_hash),
-            told,
-        )
-        return None
-    return told
+    if told and told > _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas):
+        logger.error("a node says that %s took %d wei for its data, which can't be", hex_data(receipt.tx_hash), told)
+        return tx.data_fee
+    return tx.data_fee if told is None else told
 
 
 def _vanished(tx: Transaction) -> _Change:
     if tx.hash:
-        logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
-    final = _NOTHING_FINAL if tx.state != TransactionState.FINAL else _Final.of(tx, -1)
+        level = logging.ERROR if tx.state == TransactionState.FINAL else logging.WARNING
+        logger.log(level, "%s, which was %s, is no longer in the chain: it was reorganised", tx.hash, tx.state)
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
     tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
     tx.data_fee = tx.expected_data_fee
     # It waits from now on.
     tx.spent_at = clock.latest()
-    # Nodes forget what was in a block that they have left: it is broadcast anew at once.
-    return _Change(tx, lambda: tx.versions.update(broadcast_at=None), final=final)
+    return _Change(tx)
 
 
 def _displaced(tx: Transaction, why: str, now: datetime) -> _Change:

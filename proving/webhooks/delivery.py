@@ -4,31 +4,37 @@ Who is killed between sending and noting leaves the event pending: it is sent ag
 receiver gets each at least once, and in order: the next one of a batch is sent when this one is delivered or given up.
 """
 
+import asyncio
 import logging
 import secrets
+import socket
 from collections import Counter
 from collections.abc import Collection, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from ipaddress import IPv6Address, ip_address
 from time import monotonic
 
+import aiohttp
 from django.conf import settings
 from django.db.models import Window
 from django.db.models.functions import Now, RowNumber
 from django.utils import timezone
 from standardwebhooks.webhooks import Webhook as Signer
+from yarl import URL
 
 from accounts import webhook_secrets
-from chains.bounded_http import Failed
-from database import due_rows, statements
+from chains.bounded_http import Failed, TimedOut
+from database import due_rows, row_locks
 from database.due_rows import Postponement
 from proving import lanes
 from proving.lanes import HeldLane, LaneLost
-from proving.webhooks import guarded_post
-from queries import clock, webhooks
+from queries import clock, webhook_targets, webhooks
 from queries.models import DeliveryStatus, Webhook, WebhookDelivery
+from queries.webhook_targets import Address
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +49,11 @@ _SPREAD = 0.2
 _GONE = 410
 # Of one delivery: attempts that are kept.
 _MAX_ATTEMPTS_KEPT = 50
+TOTAL_SECONDS = 10.0
+"""For everything: the name, the connection, TLS, the request and the answer's header."""
+
+# Nothing listens there; no packet is sent to it.
+_DISCARD_PORT = 9
 
 _CANT_OPEN = (
     "This service can no longer read where it is sent, or by which secret it is signed: its API_KEY_SECRET is another."
@@ -60,11 +71,15 @@ class _Request:
     at: datetime
     began: float
 
-    def post(self) -> int:
-        """Return the status that the receiver answers. Raises `Failed`."""
+    def post(self) -> tuple[int | None, str]:
+        """Return the status that the receiver answers, if it does, and a sentence about what came of it."""
         # It is due again after that: another worker may hold the lane by then.
-        seconds = min(guarded_post.TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
-        return guarded_post.post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
+        seconds = min(TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
+        try:
+            status = post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
+        except Failed as failed:
+            return None, f"The receiver {failed}."
+        return status, _said(status)
 
 
 def deliver_all(lane: HeldLane, *, seconds: float) -> int:
@@ -73,7 +88,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
     Receivers are waited for side by side: a slow one holds up no other.
     """
     failed, ends = 0, monotonic() + seconds
-    sent: dict[Future[int], tuple[Postponement[Webhook], _Request]] = {}
+    sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _Request]] = {}
     with ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks") as senders:
         is_first = True
         while is_first or sent:
@@ -88,11 +103,11 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
                         raise
                     except Exception:
                         failed += 1
+                        # It is due again when it would be if the worker were killed.
                         logger.exception("delivering to %s failed", webhook)
-                        _put_off(lane, postponement, webhook)
             is_first = False
             for future in wait(sent, _LOOK_SECONDS, FIRST_COMPLETED).done:
-                _note_outcome(lane, *sent.pop(future), future)
+                _note_attempt(lane, *sent.pop(future), *future.result())
     return failed
 
 
@@ -106,8 +121,7 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
     rows = rows.exclude(user__in=[user for user, count in users.items() if count >= _MOST_OF_A_USER])
     rows = rows.exclude(receiver__in=[one for one, count in receivers.items() if count >= _MOST_OF_A_RECEIVER])
     place = Window(RowNumber(), partition_by=["user"], order_by="due_at")
-    of_receiver = Window(RowNumber(), partition_by=["user", "receiver"], order_by="due_at")
-    found = rows.annotate(place=place, of_receiver=of_receiver).filter(of_receiver__lte=_MOST_OF_A_RECEIVER)
+    found = rows.annotate(place=place).filter(place__lte=_SENDERS)
     chosen: list[str] = []
     for key, user, receiver in found.order_by("place", "due_at").values_list("pk", "user", "receiver"):
         if len(in_hand) + len(chosen) == _SENDERS:
@@ -122,7 +136,7 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
 def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _Request | None:
     """Return what to send of the first pending event; None where that is nothing now."""
     delivery = webhooks.first_pending(webhook)
-    if delivery is None or _is_early(delivery):
+    if delivery is None:
         lane.write(partial(_end, postponement, webhook))
         return None
     at, began = timezone.now(), monotonic()
@@ -132,17 +146,6 @@ def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webho
         _note_attempt(lane, postponement, _Request(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
         return None
     return _Request(webhook, delivery, url, headers, at, began)
-
-
-def _note_outcome(
-    lane: HeldLane, postponement: Postponement[Webhook], request: _Request, answered: "Future[int]"
-) -> None:
-    try:
-        status = answered.result()
-    except Failed as failed:
-        _note_attempt(lane, postponement, request, None, f"The receiver {failed}.")
-    else:
-        _note_attempt(lane, postponement, request, status, _said(status))
 
 
 def _note_attempt(
@@ -169,18 +172,6 @@ def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 
     # Who writes another one has locked it.
     statements.lock(Webhook.objects.filter(pk=webhook.pk))
     postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
-
-
-def _put_off(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> None:
-    pause = due_rows.backoff(webhook.attempts)
-    lane.write(lambda: postponement.end([webhook], pause, attempts=webhook.attempts + 1))
-
-
-def _is_early(delivery: WebhookDelivery) -> bool:
-    """Return whether its pause goes on for more than a second. One longer than any pause is of a clock ahead."""
-    latest = Now() + timedelta(seconds=_LONGEST_PAUSE * (1 + _SPREAD))
-    pausing = WebhookDelivery.objects.filter(next_try_at__gt=Now() + timedelta(seconds=1), next_try_at__lt=latest)
-    return pausing.filter(pk=delivery.pk).exists()
 
 
 def _signed(webhook: Webhook, delivery: WebhookDelivery) -> tuple[str, dict[str, str]]:
@@ -235,3 +226,87 @@ def _note(
         fresh.status, fresh.ended_at, fresh.next_try_at = ends_as, timezone.now(), None
     fresh.save(update_fields=["attempts", "status", "failures", "next_try_at", "ended_at"])
     _end(postponement, webhook, attempts=0 if is_delivered else delivery.failures + 1)
+
+
+# --- The guarded POST -------------------------------------------------------------------------------------------------
+#
+# It goes to a receiver that a user has chosen: it reaches no network of the operator, and takes bounded time. Whatever
+# a URL and a name server say, the address of each connection is judged as it is opened (`queries.webhook_targets`). TLS
+# and the header `Host` keep the name. No redirect is followed, no proxy of the environment is used, and nothing of the
+# answer is read but its status.
+
+
+def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = TOTAL_SECONDS) -> int:
+    """Send a request, and return the HTTP status of the answer. Raises `Failed`, `TimedOut`."""
+    door = _Door(url)
+    try:
+        # Unlike `asyncio.run`, it doesn't wait for the thread of a name server that hangs: a look-up can't be ended.
+        with closing(asyncio.new_event_loop()) as loop:
+            return loop.run_until_complete(_answered(url, headers, body, door, seconds))
+    except TimeoutError:
+        failed: Failed = TimedOut(f"did not answer within {seconds:g} seconds")
+    except aiohttp.ClientSSLError:
+        failed = Failed("has no valid TLS certificate")
+    except aiohttp.ClientConnectorError as error:
+        # Which names there are inside is nobody's business.
+        is_unknown = door.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
+        failed = Failed("has no public address" if is_unknown else "can't be reached")
+    except (aiohttp.ClientError, OSError, ValueError):
+        failed = Failed("broke off its answer")
+    # Outside of `except`, so that no chained exception shows the URL.
+    raise failed
+
+
+class _Door:
+    """Makes the sockets of a request, for addresses that are allowed alone."""
+
+    def __init__(self, url: str) -> None:
+        # The host as the library that sends reads it.
+        self._is_named = webhook_targets.is_named(URL(url).raw_host or "")
+        self.has_refused = False
+
+    def open(self, to: aiohttp.AddrInfoType) -> socket.socket:
+        """Return a socket that is going to be connected. Raises `PermissionError`."""
+        family, kind, protocol, _, sockaddr = to
+        if not self._is_named and not _may_connect(ip_address(sockaddr[0])):
+            self.has_refused = True
+            raise PermissionError
+        return socket.socket(family, kind, protocol)
+
+
+def _may_connect(address: Address) -> bool:
+    if not webhook_targets.is_allowed(address):
+        return False
+    return webhook_targets.is_exempt(address) or not _is_of_this_machine(address)
+
+
+def _is_of_this_machine(address: Address) -> bool:
+    """Return whether connections to it stay in this machine, where no firewall stops them: they come from there."""
+    family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), _DISCARD_PORT))
+        except OSError:
+            return False  # There is no way to it at all.
+        return ip_address(probe.getsockname()[0]) == address
+
+
+async def _answered(url: str, headers: Mapping[str, str], body: bytes, door: _Door, seconds: float) -> int:
+    # Of its own: nothing that another receiver has left is used again.
+    connector = aiohttp.TCPConnector(
+        resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=door.open
+    )
+    async with (
+        asyncio.timeout(seconds),
+        aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False
+        ) as session,
+        session.post(
+            url,
+            data=body,
+            headers=headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as answer,
+    ):
+        return answer.status

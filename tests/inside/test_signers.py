@@ -10,8 +10,9 @@ from devnet.devchain import DevChain
 from proving import lanes
 from proving.lanes import LaneKind, LaneName
 from proving.models import Transaction
+from proving.registry.packing import Intent
 from proving.transactions import sending
-from proving.transactions.intents import Intent, Order, Sent
+from proving.transactions.sending import Order, Sent
 from tests.proving.chain_state import signer_nonce
 from tests.proving.several_signers import configure
 from tests.service import ALICE, work

@@ -8,8 +8,10 @@ from config.configured_chains import get_chains
 from proving import lanes
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import Transaction
+from proving.registry.packing import Intent
 from proving.transactions import sending
-from proving.transactions.intents import Intent, Order, Unsent
+from proving.transactions.sending import Order
+from proving.transactions.signers import Unsent
 from tests.proving.chain_state import signer_nonce
 from tests.service import ALICE, a_key, request, submit, work
 

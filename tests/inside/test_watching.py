@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from proving.health import chain_checks
+from proving.health import findings
 from proving.models import ChainWatch, SignedTransaction
 from proving.transactions.replacement import _is_past
 from queries import clock
@@ -30,14 +30,14 @@ def codes() -> list[str]:
 
 def test_an_error_at_one_chain_is_logged_and_the_others_are_looked_at(service, tmp_path, monkeypatch, caplog):
     connect_source(tmp_path, DEAD_NODE)
-    examine = chain_checks.examine
+    examine = findings.examine
 
     def fail(chain, rpc):
         if chain.id == 31337:  # the first
             raise ZeroDivisionError("a defect")
         return examine(chain, rpc)
 
-    monkeypatch.setattr(chain_checks, "examine", fail)
+    monkeypatch.setattr(findings, "examine", fail)
     observe()
     assert "a defect" in caplog.text
     assert ChainWatch.objects.get(pk=31337).looked_at is None
@@ -65,5 +65,5 @@ def test_one_node_that_tells_a_time_far_ahead_does_not_silence_the_others(servic
     work()
     honest = ServiceClock.objects.get().at
     ChainWatch.objects.update(timestamp=int((timezone.now() + timedelta(days=4)).timestamp()))
-    chain_checks._note_newest_block()
+    findings._note_newest_block()
     assert ServiceClock.objects.get().at == honest

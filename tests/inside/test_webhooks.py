@@ -11,9 +11,8 @@ from chains.bounded_http import Failed
 from proving import worker
 from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import Lane
-from proving.webhooks import guarded_post
-from proving.webhooks.delivery import _next
-from proving.webhooks.guarded_post import post
+from proving.webhooks import delivery
+from proving.webhooks.delivery import _next, post
 from queries.models import Batch, Webhook
 from tests.explorer.batches import finish
 from tests.proving.receiver import Received, Receiver, receiver
@@ -89,6 +88,6 @@ def test_no_spelling_of_this_machine_is_sent_to(settings, hook, host):
 def test_no_address_of_this_machine_is_sent_to_though_it_be_public(monkeypatch, settings):
     settings.WEBHOOK_ALLOW = []
     monkeypatch.setattr("queries.webhook_targets._is_public", lambda _: True)
-    assert guarded_post._is_of_this_machine(ip_address("127.0.0.1"))
-    assert not guarded_post._may_connect(ip_address("127.0.0.1"))
-    assert guarded_post._may_connect(ip_address("8.8.8.8"))
+    assert delivery._is_of_this_machine(ip_address("127.0.0.1"))
+    assert not delivery._may_connect(ip_address("127.0.0.1"))
+    assert delivery._may_connect(ip_address("8.8.8.8"))

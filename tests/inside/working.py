@@ -8,7 +8,7 @@ from typing import Any
 from accounts.models import ApiKey
 from database import due_rows
 from proving import lanes, worker
-from proving.health import chain_checks
+from proving.health import findings
 from proving.lanes import LaneKind, LaneName
 from proving.reconcile.turn import reconcile_all
 from proving.worker import Worker
@@ -41,7 +41,7 @@ def reconcile_block(pk: int) -> None:
 
 def observe() -> None:
     """Time passes until each chain is due, and a worker observes it."""
-    chain_checks.wake()
+    findings.wake()
     watch()
 
 

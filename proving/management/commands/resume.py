@@ -9,7 +9,7 @@ from accounts import operator_log
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
 from proving import stops
-from proving.management import destinations
+from proving.management.commands.stop import add_subject
 from proving.models import Stop
 
 
@@ -17,7 +17,7 @@ class Command(BaseCommand):
     help = "Takes `manage.py stop` with the same arguments back."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        destinations.add_arguments(parser)
+        add_subject(parser)
 
     def handle(self, *, destination: list[int], source: int, signer: str, **_: Any) -> None:
         # It may be a chain or a signer that the file names no more.

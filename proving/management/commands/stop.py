@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from accounts import operator_log
+from chains.chains_file import Chain
+from config.configured_chains import get_chains
 from proving import stops
-from proving.management import destinations
 
 
 class Command(BaseCommand):
@@ -17,17 +18,36 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        destinations.add_arguments(parser)
+        add_subject(parser)
         parser.add_argument("--reason", default="", help="a sentence, which users see")
 
     def handle(self, *, destination: list[int], source: int, signer: str, reason: str, **_: Any) -> None:
-        chains = destinations.chosen(destination)
+        destinations = {chain.id: chain for chain in get_chains().destinations()}
+        if unknown := [str(one) for one in destination if one not in destinations]:
+            raise CommandError(f"Not a destination chain: {', '.join(unknown)}.")
+        chains = [destinations[one] for one in destination or destinations]
         for chain in chains:
-            if source:
-                destinations.connection(source, chain.id)
-        addresses = [destinations.signer(chain, signer) if signer else "" for chain in chains]
+            if source and get_chains().connection(source, chain.id) is None:
+                raise CommandError(f"Chain {source} is not connected to chain {chain.id}.")
+        addresses = [_signer(chain, signer) if signer else "" for chain in chains]
         for chain, address in zip(chains, addresses, strict=True):
             with transaction.atomic():
                 stop = stops.stop(chain.id, by=operator_log.COMMAND, reason=reason, source=source, signer=address)
                 operator_log.record([stop], "Stopped.", reason=reason)
             self.stdout.write(stop.sentence)
+
+
+def add_subject(parser: CommandParser) -> None:
+    """Add the arguments that say what is stopped, or resumed."""
+    parser.add_argument("destination", type=int, nargs="*", help="chain ids (default: all)")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--source", type=int, default=0, help="chain id: only the connection from it")
+    part.add_argument("--signer", default="", help="an address: only this signer")
+
+
+def _signer(chain: Chain, address: str) -> str:
+    """Return the address with its checksum. Raises `CommandError` where no key of the destination is its."""
+    found = next((one.address for one in chain.accounts() if one.address.lower() == address.lower()), None)
+    if found is None:
+        raise CommandError(f"Not a signer of {chain.label}: {address}.")
+    return found

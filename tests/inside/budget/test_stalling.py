@@ -8,7 +8,7 @@ from eth_utils.crypto import keccak
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.models import Share, Transaction
-from proving.transactions.intents import Unsent
+from proving.transactions.signers import Unsent
 from queries.models import BatchStatus, Block
 from tests.contracts.l1_block import L1Block
 from tests.inside.working import admitted, reconcile_block
