@@ -27,7 +27,7 @@ from proving import batch_estimate, connections, facts, heads, job_runs, lanes, 
 from proving.facts import Fact
 from proving.lanes import HeldLane
 from proving.registry.deployments import Unusable
-from proving.source_estimate import BatchPart, Cost, Inquiry, SourceEstimate
+from proving.source_estimate import BatchPart, Cost, Inquiry, Requests, SourceEstimate
 from proving.transactions import signers
 from queries import progress, submission
 from queries.batch_request import Selector
@@ -54,7 +54,6 @@ class _End:
 
 
 _DONE = _End()
-_RequestsBySource = dict[int, dict[Selector, dict[Fact, None]]]
 
 
 def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
@@ -123,25 +122,27 @@ def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 
 def _estimate(batches: Sequence[Batch]) -> dict[str, list[SourceEstimate]]:
     """Ask each source chain once about all batches that name it."""
-    requests = _requests(batches)
-    found: dict[str, list[SourceEstimate]] = {batch.pk: [] for batch in batches}
-    for source in sorted({source for of_batch in requests.values() for source in of_batch}):
-        asking = [batch for batch in batches if source in requests[batch.pk]]
-        parts = [BatchPart(requests[batch.pk][source], batch.deadline_at) for batch in asking]
-        inquire = partial(_inquiry, asking[0].destination_chain_id, source)
-        for batch, one in zip(asking, source_estimate.of_source(source, inquire, parts), strict=True):
-            found[batch.pk].append(one)
+    by_id = {batch.pk: batch for batch in batches}
+    found: dict[str, list[SourceEstimate]] = {pk: [] for pk in by_id}
+    for source, asked in sorted(_requests(batches).items()):
+        parts = [BatchPart(requests, by_id[pk].deadline_at) for pk, requests in asked.items()]
+        inquire = partial(_inquiry, batches[0].destination_chain_id, source)
+        for pk, one in zip(asked, source_estimate.of_source(source, inquire, parts), strict=True):
+            found[pk].append(one)
     return found
 
 
-def _requests(batches: Sequence[Batch]) -> dict[str, _RequestsBySource]:
-    found: dict[str, _RequestsBySource] = {batch.pk: defaultdict(lambda: defaultdict(dict)) for batch in batches}
-    asked = Query.objects.filter(batch__in=found).order_by("source_chain_id", "pk")
+def _requests(batches: Sequence[Batch]) -> Mapping[int, Mapping[str, Requests]]:
+    """Return what batches ask, by source chain and the batch's id."""
+    found: dict[int, dict[str, dict[Selector, dict[Fact, None]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(dict))
+    )
+    asked = Query.objects.filter(batch__in=batches).order_by("pk")
     numbers = dict(Block.objects.filter(pk__in=asked.order_by().values("block")).values_list("pk", "number"))
     for query in asked.iterator(chunk_size=1000):
         number = numbers.get(query.block_id or 0) if query.timestamp is None else None
         selector = Selector(number, query.timestamp, "" if query.block_id else query.block_tag)
-        found[query.batch_id][query.source_chain_id][selector].update(dict.fromkeys(facts.of(query)))
+        found[query.source_chain_id][query.batch_id][selector].update(dict.fromkeys(facts.of(query)))
     return found
 
 
@@ -276,23 +277,23 @@ def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterable[Selector]) -> _End | None:
     try:
         inquiry = _inquiry(batch.destination_chain_id, source)
-        found = {one: source_estimate.number_of(inquiry.connection.source_rpc, one, inquiry.head) for one in selectors}
+        found = source_estimate.select(inquiry, dict.fromkeys(selectors, ()))
     except Unusable as why:
         return _End(str(why), _UNUSABLE)
     except ChainError as error:
         return _End(str(error))
-    numbers = {selector: number for selector, number in found.items() if isinstance(number, int)}
-    if numbers:
-        lane.write(partial(_take_blocks, batch, SourceEstimate(source, blocks=numbers)))
-    if wrong := next((one for one in found.values() if isinstance(one, Rejection)), None):
-        # It was found good before, so this is the word of a node of another chain.
-        return _End(wrong.reason)
-    times = [selector.timestamp or 0 for selector, number in found.items() if number is None]
-    if not times:
+    if found.fault:
+        return _End(str(found.fault))
+    if found.blocks:
+        lane.write(partial(_take_blocks, batch, SourceEstimate(source, blocks=found.blocks)))
+    if found.rejections:
+        # It was found good before, so this is the word of a node that is behind, or of another chain.
+        return _End(found.rejections[0].reason)
+    if not found.times:
         return None
-    seconds = min(min(times) - inquiry.head.timestamp, _LONGEST_PAUSE_SECONDS)
+    seconds = min(min(found.times) - inquiry.head.timestamp, _LONGEST_PAUSE_SECONDS)
     pause = timedelta(seconds=max(heads.poll_seconds(inquiry.source), seconds))
-    return _End(source_estimate.time_to_come(source, times), pause)
+    return _End(source_estimate.time_to_come(source, found.times), pause)
 
 
 def _take_blocks(batch: Batch, found: SourceEstimate) -> None:

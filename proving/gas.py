@@ -111,19 +111,16 @@ class Trie:
     """The branches on the way to one key, by the numbers of their children."""
 
     children: Sequence[int]
-    is_empty: bool = False
 
     @classmethod
     def of(cls, nodes: Sequence[bytes]) -> Self:
         """Read the nodes of a proof, which was verified."""
         decoded = [decode_rlp(node) for node in nodes]
-        return cls([sum(child != b"" for child in one[:-1]) for one in decoded if len(one) == _PLACES + 1], not nodes)
+        return cls([sum(child != b"" for child in one[:-1]) for one in decoded if len(one) == _PLACES + 1])
 
     @property
     def deeper(self) -> Self:
         """Return a trie on the high side: another key may have a branch more on its way, and wider ones."""
-        if self.is_empty:
-            return self
         return type(self)([*(count if count == _PLACES else min(_PLACES, count + 3) for count in self.children), 2])
 
     def nodes(self, keys: int) -> Load:
@@ -177,7 +174,6 @@ class Sample:
             self.state if self.state.children is _STATE else self.state.deeper,
             self.address,
             self.storage.deeper,
-            float(self.storage.is_empty),
         )
 
     def storage_of(self, address: str) -> Trie:
@@ -207,8 +203,6 @@ class Missing:
     facts: Sequence[Fact]
     is_known: bool  # to the registry: the block's state root
     header: Header | None = None
-    jump: int = 0
-    """The operation by which the block whose hash is needed comes to be known, if it is a jump."""
 
     @property
     def needs_header(self) -> bool:
@@ -318,6 +312,13 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
         # One transaction more, where they are not as many as were counted.
         for part, amount in at_most.gas(further=1).items():
             bound[part] += amount * _SIGNED
+    jumped = [number for one in wanted if one.needs_header for number in one.hashes if number in route.jumps]
+    # To the block after that of a time leads a transaction of its own.
+    apart = sum(one.times > 0 and one.hashed in jumped for one in wanted)
+    jumps = [_JUMPS[route.jumps[number]] for number in jumped]
+    of_jumps = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * apart
+    gas[Part.PATHS] += of_jumps
+    bound[Part.PATHS] += of_jumps * _SIGNED
     if route.paths:
         starts = _TRANSACTION * (route.direct + legs)
         gas[Part.PATHS] += hops.gas + starts
@@ -329,19 +330,20 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
         for part, at_most in bound.items()
     }
     sizes = (
-        math.ceil(sum((load.size for one in blocks for load in one.parts.values()), way.size))
+        math.ceil(sum(load.size for load in (way, *jumps, *(load for one in blocks for load in one.parts.values()))))
         for blocks, way in ((likely, hops), (most, most_hops))
     )
-    rows = (one.apart_count + min(2, one.transactions) for one in likely)
+    rows = (one.times + min(2, one.transactions) for one in likely)
     return Estimate(
         {part: parts[part] for part in Part if parts.get(part, Amount()).bound},
         Amount(*sizes),
         in_one
         + sum(one.transactions for one in likely if one.transactions > 1)
-        + sum(one.apart_count for one in likely)
+        + sum(one.times for one in likely)
+        + apart
         + route.direct
         + legs,
-        max(rows, default=0) + max(0, legs - 1),
+        max(rows, default=0) + min(1, apart) + max(0, legs - 1),
     )
 
 
@@ -351,18 +353,12 @@ class _BlockLoad:
     def __init__(self, missing: Missing, sample: Sample) -> None:
         self.parts: dict[Part, Load] = {}
         self.transactions = 0
-        """The transactions of proofs, without those of times and of jumps to the block after."""
-        self._jumps_apart = int(bool(missing.times and missing.jump))
-        self._times = missing.times
+        """The transactions of proofs, without those of times."""
+        self.times = missing.times
         header = _header(missing)
         if missing.times:
             roots = missing.times - (not missing.is_known)
             self.parts[Part.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
-        if missing.jump and missing.needs_header:
-            self.parts[Part.PATHS] = _JUMPS[missing.jump]
-            if missing.times:
-                # To the block after. Fields of the block's own header take another jump.
-                self.parts[Part.PATHS] += Load(0, _HOP.execution) + _JUMPS[missing.jump] * bool(missing.fields)
         is_known = missing.is_known or missing.times > 0
         if missing.fields or not is_known:
             self.parts[Part.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
@@ -396,15 +392,9 @@ class _BlockLoad:
         )
 
     @property
-    def apart_count(self) -> int:
-        """Return how many transactions times take, and a jump to the block after."""
-        return self._times + self._jumps_apart
-
-    @property
     def proof(self) -> Load:
         """Return the load of what is in the transactions of proofs."""
-        apart = {Part.TIMES, Part.PATHS} if self._times else {}
-        return sum((load for part, load in self.parts.items() if part not in apart), Load())
+        return sum((load for part, load in self.parts.items() if part != Part.TIMES), Load())
 
     def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[Part, float]:
         """Return the gas of each part. `base` is that of a transaction which it may share.
@@ -415,10 +405,8 @@ class _BlockLoad:
         if self.transactions:
             starts = base if self.transactions == 1 else _TRANSACTION * (self.transactions + further)
             gas[Part.HEADERS if Part.HEADERS in gas else Part.ACCOUNTS] += starts
-        if self._times:
-            gas[Part.TIMES] += _TRANSACTION * self._times
-        if self._jumps_apart:
-            gas[Part.PATHS] += _TRANSACTION
+        if self.times:
+            gas[Part.TIMES] += _TRANSACTION * self.times
         return gas
 
 

@@ -142,7 +142,7 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
 
     Raises `NodeUnavailable`, `RpcRefused` where the destination doesn't tell what gas costs.
     """
-    selected = [_selected(inquiry, part.requests) for part in parts]
+    selected = [select(inquiry, part.requests) for part in parts]
     read = _read(inquiry, selected)
     proofs = _proofs(inquiry, selected, read)
     fees = inquiry.connection.destination_rpc.fees()
@@ -161,7 +161,7 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
 
 
 def _estimated(
-    inquiry: Inquiry, selected: "_Selected", deadline: datetime, read: "_Read", proofs: "_Proofs"
+    inquiry: Inquiry, selected: "Selected", deadline: datetime, read: "_Read", proofs: "_Proofs"
 ) -> SourceEstimate:
     """Estimate one batch. What it costs is still zero; None where it isn't known.
 
@@ -182,9 +182,8 @@ def _estimated(
     )
     if isinstance(route, Rejection):
         return known
-    every = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in missing]
     # What is to come is taken to be like the head.
-    every += [Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming]
+    every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
     tries = sample if isinstance(sample, Sample) else Sample()
     estimate = gas.estimate(every, tries, route, _correction(inquiry.connection.registry))
@@ -219,7 +218,7 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
 
 
 def _parts(
-    selected: "_Selected", missing: Sequence[Missing], route: Route, estimate: Estimate
+    selected: "Selected", missing: Sequence[Missing], route: Route, estimate: Estimate
 ) -> dict[Part, PartEstimate]:
     asked = [Missing(0, list(wanted), is_known=False) for wanted in (*selected.existing.values(), *selected.coming)]
     every, lacking = (_count(blocks, route) for blocks in (asked, missing))
@@ -262,7 +261,7 @@ def _correction(registry: Deployment) -> float:
 
 
 @dataclass(frozen=True)
-class _Selected:
+class Selected:
     """The blocks that a batch selects, and what it asks for there."""
 
     blocks: Mapping[Selector, int] = field(default_factory=dict)
@@ -301,7 +300,8 @@ def time_to_come(source: int, times: Collection[int]) -> str:
     )
 
 
-def _selected(inquiry: Inquiry, requests: Requests) -> _Selected:
+def select(inquiry: Inquiry, requests: Requests) -> Selected:
+    """Find the blocks that are selected, or say why they can't be known now, or never will be."""
     rpc, head = inquiry.connection.source_rpc, inquiry.head
     blocks: dict[Selector, int] = {}
     at: dict[int, dict[Fact, None]] = defaultdict(dict)
@@ -309,9 +309,9 @@ def _selected(inquiry: Inquiry, requests: Requests) -> _Selected:
     rejections: list[Rejection] = []
     for selector, wanted in requests.items():
         try:
-            number = number_of(rpc, selector, head)
+            number = _number_of(rpc, selector, head)
         except ChainError as error:
-            return _Selected(fault=error)
+            return Selected(fault=error)
         if isinstance(number, Rejection):
             rejections.append(number)
         elif number is not None:
@@ -322,10 +322,10 @@ def _selected(inquiry: Inquiry, requests: Requests) -> _Selected:
     existing = {number: at[number] for number in sorted(at) if number <= head.number}
     later = {number: wanted for number, wanted in at.items() if number > head.number}
     too_far = _too_far_ahead(inquiry, max(later, default=0), max(times, default=0))
-    return _Selected(blocks, existing, later, times, [*rejections, *too_far])
+    return Selected(blocks, existing, later, times, [*rejections, *too_far])
 
 
-def number_of(rpc: RpcClient, selector: Selector, head: Header) -> int | Rejection | None:
+def _number_of(rpc: RpcClient, selector: Selector, head: Header) -> int | Rejection | None:
     """Return the number of the block that is selected; None where a time may still get a later one.
 
     Raises `NodeUnavailable`, `RpcRefused`.
@@ -409,7 +409,7 @@ class _Read:
         return block.header if isinstance(block, _BlockAnswers) else None
 
 
-def _read(inquiry: Inquiry, asked: Sequence[_Selected]) -> _Read:
+def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
     contract = inquiry.connection.registry.contract
     source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
     wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
@@ -461,7 +461,7 @@ def _held(
     return held
 
 
-def _lacking_properties(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[Rejection]:
+def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> list[Rejection]:
     """Return a rejection for each block whose header lacks a property that is asked for. Forks only add some."""
     found: list[Rejection] = []
     blocks = [(read.header(number), wanted) for number, wanted in selected.existing.items()]
@@ -477,7 +477,7 @@ _Proofs = Sequence[tuple[ProofRequest, AccountProof | ChainError]]
 """Which proofs were asked for, and the answers."""
 
 
-def _proofs(inquiry: Inquiry, asked: Sequence[_Selected], read: _Read) -> list[_Proofs]:
+def _proofs(inquiry: Inquiry, asked: Sequence[Selected], read: _Read) -> list[_Proofs]:
     """Ask for one proof for each batch, at the newest of its blocks that takes one: it tells what the tries are like.
 
     It is also asked whether some node still serves proofs at the oldest: many keep only the newest states.
@@ -491,7 +491,7 @@ def _proofs(inquiry: Inquiry, asked: Sequence[_Selected], read: _Read) -> list[_
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]
 
 
-def _sampled(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[ProofRequest]:
+def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofRequest]:
     """Return the proofs to ask for at the oldest and the newest block of which an account is asked for."""
     blocks = [
         (header, wanted)
@@ -532,7 +532,7 @@ def _sample(inquiry: Inquiry, proofs: _Proofs) -> Sample | Rejection:
 # --- What is missing --------------------------------------------------------------------------------------------------
 
 
-def _missing(selected: _Selected, read: _Read) -> list[Missing]:
+def _missing(selected: Selected, read: _Read) -> list[Missing]:
     """Return the blocks that exist, with those facts that the registry doesn't hold already. Raises `ChainError`."""
     found: list[Missing] = []
     for number, wanted in selected.existing.items():
@@ -543,7 +543,7 @@ def _missing(selected: _Selected, read: _Read) -> list[Missing]:
 
 
 def _route(
-    inquiry: Inquiry, selected: _Selected, missing: Sequence[Missing], read: _Read, deadline: datetime
+    inquiry: Inquiry, selected: Selected, missing: Sequence[Missing], read: _Read, deadline: datetime
 ) -> Route | Rejection:
     """Find the paths to the blocks whose hashes the registry can't take now. Raises `NodeUnavailable`, `RpcRefused`."""
     needed = sorted({number for one in missing if one.needs_header for number in one.hashes}, reverse=True)
