@@ -186,7 +186,7 @@ def _estimated(
     every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
     tries = sample if isinstance(sample, Sample) else Sample()
-    estimate = gas.estimate(every, tries, route, _correction(inquiry.connection.registry))
+    estimate = gas.estimate(every, tries, route, read.correction)
     return replace(
         known,
         cost=Cost(),
@@ -403,6 +403,8 @@ class _Read:
     """By their numbers, with those that follow a block of a time."""
     held: Collection[tuple[int, Fact]]
     """The facts that the registry holds, with the numbers of their blocks."""
+    correction: float
+    """By which what is expected is multiplied."""
 
     def header(self, number: int) -> Header | None:
         block = self.blocks[number]
@@ -439,7 +441,7 @@ def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
             except ChainError as error:
                 blocks[header.number] = error
         inquiry.go_on()
-    return _Read(blocks, _held(inquiry, wanted, blocks))
+    return _Read(blocks, _held(inquiry, wanted, blocks), _correction(inquiry.connection.registry))
 
 
 def _held(
