@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from django.db import connection
 from django.db.models import Case, Count, F, Q, When
 from django.db.models.functions import Now
 
 from accounts.models import User
-from chains.header import Header
+from chains.chains_file import Chain
 from chains.node_errors import ChainError
 from config import logs
 from config.configured_chains import get_chains
@@ -28,7 +27,7 @@ from proving import batch_estimate, connections, facts, heads, lanes, money, sou
 from proving.facts import Fact
 from proving.lanes import HeldLane
 from proving.registry.deployments import Unusable
-from proving.source_estimate import BatchPart, Cost, Inquiry, SourceEstimate
+from proving.source_estimate import BatchPart, Cost, Inquiry, Requests, SourceEstimate
 from proving.transactions import signers
 from queries import progress, submission
 from queries.batch_request import Selector
@@ -55,7 +54,6 @@ class _End:
 
 
 _DONE = _End()
-_RequestsBySource = dict[int, dict[Selector, dict[Fact, None]]]
 
 
 def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
@@ -116,62 +114,35 @@ def _looks(batch: Batch, end: _End) -> int:
 
 def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     """Accept or reject batches of one destination; return what the others wait for."""
-    if not batches:
-        return {}
-    users = User.objects.in_bulk({batch.user_id for batch in batches})
-    for batch in batches:
-        # With the limits of its own.
-        batch.user = users[batch.user_id]
-    going = _not_refused(lane, batches)
-    estimates = _estimate(going)
-    ends = {batch.pk: end for batch in going if (end := _unanswered(batch, estimates[batch.pk]))}
-    answered = {batch: estimates[batch.pk] for batch in going if batch.pk not in ends}
+    estimates = _estimate(batches)
+    ends = {batch.pk: end for batch in batches if (end := _unanswered(batch, estimates[batch.pk]))}
+    answered = {batch: estimates[batch.pk] for batch in batches if batch.pk not in ends}
     return ends | (lane.write(partial(_record_all, answered)) if answered else {})
-
-
-def _not_refused(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
-    """Return the batches that are worth asking nodes about. The others it rejects."""
-    destination = get_chains().chain(batches[0].destination_chain_id)
-    no_signer = signers.why_none(destination)
-    used = _used_of_day(batches)
-    going: list[Batch] = []
-    for batch in batches:
-        rejection = None
-        if not batch.is_self_funded:
-            rejection = next(_too_dear(batch, Cost(), used), None)
-            rejection = Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False) if no_signer else rejection
-        if rejection is None:
-            going.append(batch)
-        else:
-            lane.write(partial(_reject, batch, rejection))
-    return going
-
-
-def _reject(batch: Batch, one: Rejection) -> None:
-    progress.reject([batch.pk], code=one.code, reason=one.reason, retryable=one.retryable)
 
 
 def _estimate(batches: Sequence[Batch]) -> dict[str, list[SourceEstimate]]:
     """Ask each source chain once about all batches that name it."""
-    requests = _requests(batches)
-    found: dict[str, list[SourceEstimate]] = {batch.pk: [] for batch in batches}
-    for source in sorted({source for of_batch in requests.values() for source in of_batch}):
-        asking = [batch for batch in batches if source in requests[batch.pk]]
-        parts = [BatchPart(requests[batch.pk][source], batch.deadline_at) for batch in asking]
-        inquire = partial(_inquiry, asking[0].destination_chain_id, source)
-        for batch, one in zip(asking, source_estimate.of_source(source, inquire, parts), strict=True):
-            found[batch.pk].append(one)
+    by_id = {batch.pk: batch for batch in batches}
+    found: dict[str, list[SourceEstimate]] = {pk: [] for pk in by_id}
+    for source, asked in sorted(_requests(batches).items()):
+        parts = [BatchPart(requests, by_id[pk].deadline_at) for pk, requests in asked.items()]
+        inquire = partial(_inquiry, batches[0].destination_chain_id, source)
+        for pk, one in zip(asked, source_estimate.of_source(source, inquire, parts), strict=True):
+            found[pk].append(one)
     return found
 
 
-def _requests(batches: Sequence[Batch]) -> dict[str, _RequestsBySource]:
-    found: dict[str, _RequestsBySource] = {batch.pk: defaultdict(lambda: defaultdict(dict)) for batch in batches}
-    asked = Query.objects.filter(batch__in=found).order_by("source_chain_id", "pk")
+def _requests(batches: Sequence[Batch]) -> Mapping[int, Mapping[str, Requests]]:
+    """Return what batches ask, by source chain and the batch's id."""
+    found: dict[int, dict[str, dict[Selector, dict[Fact, None]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(dict))
+    )
+    asked = Query.objects.filter(batch__in=batches).order_by("pk")
     numbers = dict(Block.objects.filter(pk__in=asked.order_by().values("block")).values_list("pk", "number"))
     for query in asked.iterator(chunk_size=1000):
         number = numbers.get(query.block_id or 0) if query.timestamp is None else None
         selector = Selector(number, query.timestamp, "" if query.block_id else query.block_tag)
-        found[query.batch_id][query.source_chain_id][selector].update(dict.fromkeys(facts.of(query)))
+        found[query.source_chain_id][query.batch_id][selector].update(dict.fromkeys(facts.of(query)))
     return found
 
 
@@ -182,7 +153,7 @@ def _inquiry(destination: int, source: int) -> Inquiry:
 
 def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | None:
     """Return what a batch waits for whose source chains haven't all answered."""
-    faults = [fault for one in estimates for fault in one.faults]
+    faults = [one.fault for one in estimates if one.fault]
     if faults:
         logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
         return _End(" ".join(dict.fromkeys(map(str, faults))))
@@ -192,45 +163,51 @@ def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | Non
 
 def _record_all(several: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:
     """Write the decisions inside the caller's database transaction. Return what the others wait for."""
-    destination = next(iter(several)).destination_chain_id
-    blocks = _selected_blocks(destination, [one for estimates in several.values() for one in estimates])
+    destination = get_chains().chain(next(iter(several)).destination_chain_id)
+    blocks = _selected_blocks(destination.id, [one for estimates in several.values() for one in estimates])
     # So that two batches can't reserve the same rest of a limit.
     statements.lock(User.objects.filter(pk__in={batch.user_id for batch in several}))
     batches = Batch.objects.filter(pk__in=[batch.pk for batch in several], status=BatchStatus.RECEIVED)
     of_queries = Q(pk__in=Query.objects.filter(batch__in=batches).values("block"))
     statements.lock(Block.objects.filter(of_queries | Q(pk__in=blocks.values())))
-    stored = {batch.pk: batch for batch in batches.order_by("pk").select_for_update(no_key=True)}
-    for batch in several:
-        if batch.pk in stored:
-            # With the limits of before: what counts against them is read while the users are locked.
-            stored[batch.pk].user = batch.user
-    used = _used_of_day(stored.values())
+    locking = batches.select_related("user").order_by("pk").select_for_update(no_key=True, of=("self",))
+    stored = {batch.pk: batch for batch in locking}
+    used = Counter({user: money.to_user(user, destination.id) for user in {one.user_id for one in stored.values()}})
     due = _due_by_user()
     ends: dict[str, _End] = {}
-    headers: dict[tuple[int, int], Header] = {}
     for batch, estimates in ((stored[one.pk], estimates) for one, estimates in several.items() if one.pk in stored):
         cost = batch_estimate.total(estimates)
-        rejections = [*(one for of_source in estimates for one in of_source.rejections), *_too_dear(batch, cost, used)]
+        rejections = [one for of_source in estimates for one in of_source.rejections]
+        rejections += _too_dear(batch, destination, cost, used[batch.user_id])
         if rejections:
             ends[batch.pk] = _doubt(batch, rejections[0])
             continue
         for of_source in estimates:
             _select(batch, of_source, blocks)
-            headers |= {(of_source.source, number): header for number, header in of_source.headers.items()}
         used[batch.user_id] += 0 if batch.is_self_funded else cost.wei.bound
         _wake_blocks(batch, due)
-        with logs.about(batch=batch.pk, chain=destination):
+        with logs.about(batch=batch.pk, chain=destination.id):
             progress.admit(batch, estimated_gas=cost.gas.bound, estimated_wei=cost.wei.bound)
-    _store_headers(destination, headers)
     return ends
+
+
+def _too_dear(batch: Batch, destination: Chain, cost: Cost, used: int) -> Iterator[Rejection]:
+    """Yield why limits or the fee leave no room. None holds for what others pay for."""
+    if batch.is_self_funded:
+        return
+    if no_signer := signers.why_none(destination):
+        yield Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
+    fee = None if batch.fee_is_estimate else batch.fee
+    yield from batch_estimate.too_dear(batch.user, destination, cost, fee, used)
 
 
 def _doubt(batch: Batch, rejection: Rejection) -> _End:
     """Reject a batch if enough looks would have, or say that it is looked at again."""
     end = _End(f"{rejection.reason} The batch is rejected if this stays so for a minute.", code=rejection.code)
-    if _looks(batch, end) < _LOOKS:
+    # That there is no signer no node says.
+    if rejection.code != RejectionCode.NO_SIGNER and _looks(batch, end) < _LOOKS:
         return end
-    _reject(batch, rejection)
+    progress.reject([batch.pk], code=rejection.code, reason=rejection.reason, retryable=rejection.retryable)
     return _DONE
 
 
@@ -279,78 +256,44 @@ def _due_by_user() -> Counter[int]:
     return Counter(dict(waiting.annotate(Count("pk"))))
 
 
-def _used_of_day(batches: Iterable[Batch]) -> Counter[int]:
-    """Return the wei that are used of their users' days, by user (id), on the one destination of the batches."""
-    users = {(batch.user_id, batch.destination_chain_id) for batch in batches if not batch.is_self_funded}
-    return Counter({user: money.to_user(user, destination) for user, destination in users})
-
-
-def _too_dear(batch: Batch, cost: Cost, used: Mapping[int, int]) -> Iterator[Rejection]:
-    """Return why limits or the fee leave no room. None holds for what others pay for."""
-    if batch.is_self_funded:
-        return iter(())
-    destination = get_chains().chain(batch.destination_chain_id)
-    fee = None if batch.fee_is_estimate else batch.fee
-    return batch_estimate.too_dear(batch.user, destination, cost, fee, used[batch.user_id])
-
-
-def _store_headers(destination: int, headers: Mapping[tuple[int, int], Header]) -> None:
-    """Store the headers of blocks that have none yet. Only a block's own reconcile may replace a stored header."""
-    rows = []
-    for (source, number), header in headers.items():
-        block = Block(destination_chain_id=destination, source_chain_id=source, number=number)
-        block.take(header)
-        rows.append(
-            (block.hash, bytes(block.header_rlp or b""), block.state_root, block.timestamp, destination, source, number)
-        )
-    # Statements of Django's, one for each of 2,000 blocks, would hold the database's lock for long.
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "UPDATE queries_block SET hash = %s, header_rlp = %s, state_root = %s, timestamp = %s "
-            "WHERE destination_chain_id = %s AND source_chain_id = %s AND number = %s AND hash = ''",
-            rows,
-        )
-
-
 # --- Times that were still to come ------------------------------------------------------------------------------------
 
 
 def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     """Find blocks that times select, in accepted batches. Return what the batches wait for that lack some."""
-    lacking = Query.objects.filter(batch__in=[batch.pk for batch in batches], block=None)
-    lacking = lacking.filter(batch__status__in=ADMITTED_STATUSES)
-    asked: dict[int, dict[str, set[Selector]]] = defaultdict(lambda: defaultdict(set))
-    for batch, source, time_, tag in lacking.values_list("batch", "source_chain_id", "timestamp", "block_tag"):
-        asked[source][batch].add(Selector(None, time_, tag))
     by_id = {batch.pk: batch for batch in batches}
-    ends: dict[str, list[_End]] = defaultdict(list)
-    for source, of_source in asked.items():
-        for pk, selectors in of_source.items():
-            if end := _find_blocks_of(lane, by_id[pk], source, selectors):
-                ends[pk].append(end)
-    return {pk: _soonest(several) for pk, several in ends.items()}
+    lacking = Query.objects.filter(batch__in=by_id, batch__status__in=ADMITTED_STATUSES, block=None)
+    asked: dict[tuple[str, int], set[Selector]] = defaultdict(set)
+    for batch, source, time_, tag in lacking.values_list("batch", "source_chain_id", "timestamp", "block_tag"):
+        asked[batch, source].add(Selector(None, time_, tag))
+    ends: dict[str, _End] = {}
+    for (pk, source), selectors in asked.items():
+        if end := _find_blocks_of(lane, by_id[pk], source, selectors):
+            # The batch is looked at again when the first of its source chains asks for it.
+            ends.setdefault(pk, end)
+    return ends
 
 
 def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterable[Selector]) -> _End | None:
     try:
         inquiry = _inquiry(batch.destination_chain_id, source)
-        found = {one: source_estimate.number_of(inquiry.connection.source_rpc, one, inquiry.head) for one in selectors}
+        found = source_estimate.select(inquiry, dict.fromkeys(selectors, ()))
     except Unusable as why:
         return _End(str(why), _UNUSABLE)
     except ChainError as error:
         return _End(str(error))
-    numbers = {selector: number for selector, number in found.items() if isinstance(number, int)}
-    if numbers:
-        lane.write(partial(_take_blocks, batch, SourceEstimate(source, blocks=numbers)))
-    if wrong := next((one for one in found.values() if isinstance(one, Rejection)), None):
-        # It was found good before, so this is the word of a node of another chain.
-        return _End(wrong.reason)
-    times = [selector.timestamp or 0 for selector, number in found.items() if number is None]
-    if not times:
+    if found.fault:
+        return _End(str(found.fault))
+    if found.blocks:
+        lane.write(partial(_take_blocks, batch, SourceEstimate(source, blocks=found.blocks)))
+    if found.rejections:
+        # It was found good before, so this is the word of a node that is behind, or of another chain.
+        return _End(found.rejections[0].reason)
+    if not found.times:
         return None
-    seconds = min(min(times) - inquiry.head.timestamp, _LONGEST_PAUSE_SECONDS)
+    seconds = min(min(found.times) - inquiry.head.timestamp, _LONGEST_PAUSE_SECONDS)
     pause = timedelta(seconds=max(heads.poll_seconds(inquiry.source), seconds))
-    return _End(source_estimate.time_to_come(source, times), pause)
+    return _End(source_estimate.time_to_come(source, found.times), pause)
 
 
 def _take_blocks(batch: Batch, found: SourceEstimate) -> None:
@@ -358,8 +301,3 @@ def _take_blocks(batch: Batch, found: SourceEstimate) -> None:
     statements.lock(Block.objects.filter(pk__in=blocks.values()))
     _select(batch, found, blocks)
     _wake_blocks(batch, _due_by_user(), only=blocks.values())
-
-
-def _soonest(ends: Sequence[_End]) -> _End:
-    pauses = [end.pause for end in ends if end.pause is not None]
-    return _End(" ".join(dict.fromkeys(end.sentence for end in ends)), min(pauses, default=None))

@@ -16,13 +16,12 @@ from django.utils import timezone
 from accounts import models
 from accounts.models import ApiKey, User
 from chains.chains_file import Chain
-from chains.node_errors import ChainError, RpcRefused
-from chains.questions import Fees
-from chains.rpc import RpcClient
+from chains.node_errors import ChainError
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import connections, facts, money, source_estimate
 from proving.facts import Fact
+from proving.models import ChainHead
 from proving.source_estimate import BatchPart, Cost, Inquiry, Requests, SourceEstimate
 from queries import batch_request, progress, submission
 from queries.batch_request import BatchRequest, Selector
@@ -33,7 +32,7 @@ from queries.submission import ESTIMATES
 # How long a thread asks nodes, and when the client should try again.
 _MOST_SECONDS = 10
 _RETRY_SECONDS = 5
-# Where a chain has no `finalized` tag (`proving.heads`).
+# Where no worker has seen which block of a chain is final.
 _FINAL_DEPTH = 64
 
 
@@ -42,10 +41,6 @@ class Unavailable(Refused):
 
     def __init__(self, sentence: str) -> None:
         super().__init__("chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
-
-
-class _OutOfTime(Exception):
-    """The client has waited long enough."""
 
 
 @dataclass(frozen=True)
@@ -111,51 +106,42 @@ def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, byt
 
 def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
     """Estimate what a batch would take, and why it would be rejected. Raises `Unavailable`."""
-    destination = get_chains().chain(request.destinationChainId)
+    destination, ends = get_chains().chain(request.destinationChainId), time.monotonic() + _MOST_SECONDS
+
+    def go_on() -> None:
+        if time.monotonic() > ends:
+            raise Unavailable(
+                f"The chains did not tell within {_MOST_SECONDS} s all that the estimate of this batch takes. Nothing "
+                "was stored. Ask for it in parts, or later.",
+            )
+
+    deadline = progress.deadline_from(timezone.now())
+    sources = [
+        estimate
+        for source, requests in _by_source(request).items()
+        for estimate in source_estimate.of_source(
+            source, partial(_inquiry, destination, source, go_on), [BatchPart(requests, deadline)]
+        )
+    ]
+    go_on()
     try:
-        sources, fees, confirming_blocks = _ask(request, destination)
-    except _OutOfTime:
-        raise Unavailable(
-            f"The chains did not tell within {_MOST_SECONDS} s all that the estimate of this batch takes. Nothing was "
-            "stored. Ask for it in parts, or later.",
-        ) from None
+        fees = get_page_rpc(destination.id).fees()
+        if sources[0].fault and not any(one.cost or one.rejections for one in sources):
+            raise sources[0].fault
     except ChainError as error:
         raise Unavailable(f"{error} Nothing was stored; send it again in a moment.") from None
-    faults = [fault for one in sources for fault in one.faults]
-    if faults and not any(one.cost or one.rejections for one in sources):
-        raise Unavailable(f"{faults[0]} Nothing was stored; send it again in a moment.")
-    user = User.objects.get(pk=key.user_id)
-    fee = request.fee
+    user, fee, bound = User.objects.get(pk=key.user_id), request.fee, total(sources).wei.bound
     limits: list[Rejection] = []
     if not request.is_self_funded:
-        used = money.to_user(user.pk, destination.id)
-        limits += too_dear(user, destination, total(sources), fee, used)
+        limits += too_dear(user, destination, total(sources), fee, money.to_user(user.pk, destination.id))
     return BatchEstimate(
         destination,
         fees.base_fee + fees.priority_fee,
         sources,
-        None if fee is None or request.is_self_funded else all(one.code != RejectionCode.FEE_TOO_LOW for one in limits),
-        confirming_blocks,
+        None if fee is None or request.is_self_funded else destination.test_network or bound <= fee,
+        _confirming_blocks(destination),
         list(_reasons(request, body, key, sources, limits)),
     )
-
-
-def _ask(request: BatchRequest, destination: Chain) -> tuple[list[SourceEstimate], Fees, int]:
-    ends = time.monotonic() + _MOST_SECONDS
-
-    def go_on() -> None:
-        if time.monotonic() > ends:
-            raise _OutOfTime
-
-    rpc, deadline = get_page_rpc(destination.id), progress.deadline_from(timezone.now())
-    parts = {source: BatchPart(requests, deadline) for source, requests in _by_source(request).items()}
-    sources = [
-        estimate
-        for source, part in parts.items()
-        for estimate in source_estimate.of_source(source, partial(_inquiry, destination, source, go_on), [part])
-    ]
-    go_on()
-    return sources, rpc.fees(), _confirming_blocks(destination, rpc)
 
 
 def _by_source(request: BatchRequest) -> Mapping[int, Requests]:
@@ -173,14 +159,11 @@ def _inquiry(destination: Chain, source: int, go_on: Callable[[], None]) -> Inqu
     return Inquiry(connection, head, go_on)
 
 
-def _confirming_blocks(destination: Chain, rpc: RpcClient) -> int:
+def _confirming_blocks(destination: Chain) -> int:
     if isinstance(destination.confirmations, int):
         return destination.confirmations - 1
-    try:
-        head, finalized = rpc.head(), rpc.header("finalized")
-    except RpcRefused:
-        return _FINAL_DEPTH
-    return head.number - finalized.number if finalized else _FINAL_DEPTH
+    seen = ChainHead.objects.filter(pk=destination.id).first()
+    return seen.number - seen.final if seen else _FINAL_DEPTH
 
 
 def _reasons(
@@ -202,8 +185,7 @@ def _reasons(
 def too_dear(user: User, destination: Chain, cost: Cost, fee: int | None, used: int) -> Iterator[Rejection]:
     """Yield a rejection for each limit of the day that leaves no room for this, now or ever, and for the fee.
 
-    The user has `used` so many wei of the day (`money.to_user`). Where nothing is needed, each limit
-    that is used up is rejected. A `fee` of None is the estimate.
+    The user has `used` so many wei of the day (`money.to_user`). A `fee` of None is the estimate.
     """
     if (most := models.daily_wei(user.daily_limits_wei, destination)) is not None:
         yield from _beyond(destination, "a user's batches", most, cost.wei.bound, used)
@@ -231,9 +213,9 @@ def _beyond(chain: Chain, whose: str, most: int, needed: int, used: int) -> Iter
     elif needed > most:
         said = f"This batch is estimated at {shown(needed)}, and {rule} {shown(most)} in 24 hours. Send it in parts."
         yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, said, retryable=True)
-    elif used + needed > most or (not needed and used >= most):
-        more = f"; this batch is estimated at {shown(needed)}." if needed else "."
+    elif used + needed > most:
         said = (
-            f"{rule[0].upper()}{rule[1:]} {shown(most)} in 24 hours. {shown(used)} of this are used or reserved{more}"
+            f"{rule[0].upper()}{rule[1:]} {shown(most)} in 24 hours. {shown(used)} of this are used or reserved; this "
+            f"batch is estimated at {shown(needed)}."
         )
         yield Rejection(RejectionCode.BUDGET_EXCEEDED, said, retryable=True)

@@ -16,7 +16,6 @@ from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.questions import AccountProof, ProofRequest
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, NO_CODE_HASH
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from proving.registry import packing
 from queries.columns import AccountField, HeaderField
@@ -47,16 +46,9 @@ class Load:
         return Load(self.size * times, self.execution * times)
 
     @property
-    def is_mostly_bytes(self) -> bool:
-        return _LEAST_GAS_OF_A_BYTE * self.size > _GAS_OF_A_BYTE * self.size + self.execution
-
-    def gas(self, *, by_bytes: bool) -> float:
-        return self.size * _LEAST_GAS_OF_A_BYTE if by_bytes else self.size * _GAS_OF_A_BYTE + self.execution
-
-    @property
-    def most_gas(self) -> float:
+    def gas(self) -> float:
         """Return the most gas, whatever else is in the transaction."""
-        return self.gas(by_bytes=self.is_mostly_bytes)
+        return max(self.size * _LEAST_GAS_OF_A_BYTE, self.size * _GAS_OF_A_BYTE + self.execution)
 
 
 # --- The table --------------------------------------------------------------------------------------------------------
@@ -72,10 +64,10 @@ _HEADER_GAS, _ROOT_GAS = 36_000, 20_000
 _NUMBER = Load(6, 3_800)
 _FIELDS, _FIELD, _ZERO_FIELD = Load(5, 3_600), Load(0, 23_000), Load(0, 1_500)
 _TIME = Load(60, 65_000)
-# An account or a slot without the nodes that lead to it, and a word that is stored of an account. Slots that are zero
-# share a word with their neighbours.
-_ACCOUNT, _WORD = Load(23, 6_500), Load(0, 22_400)
-_STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(5, 27_800), Load(5, 4_100), Load(0, 22_200)
+# The largest account or slot without the nodes that lead to it, and a word that is stored of an account. Slots that are
+# zero share a word with their neighbours.
+_ACCOUNT, _WORD = Load(103, 6_500), Load(0, 22_400)
+_STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(37, 27_800), Load(5, 4_100), Load(0, 22_200)
 # A call beside others, and a hash that is proven by a slot of the history contract.
 _CALL, _HOP = Load(55, -2_000), Load(37, 29_000)
 # Jumps, by their operations, without the header of the block that they lead to: a header that is trusted, which is sent
@@ -90,13 +82,10 @@ HOP_GAS, JUMP_GAS = 250_000, 75_000
 
 # Of tries: branches with sixteen children, and others by their children.
 _PLACES, _HASH = 16, 32
-# As nodes of the chain serve them, in bytes: a branch beside its hashes, and a leaf with an account.
-_SERVED_BRANCH, _SERVED_LEAF = 20, 115
 _FULL_BRANCH, _BRANCH, _CHILD = Load(1, 1_560), Load(2, 2_120), Load(1, 240)
 # The branches on the way to an account, and to a slot, by their children, where no proof is known: the largest tries of
-# mainnet. The largest account, and a slot's value, in bytes.
+# mainnet.
 _STATE, _STORAGE_TRIE = (16, 16, 16, 16, 16, 16, 9, 2), (16, 16, 16, 16, 16, 16, 9)
-_ACCOUNT_SIZE = 80
 
 # What is signed is 15 % more than a node estimates, which is up to 4 % more than is used.
 _SIGNED = 1.2
@@ -121,19 +110,16 @@ class Trie:
     """The branches on the way to one key, by the numbers of their children."""
 
     children: Sequence[int]
-    is_empty: bool = False
 
     @classmethod
     def of(cls, nodes: Sequence[bytes]) -> Self:
         """Read the nodes of a proof, which was verified."""
         decoded = [decode_rlp(node) for node in nodes]
-        return cls([sum(child != b"" for child in one[:-1]) for one in decoded if len(one) == _PLACES + 1], not nodes)
+        return cls([sum(child != b"" for child in one[:-1]) for one in decoded if len(one) == _PLACES + 1])
 
     @property
     def deeper(self) -> Self:
         """Return a trie on the high side: another key may have a branch more on its way, and wider ones."""
-        if self.is_empty:
-            return self
         return type(self)([*(count if count == _PLACES else min(_PLACES, count + 3) for count in self.children), 2])
 
     def nodes(self, keys: int) -> Load:
@@ -145,11 +131,9 @@ class Trie:
             load += branch * here + Load(_HASH * max(0.0, here * count - below))
         return load
 
-    def served(self, keys: int) -> tuple[float, float]:
-        """Return how many nodes lead to these keys, and their bytes as nodes of the chain serve them."""
-        visited = self._visited(keys)
-        sizes = (here * (_SERVED_BRANCH + _HASH * count) for here, count in zip(visited, self.children, strict=True))
-        return sum(visited) + keys, sum(sizes) + _SERVED_LEAF * keys
+    def count(self, keys: int) -> float:
+        """Return how many nodes lead to this number of keys."""
+        return sum(self._visited(keys)) + keys
 
     def _visited(self, keys: int) -> list[float]:
         """Return how many branches of each depth lead to this number of keys, on average."""
@@ -164,29 +148,22 @@ class Sample:
     """The tries of a source chain, as one proof tells. Without one they are taken for the largest of mainnet."""
 
     state: Trie = Trie(_STATE)
-    account_size: float = _ACCOUNT_SIZE
-    """Nonce, balance and hashes of the account, in bytes."""
     address: str = ""
     """The account of which slots were asked for."""
     storage: Trie = Trie(_STORAGE_TRIE)
     zeros: float = 0.0
     """The share of these slots that are zero."""
-    value_size: float = _HASH
-    """The bytes of a value that is not zero."""
     others: Trie = Trie(_STORAGE_TRIE)
     """The storage of other accounts."""
 
     @classmethod
     def of(cls, proof: AccountProof) -> Self:
-        account, state = proof.account, Trie.of(proof.nodes)
-        hashes = (account.storage_root != EMPTY_TRIE_ROOT) + (account.code_hash not in {EMPTY_CODE_HASH, NO_CODE_HASH})
-        size = _size(account.nonce) + _size(account.balance) + _HASH * hashes
+        state = Trie.of(proof.nodes)
         if not proof.slots:
-            return cls(state, size)
+            return cls(state)
         storage = max((Trie.of(slot.nodes) for slot in proof.slots), key=lambda trie: len(trie.children))
-        sizes = [_size(slot.value) for slot in proof.slots if slot.value]
-        zeros, usual = 1 - len(sizes) / len(proof.slots), sum(sizes) / max(1, len(sizes))
-        return cls(state, size, proof.address, storage, zeros, usual, storage)
+        zeros = sum(slot.value == 0 for slot in proof.slots) / len(proof.slots)
+        return cls(state, proof.address, storage, zeros, storage)
 
     @property
     def most(self) -> Self:
@@ -194,10 +171,8 @@ class Sample:
         return type(self)(
             # What no proof has told is the largest already.
             self.state if self.state.children is _STATE else self.state.deeper,
-            _ACCOUNT_SIZE,
             self.address,
             self.storage.deeper,
-            float(self.storage.is_empty),
         )
 
     def storage_of(self, address: str) -> Trie:
@@ -216,11 +191,6 @@ def sampled(header: Header, asked: Iterable[Fact]) -> ProofRequest:
     return ProofRequest(header.number, header.hash, header.state_root, address, some)
 
 
-def _size(number: int) -> int:
-    """Return the size in bytes."""
-    return (number.bit_length() + 7) // 8
-
-
 # --- What is missing --------------------------------------------------------------------------------------------------
 
 
@@ -232,8 +202,6 @@ class Missing:
     facts: Sequence[Fact]
     is_known: bool  # to the registry: the block's state root
     header: Header | None = None
-    jump: int = 0
-    """The operation by which the block whose hash is needed comes to be known, if it is a jump."""
 
     @property
     def needs_header(self) -> bool:
@@ -338,14 +306,22 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
     gas: defaultdict[Part, float] = defaultdict(float)
     bound: defaultdict[Part, float] = defaultdict(float)
     for one, at_most in zip(likely, most, strict=True):
-        for part, amount in one.expected(base).items():
+        for part, amount in one.gas(base).items():
             gas[part] += amount
-        for part, amount in at_most.most().items():
-            bound[part] += amount
+        # One transaction more, where they are not as many as were counted.
+        for part, amount in at_most.gas(further=1).items():
+            bound[part] += amount * _SIGNED
+    jumped = [number for one in wanted if one.needs_header for number in one.hashes if number in route.jumps]
+    # To the block after that of a time leads a transaction of its own.
+    apart = sum(one.times > 0 and one.hashed in jumped for one in wanted)
+    jumps = [_JUMPS[route.jumps[number]] for number in jumped]
+    of_jumps = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * apart
+    gas[Part.PATHS] += of_jumps
+    bound[Part.PATHS] += of_jumps * _SIGNED
     if route.paths:
         starts = _TRANSACTION * (route.direct + legs)
-        gas[Part.PATHS] += hops.most_gas + starts
-        bound[Part.PATHS] += (most_hops.most_gas + starts + _TRANSACTION) * _SIGNED
+        gas[Part.PATHS] += hops.gas + starts
+        bound[Part.PATHS] += (most_hops.gas + starts + _TRANSACTION) * _SIGNED
     gas[Part.PATHS] += route.start_gas.expected
     bound[Part.PATHS] += route.start_gas.bound
     parts = {
@@ -353,19 +329,20 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
         for part, at_most in bound.items()
     }
     sizes = (
-        math.ceil(sum((load.size for one in blocks for load in one.parts.values()), way.size))
+        math.ceil(sum(load.size for load in (way, *jumps, *(load for one in blocks for load in one.parts.values()))))
         for blocks, way in ((likely, hops), (most, most_hops))
     )
-    rows = (one.apart_count + min(2, one.transactions) for one in likely)
+    rows = (one.times + min(2, one.transactions) for one in likely)
     return Estimate(
         {part: parts[part] for part in Part if parts.get(part, Amount()).bound},
         Amount(*sizes),
         in_one
         + sum(one.transactions for one in likely if one.transactions > 1)
-        + sum(one.apart_count for one in likely)
+        + sum(one.times for one in likely)
+        + apart
         + route.direct
         + legs,
-        max(rows, default=0) + max(0, legs - 1),
+        max(rows, default=0) + min(1, apart) + max(0, legs - 1),
     )
 
 
@@ -375,18 +352,12 @@ class _BlockLoad:
     def __init__(self, missing: Missing, sample: Sample) -> None:
         self.parts: dict[Part, Load] = {}
         self.transactions = 0
-        """The transactions of proofs, without those of times and of jumps to the block after."""
-        self._jumps_apart = int(bool(missing.times and missing.jump))
-        self._times = missing.times
+        """The transactions of proofs, without those of times."""
+        self.times = missing.times
         header = _header(missing)
         if missing.times:
             roots = missing.times - (not missing.is_known)
             self.parts[Part.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
-        if missing.jump and missing.needs_header:
-            self.parts[Part.PATHS] = _JUMPS[missing.jump]
-            if missing.times:
-                # To the block after. Fields of the block's own header take another jump.
-                self.parts[Part.PATHS] += Load(0, _HOP.execution) + _JUMPS[missing.jump] * bool(missing.fields)
         is_known = missing.is_known or missing.times > 0
         if missing.fields or not is_known:
             self.parts[Part.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
@@ -400,55 +371,41 @@ class _BlockLoad:
             self.transactions = 1
 
     def _add_accounts(self, missing: Missing, sample: Sample) -> None:
-        slots = missing.slots
+        slots, count = missing.slots, len(missing.words)
         if slots:
             self.parts[Part.SLOTS] = sum((_slots(each, address, sample) for address, each in slots.items()), Load())
-        tries = [(sample.state, len(missing.words))]
-        tries += [(sample.storage_of(address), len(each)) for address, each in slots.items()]
-        nodes, sizes = zip(*(trie.served(keys) for trie, keys in tries), strict=True)
-        asked = sum(map(len, slots.values()))
-        self.transactions = packing.about(len(missing.words), asked, nodes=sum(nodes), size=sum(sizes))
+        accounts = sample.state.nodes(count) + _ACCOUNT * count
+        self.transactions = packing.about(
+            count,
+            sum(map(len, slots.values())),
+            nodes=sample.state.count(count)
+            + sum(sample.storage_of(one).count(len(each)) for one, each in slots.items()),
+            size=(accounts + self.parts.get(Part.SLOTS, Load())).size,
+        )
         # The first account of each further transaction comes with all of its way.
-        further = self.transactions - 1
         self.parts[Part.ACCOUNTS] = (
-            sample.state.nodes(len(missing.words))
-            + sample.state.nodes(1) * further
-            + (_ACCOUNT + Load(sample.account_size)) * (len(missing.words) + further)
+            accounts
+            + (sample.state.nodes(1) + _ACCOUNT) * (self.transactions - 1)
             + _WORD * sum(missing.words.values())
             + _NUMBER * (self.transactions - (Part.HEADERS in self.parts))
         )
 
     @property
-    def apart_count(self) -> int:
-        """Return how many transactions times take, and a jump to the block after."""
-        return self._times + self._jumps_apart
-
-    @property
     def proof(self) -> Load:
         """Return the load of what is in the transactions of proofs."""
-        apart = {Part.TIMES, Part.PATHS} if self._times else {}
-        return sum((load for part, load in self.parts.items() if part not in apart), Load())
+        return sum((load for part, load in self.parts.items() if part != Part.TIMES), Load())
 
-    def expected(self, base: float) -> dict[Part, float]:
-        """Return the expected gas of each part; `base` is that of a transaction which it may share."""
-        by_bytes = self.proof.is_mostly_bytes
-        gas = {part: load.gas(by_bytes=by_bytes) for part, load in self.parts.items()}
-        return self._with_base(gas, base if self.transactions == 1 else _TRANSACTION * self.transactions, _TRANSACTION)
+    def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[Part, float]:
+        """Return the gas of each part. `base` is that of a transaction which it may share.
 
-    def most(self) -> dict[Part, float]:
-        """Return the most gas of each part."""
-        gas = {part: load.most_gas * _SIGNED for part, load in self.parts.items()}
-        # One transaction more, where they are not as many as were counted.
-        transactions = self.transactions + (self.transactions > 1)
-        return self._with_base(gas, _TRANSACTION * transactions * _SIGNED, _TRANSACTION * _SIGNED)
-
-    def _with_base(self, gas: dict[Part, float], proof: float, apart: float) -> dict[Part, float]:
+        Where it takes several, so many `further` ones are added.
+        """
+        gas = {part: load.gas for part, load in self.parts.items()}
         if self.transactions:
-            gas[Part.HEADERS if Part.HEADERS in gas else Part.ACCOUNTS] += proof
-        if self._times:
-            gas[Part.TIMES] += apart * self._times
-        if self._jumps_apart:
-            gas[Part.PATHS] += apart
+            starts = base if self.transactions == 1 else _TRANSACTION * (self.transactions + further)
+            gas[Part.HEADERS if Part.HEADERS in gas else Part.ACCOUNTS] += starts
+        if self.times:
+            gas[Part.TIMES] += _TRANSACTION * self.times
         return gas
 
 
@@ -471,8 +428,8 @@ def _slots(slots: Sequence[int], address: str, sample: Sample) -> Load:
     return (
         sample.storage_of(address).nodes(len(slots))
         + _STORAGE
-        + Load(sum(map(_size, slots)))
-        + (_SLOT + Load(sample.value_size)) * (len(slots) - zeros)
+        + Load(sum((slot.bit_length() + 7) // 8 for slot in slots))
+        + _SLOT * (len(slots) - zeros)
         + _ZERO_SLOT * zeros
         + _WORD_OF_ZEROS * words_of_zeros
     )
@@ -482,7 +439,7 @@ def _hops(route: Route, header: Load, state: Trie) -> Load:
     """Return the load of a route's hops, with headers that are like this one."""
     # The history contract has a slot for each block of its window.
     ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, HISTORY_WINDOW)), _PLACES)) + [3])
-    hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + Load(_HASH) + _CALL + _STORAGE + _HOP
+    hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + _CALL + _STORAGE + _HOP
     # What is asked for counts its header itself.
     return hop * route.hops + (header + Load(0, _HEADER_GAS)) * route.headers
 
@@ -493,7 +450,7 @@ def _shared(small: Sequence[_BlockLoad], beside: int) -> tuple[int, float]:
     As many of them as `beside` says are in transactions of paths.
     """
     count, proofs = max(0, len(small) - beside), sum((one.proof for one in small), Load())
-    needed = max(proofs.size / packing.SHARED_BYTES, proofs.most_gas * _SIGNED / packing.SHARED_GAS)
+    needed = max(proofs.size / packing.SHARED_BYTES, proofs.gas * _SIGNED / packing.SHARED_GAS)
     transactions = min(count, math.ceil(needed))
-    calls = (_CALL * (count - transactions)).gas(by_bytes=proofs.is_mostly_bytes)
+    calls = _CALL.gas * (count - transactions)
     return transactions, (_TRANSACTION * transactions + calls) / max(1, len(small))

@@ -182,7 +182,7 @@ def _prune_steps(before: datetime) -> int:
     """Delete the steps of a batch, which is marked: its page shows the times of all its steps, or of none."""
     settled = _settled(before).filter(steps_gone_at=None)
     batch = settled.values_list("pk", flat=True).first()
-    row_locks.lock(Batch.objects.filter(pk=batch))
+    statements.lock(Batch.objects.filter(pk=batch))
     now = timezone.now()
     # A reorganisation may have taken it back before it was locked.
     if not settled.filter(pk=batch).update(steps_pruned_at=now, steps_gone_at=now):

@@ -3,8 +3,8 @@
 It asks both chains and reads rows. It writes nothing: admission decides by it, and an estimate shows it.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import median
@@ -105,7 +105,6 @@ class SourceEstimate:
     source: int
     head: int = 0  # the number of its newest block, where `blocks` has any
     blocks: Mapping[Selector, int] = field(default_factory=dict)  # their numbers, of those that exist or are named
-    headers: Mapping[int, Header] = field(default_factory=dict)  # of those that exist, by number
     cost: Cost | None = None  # None: it is not known
     parts: Mapping[Part, PartEstimate] = field(default_factory=dict)
     estimate: Estimate = field(default_factory=Estimate)
@@ -114,7 +113,7 @@ class SourceEstimate:
     seconds: float = 0  # until all of it exists
     rejections: Sequence[Rejection] = ()
     waits: Sequence[str] = ()  # sentences
-    faults: Sequence[ChainError] = ()  # their sentences are among the waits
+    fault: ChainError | None = None  # why nothing is known; its sentence is among the waits
 
 
 def of_source(source: int, inquire: Callable[[], Inquiry], parts: Sequence[BatchPart]) -> list[SourceEstimate]:
@@ -124,7 +123,11 @@ def of_source(source: int, inquire: Callable[[], Inquiry], parts: Sequence[Batch
     except Unusable as why:
         return [SourceEstimate(source, waits=[str(why)])] * len(parts)
     except ChainError as error:
-        return [SourceEstimate(source, waits=[str(error)], faults=[error])] * len(parts)
+        return [_unknown(source, error)] * len(parts)
+
+
+def _unknown(source: int, fault: ChainError) -> SourceEstimate:
+    return SourceEstimate(source, waits=[str(fault)], fault=fault)
 
 
 def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEstimate]:
@@ -132,52 +135,48 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
 
     Raises `NodeUnavailable`, `RpcRefused` where the destination doesn't tell what gas costs.
     """
-    selected = [_selected(inquiry, part.requests) for part in parts]
-    asked = [one for one in selected if isinstance(one, _Selected)]
-    read = _read(inquiry, asked)
-    samples = iter(_samples(inquiry, asked, read))
-    read = replace(read, lacking=_lacking(inquiry, asked, read))
+    selected = [select(inquiry, part.requests) for part in parts]
+    read = _read(inquiry, selected)
+    proofs = _proofs(inquiry, selected, read)
+    fees = inquiry.connection.destination_rpc.fees()
     found: list[SourceEstimate] = []
-    for part, one in zip(parts, selected, strict=True):
-        if isinstance(one, ChainError):
-            found.append(SourceEstimate(inquiry.source.id, waits=[str(one)], faults=[one]))
-        else:
-            found.append(_estimated(inquiry, one, part.deadline, read, next(samples)))
+    for part, one, of_part in zip(parts, selected, proofs, strict=True):
+        try:
+            found.append(_estimated(inquiry, one, part.deadline, read, of_part))
+        except ChainError as error:
+            found.append(_unknown(inquiry.source.id, error))
     sizes = [(one.estimate.size.bound, one.estimate.gas.bound) for one in found]
     data = rollups.data_costs(inquiry.connection.destination_rpc, sizes)
     return [
-        replace(one, cost=_cost(one.estimate, read.fees, of_data)) if one.cost else one
+        replace(one, cost=_cost(one.estimate, fees, of_data)) if one.cost else one
         for one, of_data in zip(found, data, strict=True)
     ]
 
 
 def _estimated(
-    inquiry: Inquiry,
-    selected: "_Selected",
-    deadline: datetime,
-    read: "_Read",
-    sample: Sample | Rejection | ChainError,
+    inquiry: Inquiry, selected: "Selected", deadline: datetime, read: "_Read", proofs: "_Proofs"
 ) -> SourceEstimate:
-    """Estimate one batch. What it costs is still zero; None where it isn't known."""
-    missing = _missing(selected, read)
-    route = missing if isinstance(missing, ChainError) else _route(inquiry, selected, missing, read, deadline)
-    answers = (*_lacking_properties(inquiry, selected, read), sample, route)
-    faults = [one for one in answers if isinstance(one, ChainError)]
+    """Estimate one batch. What it costs is still zero; None where it isn't known.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    if selected.fault:
+        raise selected.fault
+    sample, missing = _sample(inquiry, proofs), _missing(selected, read)
+    route = _route(inquiry, selected, missing, read, deadline)
+    rejections = [*selected.rejections, *_lacking_properties(inquiry, selected, read)]
     known = SourceEstimate(
         inquiry.source.id,
         inquiry.head.number,
         selected.blocks,
-        {number: read.headers[number] for number in selected.existing if number in read.headers},
         seconds=selected.seconds(inquiry),
-        rejections=[*selected.rejections, *(one for one in answers if isinstance(one, Rejection))],
-        waits=[*selected.waits(inquiry), *dict.fromkeys(map(str, faults))],
-        faults=faults,
+        rejections=[*rejections, *(one for one in (sample, route) if isinstance(one, Rejection))],
+        waits=selected.waits(inquiry),
     )
-    if isinstance(missing, ChainError) or not isinstance(route, Route):
+    if isinstance(route, Rejection):
         return known
-    every = [replace(one, jump=route.jumps.get(one.hashed, 0)) for one in missing]
     # What is to come is taken to be like the head.
-    every += [Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming]
+    every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
     tries = sample if isinstance(sample, Sample) else Sample()
     estimate = gas.estimate(every, tries, route, read.correction)
@@ -212,30 +211,26 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
 
 
 def _parts(
-    selected: "_Selected", missing: Sequence[Missing], route: Route, estimate: Estimate
+    selected: "Selected", missing: Sequence[Missing], route: Route, estimate: Estimate
 ) -> dict[Part, PartEstimate]:
-    asked = [*selected.existing.values(), *selected.coming]
-    every, lacking = _count(asked), _count(one.facts for one in missing)
-    ways = route.paths + len(route.jumps)
-    every += Counter({Part.HEADERS: len(asked), Part.PATHS: ways})
-    lacking += Counter({Part.HEADERS: sum(not one.is_known for one in missing), Part.PATHS: ways})
+    asked = [Missing(0, list(wanted), is_known=False) for wanted in (*selected.existing.values(), *selected.coming)]
+    every, lacking = (_count(blocks, route) for blocks in (asked, missing))
     return {
-        part: PartEstimate(every[part], every[part] - lacking[part], estimate.parts.get(part, Amount()))
-        for part in Part
-        if every[part]
+        part: PartEstimate(count, count - lacking[part], estimate.parts.get(part, Amount()))
+        for part, count in every.items()
+        if count
     }
 
 
-def _count(blocks: Iterable[Collection[Fact]]) -> Counter[Part]:
-    """Count how much of each part is asked for, without the headers themselves."""
-    found: Counter[Part] = Counter()
-    for wanted in blocks:
-        here = Missing(0, list(wanted), is_known=True)
-        found[Part.HEADER_FIELDS] += sum(isinstance(fact, HeaderFact) for fact in wanted)
-        found[Part.ACCOUNTS] += len(here.words)
-        found[Part.SLOTS] += sum(map(len, here.slots.values()))
-        found[Part.TIMES] += here.times
-    return found
+def _count(blocks: Sequence[Missing], route: Route) -> dict[Part, int]:
+    return {
+        Part.HEADERS: sum(not one.is_known for one in blocks),
+        Part.HEADER_FIELDS: sum(isinstance(fact, HeaderFact) for one in blocks for fact in one.facts),
+        Part.ACCOUNTS: sum(len(one.words) for one in blocks),
+        Part.SLOTS: sum(isinstance(fact, SlotFact) for one in blocks for fact in one.facts),
+        Part.TIMES: sum(one.times for one in blocks),
+        Part.PATHS: route.paths + len(route.jumps),
+    }
 
 
 def _cost(estimate: Estimate, fees: Fees, data: DataCost) -> Cost:
@@ -259,17 +254,19 @@ def _correction(registry: Deployment) -> float:
 
 
 @dataclass(frozen=True)
-class _Selected:
+class Selected:
     """The blocks that a batch selects, and what it asks for there."""
 
-    blocks: Mapping[Selector, int]
-    existing: Mapping[int, Collection[Fact]]
+    blocks: Mapping[Selector, int] = field(default_factory=dict)
+    existing: Mapping[int, Collection[Fact]] = field(default_factory=dict)
     """By the numbers of blocks that exist, which rise."""
-    later: Mapping[int, Collection[Fact]]
+    later: Mapping[int, Collection[Fact]] = field(default_factory=dict)
     """By the numbers of blocks that are still to come."""
-    times: Mapping[int, Collection[Fact]]
+    times: Mapping[int, Collection[Fact]] = field(default_factory=dict)
     """By the times (unix seconds) that may still get a later block."""
-    rejections: Sequence[Rejection]
+    rejections: Sequence[Rejection] = ()
+    fault: ChainError | None = None
+    """Why the source chain doesn't tell which blocks these are."""
 
     @property
     def coming(self) -> list[Collection[Fact]]:
@@ -296,7 +293,8 @@ def time_to_come(source: int, times: Collection[int]) -> str:
     )
 
 
-def _selected(inquiry: Inquiry, requests: Requests) -> _Selected | ChainError:
+def select(inquiry: Inquiry, requests: Requests) -> Selected:
+    """Find the blocks that are selected, or say why they can't be known now, or never will be."""
     rpc, head = inquiry.connection.source_rpc, inquiry.head
     blocks: dict[Selector, int] = {}
     at: dict[int, dict[Fact, None]] = defaultdict(dict)
@@ -304,9 +302,9 @@ def _selected(inquiry: Inquiry, requests: Requests) -> _Selected | ChainError:
     rejections: list[Rejection] = []
     for selector, wanted in requests.items():
         try:
-            number = number_of(rpc, selector, head)
+            number = _number_of(rpc, selector, head)
         except ChainError as error:
-            return error
+            return Selected(fault=error)
         if isinstance(number, Rejection):
             rejections.append(number)
         elif number is not None:
@@ -317,25 +315,21 @@ def _selected(inquiry: Inquiry, requests: Requests) -> _Selected | ChainError:
     existing = {number: at[number] for number in sorted(at) if number <= head.number}
     later = {number: wanted for number, wanted in at.items() if number > head.number}
     too_far = _too_far_ahead(inquiry, max(later, default=0), max(times, default=0))
-    return _Selected(blocks, existing, later, times, [*rejections, *too_far])
+    return Selected(blocks, existing, later, times, [*rejections, *too_far])
 
 
-def number_of(rpc: RpcClient, selector: Selector, head: Header) -> int | Rejection | None:
-    """Return the number of the block that is selected; None where a time may still get a later one."""
-    if selector.tag:
-        return head.number if selector.tag == BlockTag.LATEST else _finalized(rpc)
-    if selector.timestamp is None:
-        return selector.number
-    return _block_of_time(rpc, selector.timestamp, head) if selector.timestamp < head.timestamp else None
-
-
-def _block_of_time(rpc: RpcClient, time: int, head: Header) -> int | Rejection:
-    """Return the number of the latest block that is not after a time (unix seconds), which is before `head`.
+def _number_of(rpc: RpcClient, selector: Selector, head: Header) -> int | Rejection | None:
+    """Return the number of the block that is selected; None where a time may still get a later one.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
-    number = facts.block_at(rpc, time, head)
-    if number is not None:
+    if selector.tag:
+        return head.number if selector.tag == BlockTag.LATEST else _finalized(rpc)
+    if (time := selector.timestamp) is None:
+        return selector.number
+    if time >= head.timestamp:
+        return None
+    if (number := facts.block_at(rpc, time, head)) is not None:
         return number
     reason = f"The time {time} is before the first block of chain {rpc.chain.id} whose header can be read."
     return Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False)
@@ -386,79 +380,86 @@ def _too_far_ahead(inquiry: Inquiry, highest: int, latest: int) -> list[Rejectio
 
 
 @dataclass(frozen=True)
-class _Read:
-    """The chains' answers about blocks, by their numbers."""
+class _BlockAnswers:
+    """The chains' answers about a block that exists."""
 
-    headers: Mapping[int, Header]
-    """Headers of these blocks, and of those that follow a block of a time, as the source chain has them now."""
-    faults: Mapping[int, ChainError]
-    """The reasons why there is no header of others."""
-    roots: Mapping[int, bool | ChainError]
-    """True if the registry knows the block's state root."""
-    vouched: Mapping[int, bool | ChainError]
-    """True if the registry can take the header now."""
-    fees: Fees
-    """The destination's fees."""
+    header: Header
+    is_known: bool  # the registry knows its state root
+    is_vouched: bool  # the registry can take the header now
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The chains' answers about blocks."""
+
+    blocks: Mapping[int, _BlockAnswers | ChainError]
+    """By their numbers, with those that follow a block of a time."""
+    held: Collection[tuple[int, Fact]]
+    """The facts that the registry holds, with the numbers of their blocks."""
     correction: float
     """By which what is expected is multiplied."""
-    lacking: Mapping[tuple[int, Fact], bool | ChainError] = field(default_factory=dict)
-    """True if the registry lacks a fact about a block whose state root it knows; or why it doesn't tell."""
 
-    def header(self, number: int) -> Header | ChainError:
-        """Return the header of a block that exists, or why there is none."""
-        return self.headers.get(number) or self.faults[number]
+    def header(self, number: int) -> Header | None:
+        block = self.blocks[number]
+        return block.header if isinstance(block, _BlockAnswers) else None
 
 
-def _read(inquiry: Inquiry, asked: Sequence[_Selected]) -> _Read:
+def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
     contract = inquiry.connection.registry.contract
     source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
-    existing = {number for one in asked for number in one.existing}
-    timed = (
-        number
-        for one in asked
-        for number, wanted in one.existing.items()
-        if any(isinstance(fact, TimeFact) for fact in wanted)
-    )
-    headers: dict[int, Header] = {}
-    faults: dict[int, ChainError] = {}
-    for numbers in chunks(sorted(existing.union(number + 1 for number in timed)), _PER_READ):
+    wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
+    for one in asked:
+        for number, of_block in one.existing.items():
+            wanted[number].update(dict.fromkeys(of_block))
+            if any(isinstance(fact, TimeFact) for fact in of_block):
+                wanted.setdefault(number + 1, {})
+    blocks: dict[int, _BlockAnswers | ChainError] = {}
+    for numbers in chunks(sorted(wanted), _PER_READ):
+        headers: list[Header] = []
         for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
-            if isinstance(header, ChainError):
-                faults[number] = header
-            elif header is not None:
-                headers[number] = header
+            if isinstance(header, Header):
+                headers.append(header)
             else:
-                faults[number] = NodeUnavailable(
-                    f"A node of chain {inquiry.source.id} lacks headers that it must have."
-                )
+                lacks = f"A node of chain {inquiry.source.id} lacks headers that it must have."
+                blocks[number] = header or NodeUnavailable(lacks)
         inquiry.go_on()
-    roots: dict[int, bool | ChainError] = {}
-    vouched: dict[int, bool | ChainError] = {}
-    fees: list[Fees] = []
-    for some in chunks(list(headers.values()), _PER_READ) if headers else [()]:
         # A chain knows its head's hash only in the pending block.
-        calls = [questions.call(*contract.state_root(header.number)) for header in some]
-        calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in some]
-        answers, newest, suggested = destination.ask(
-            calls,
-            () if fees else [questions.header("latest")],
-            () if fees else [questions.priority_fee()],
-        )
-        fees = fees or [destination.fees_by(newest[0], suggested[0])]
-        for header, root, vouch in zip(some, answers[: len(some)], answers[len(some) :], strict=True):
+        calls = [questions.call(*contract.state_root(header.number)) for header in headers]
+        calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in headers]
+        answers = destination.ask(calls)
+        for header, root, vouch in zip(headers, answers[: len(headers)], answers[len(headers) :], strict=True):
             try:
-                roots[header.number] = any(b"" if isinstance(root, Reverted) else result(root))
-                vouched[header.number] = contract.decode_vouches(vouch)
+                is_known = any(b"" if isinstance(root, Reverted) else result(root))
+                blocks[header.number] = _BlockAnswers(header, is_known, contract.decode_vouches(vouch))
             except ChainError as error:
-                roots[header.number] = vouched[header.number] = error
+                blocks[header.number] = error
         inquiry.go_on()
-    return _Read(headers, faults, roots, vouched, fees[0], _correction(inquiry.connection.registry))
+    return _Read(blocks, _held(inquiry, wanted, blocks), _correction(inquiry.connection.registry))
 
 
-def _lacking_properties(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[Rejection]:
+def _held(
+    inquiry: Inquiry, wanted: Mapping[int, Collection[Fact]], blocks: dict[int, _BlockAnswers | ChainError]
+) -> Collection[tuple[int, Fact]]:
+    """Return the facts that the registry holds about blocks that it knows. Where it gives no answer, note why."""
+    rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
+    known = [number for number, one in blocks.items() if isinstance(one, _BlockAnswers) and one.is_known]
+    pieces = [(number, part) for number in known for part in chunks(list(wanted[number]), _PER_READ)]
+    held: set[tuple[int, Fact]] = set()
+    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
+        views = facts.views(rpc, contract, [ViewRequest(number, part, "latest") for number, part in parcel])
+        for (number, part), view in zip(parcel, views, strict=True):
+            if isinstance(view, ChainError):
+                blocks[number] = view
+            else:
+                held.update((number, fact) for fact in part if view.facts[fact] is not None)
+        inquiry.go_on()
+    return held
+
+
+def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> list[Rejection]:
     """Return a rejection for each block whose header lacks a property that is asked for. Forks only add some."""
     found: list[Rejection] = []
-    blocks = [(read.headers.get(number), wanted) for number, wanted in selected.existing.items()]
+    blocks = [(read.header(number), wanted) for number, wanted in selected.existing.items()]
     for header, wanted in [*blocks, *((inquiry.head, wanted) for wanted in selected.coming)]:
         fields = [fact.field for fact in wanted if isinstance(fact, HeaderFact)]
         if header is not None and (lacking := facts.lacking(header, fields)):
@@ -467,107 +468,81 @@ def _lacking_properties(inquiry: Inquiry, selected: _Selected, read: _Read) -> l
     return found
 
 
-def _samples(inquiry: Inquiry, asked: Sequence[_Selected], read: _Read) -> list[Sample | Rejection | ChainError]:
-    """Return what the tries are like, by one proof for each batch, at the newest of its blocks that takes one.
+_Proofs = Sequence[tuple[ProofRequest, AccountProof | ChainError]]
+"""Which proofs were asked for, and the answers."""
+
+
+def _proofs(inquiry: Inquiry, asked: Sequence[Selected], read: _Read) -> list[_Proofs]:
+    """Ask for one proof for each batch, at the newest of its blocks that takes one: it tells what the tries are like.
 
     It is also asked whether some node still serves proofs at the oldest: many keep only the newest states.
     """
     requests = [_sampled(inquiry, one, read) for one in asked]
-    wanted = [request for pair in requests for request in pair]
+    wanted = [request for of_batch in requests for request in of_batch]
     # A node that answers none of these alone is seen to answer something else: it isn't down.
     beside = [questions.plain("eth_chainId")] if wanted else ()
     answers = iter(inquiry.connection.source_rpc.proofs(wanted, beside=beside))
     inquiry.go_on()
-    found: list[Sample | Rejection | ChainError] = []
-    for pair in requests:
-        told = [_sample(inquiry, one, next(answers)) for one in pair]
-        found.append(next((one for one in told if not isinstance(one, Sample)), told[-1] if told else Sample()))
-    return found
+    return [[(request, next(answers)) for request in of_batch] for of_batch in requests]
 
 
-def _sampled(inquiry: Inquiry, selected: _Selected, read: _Read) -> list[ProofRequest]:
+def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofRequest]:
     """Return the proofs to ask for at the oldest and the newest block of which an account is asked for."""
     blocks = [
-        (read.headers[number], wanted)
+        (header, wanted)
         for number, wanted in selected.existing.items()
-        if number in read.headers and any(isinstance(fact, AccountFact | SlotFact) for fact in wanted)
+        if (header := read.header(number)) and any(isinstance(fact, AccountFact | SlotFact) for fact in wanted)
     ]
     if blocks:
         of_all = gas.sampled(blocks[-1][0], (fact for _, wanted in blocks for fact in wanted))
         return [*(gas.sampled(*one) for one in blocks[: len(blocks) > 1]), of_all]
-    if selected.coming or any(read.vouched.get(number) is False for number in selected.existing):
+    views = (read.blocks[number] for number in selected.existing)
+    if selected.coming or any(isinstance(view, _BlockAnswers) and not view.is_vouched for view in views):
         # What is to come is told by the newest state, as are paths, which lead through this contract.
         head = inquiry.head
         return [ProofRequest(head.number, head.hash, head.state_root, HISTORY_CONTRACT)]
     return []
 
 
-def _sample(
-    inquiry: Inquiry, request: ProofRequest, answer: AccountProof | ChainError
-) -> Sample | Rejection | ChainError:
-    if isinstance(answer, AccountProof):
-        return Sample.of(answer)
-    if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
-        # Young blocks are asked for again when their queries are proven.
-        return Sample()
-    if isinstance(answer, RpcRefused) and not answer.may_pass:
-        return Rejection(
-            RejectionCode.PROOF_UNAVAILABLE,
-            f"No node of chain {inquiry.source.id} serves proofs at block {request.block_number}. {answer} Accounts "
-            "and slots at old blocks take an archive node. Fields of the header take none.",
-            retryable=True,
-        )
-    return answer if isinstance(answer, NodeUnavailable) else Sample()
+def _sample(inquiry: Inquiry, proofs: _Proofs) -> Sample | Rejection:
+    """Return what the tries are like; or a rejection where no node serves an old proof. Raises `NodeUnavailable`."""
+    sample = Sample()
+    for request, answer in proofs:
+        sample = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
+        if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
+            # Young blocks are asked for again when their queries are proven.
+            continue
+        if isinstance(answer, NodeUnavailable):
+            raise answer
+        if isinstance(answer, RpcRefused) and not answer.may_pass:
+            return Rejection(
+                RejectionCode.PROOF_UNAVAILABLE,
+                f"No node of chain {inquiry.source.id} serves proofs at block {request.block_number}. {answer} "
+                "Accounts and slots at old blocks take an archive node. Fields of the header take none.",
+                retryable=True,
+            )
+    return sample
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------
 
 
-def _lacking(inquiry: Inquiry, asked: Sequence[_Selected], read: _Read) -> dict[tuple[int, Fact], bool | ChainError]:
-    """Ask for the facts about blocks whose state roots the registry knows."""
-    rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
-    wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
-    for one in asked:
-        for number, facts_here in one.existing.items():
-            if read.roots.get(number) is True:
-                wanted[number].update(dict.fromkeys(facts_here))
-    pieces = [(number, part) for number, every in wanted.items() for part in chunks(list(every), _PER_READ)]
-    found: dict[tuple[int, Fact], bool | ChainError] = {}
-    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
-        views = facts.views(rpc, contract, [ViewRequest(number, part, "latest") for number, part in parcel])
-        for (number, part), view in zip(parcel, views, strict=True):
-            for fact in part:
-                found[number, fact] = view if isinstance(view, ChainError) else view.facts[fact] is None
-        inquiry.go_on()
+def _missing(selected: Selected, read: _Read) -> list[Missing]:
+    """Return the blocks that exist, with those facts that the registry doesn't hold already. Raises `ChainError`."""
+    found: list[Missing] = []
+    for number, wanted in selected.existing.items():
+        block = result(read.blocks[number])
+        lacking = [fact for fact in wanted if (number, fact) not in read.held]
+        found.append(Missing(number, lacking, is_known=block.is_known, header=block.header))
     return found
 
 
-def _missing(selected: _Selected, read: _Read) -> list[Missing] | ChainError:
-    """Return the blocks that exist, with those facts that the registry doesn't hold already."""
-    try:
-        missing = [
-            Missing(
-                number,
-                [fact for fact in wanted if result(read.lacking.get((number, fact), True))],
-                header=result(read.header(number)),
-                is_known=result(read.roots[number]),
-            )
-            for number, wanted in selected.existing.items()
-        ]
-        for number in {number for one in missing if one.needs_header for number in one.hashes}:
-            result(read.header(number))
-            result(read.vouched[number])
-    except ChainError as error:
-        return error
-    return missing
-
-
 def _route(
-    inquiry: Inquiry, selected: _Selected, missing: Sequence[Missing], read: _Read, deadline: datetime
-) -> Route | Rejection | ChainError:
-    """Find the paths to the blocks whose hashes the registry can't take now."""
+    inquiry: Inquiry, selected: Selected, missing: Sequence[Missing], read: _Read, deadline: datetime
+) -> Route | Rejection:
+    """Find the paths to the blocks whose hashes the registry can't take now. Raises `NodeUnavailable`, `RpcRefused`."""
     needed = sorted({number for one in missing if one.needs_header for number in one.hashes}, reverse=True)
-    targets = [read.headers[number] for number in needed if read.vouched.get(number) is False]
+    targets = [block.header for number in needed if not (block := result(read.blocks[number])).is_vouched]
     try:
         route = planning.route_to(inquiry.connection, targets, deadline=deadline)
         if selected.coming and not inquiry.connection.is_own and isinstance(route, Route):
@@ -580,8 +555,6 @@ def _route(
             f"No node of chain {inquiry.source.id} serves the states that lead to so old a block. {refused}",
             retryable=True,
         )
-    except ChainError as error:
-        return error
     if isinstance(route, TooFar):
         return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
     if isinstance(route, NotYet):

@@ -46,7 +46,7 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         row.meant = blocks.get((str(row["source"].value()), row.selector))
     of_parts = [(part, one) for source in found.sources for part, one in source.parts.items()]
     currency = found.destination.native_currency
-    faults = {str(fault) for source in found.sources for fault in source.faults}
+    faults = {str(source.fault) for source in found.sources if source.fault}
     return {
         "estimate": found,
         "is_self_funded": request.is_self_funded,

@@ -21,7 +21,8 @@ from django.utils import timezone
 from chains import questions
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import ChainError, NodeUnavailable, RpcClient, RpcRefused, WrongChain, result
+from chains.node_errors import ChainError, NodeUnavailable, RpcRefused, WrongChain
+from chains.rpc import RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
 from proving import heads, money

@@ -17,11 +17,12 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import Log, NodeUnavailable, RpcRefused
+from chains.node_errors import NodeUnavailable, RpcRefused
+from chains.questions import Log
 from config.configured_chains import get_chains
 from database import due_rows
 from database.statements import chunks
-from proving import connections, heads, job_runs
+from proving import connections, heads, lanes
 from proving.connections import OpenConnection
 from proving.heads import Heads, poll_seconds
 from proving.lanes import HeldLane
@@ -175,7 +176,7 @@ def look_after(lane: HeldLane, key: object) -> None:
     for row in postponement.rows:
         attempts, sentence, seconds = 0, "", float(_PAUSE)
         chain = get_chains().chain(row.destination_chain_id)
-        with job_runs.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
+        with lanes.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
             try:
                 connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
                 if wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):

@@ -12,9 +12,9 @@ from functools import partial
 
 from django.db.models import Q, QuerySet
 
+from chains.node_errors import ChainError, Reverted
 from chains.packed import encode_block_hash
-from chains.rpc import ChainError, Reverted
-from database import row_locks
+from database import statements
 from proving import stops
 from proving.connections import Context, WorkContext
 from proving.facts import Missing
@@ -22,10 +22,12 @@ from proving.paths import building, checkpoints
 from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
-from proving.registry.deployments import revert_reason
-from proving.transactions import sending, signers
+from proving.registry import packing
+from proving.registry.deployments import in_one_call, revert_reason
+from proving.registry.packing import Intent
+from proving.transactions import sending
 from proving.transactions.signers import Unsent
-from queries.models import Block, Query
+from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
 # Transactions of one block that are sent in one go.
 _TRANSACTIONS_PER_LOOK = 16
@@ -54,21 +56,19 @@ def _send_each(
     context: WorkContext, wanted: Sequence[tuple[Block, Sending]], why_not: dict[int, Requeue | Fail]
 ) -> list[tuple[Block, Sending]]:
     """Send for all of the queries of each. Return what is to be tried instead where batches can't pay."""
-    orders: list[tuple[_Purpose, sending.Order]] = []
-    for purpose in purposes:
+    orders: list[tuple[Block, Sending, sending.Order]] = []
+    for block, action in wanted:
         try:
             orders.append((block, action, _order(context, block, action)))
         except ChainError as error:
-            why_not[purpose.block.pk] = Fail(str(error), for_operators=error.for_operators)
-    outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for _, order in orders])
-    instead: list[_Purpose] = []
-    for (purpose, _), outcome in zip(orders, outcomes, strict=True):
-        if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(purpose, outcome.batches)):
-            instead.append(other)
-        elif not isinstance(outcome, sending.Sent) and not (
-            isinstance(purpose.action, Prove) and purpose.action.is_optional
-        ):
-            why_not[purpose.block.pk] = _why_not(context, outcome)
+            why_not[block.pk] = Fail(str(error), for_operators=error.for_operators)
+    outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in orders])
+    instead: list[tuple[Block, Sending]] = []
+    for (block, action, _), outcome in zip(orders, outcomes, strict=True):
+        if isinstance(outcome, Unsent) and outcome.batches and (other := _instead(block, action, outcome.batches)):
+            instead.append((block, other))
+        elif not isinstance(outcome, sending.Sent) and not (isinstance(action, Prove) and action.is_optional):
+            why_not[block.pk] = _why_not(context, outcome)
     return instead
 
 
@@ -102,9 +102,6 @@ def _for_these(action: Sending, able: Collection[int]) -> Sending:
     def only(missing: Missing) -> Missing:
         return {fact: asking for fact, every in missing.items() if (asking := [pk for pk in every if pk in able])}
 
-def _order(context: WorkContext, purpose: _Purpose) -> sending.Order:
-    """Return the transactions to send. Raises `NodeUnavailable`, `RpcRefused`."""
-    block, action = purpose.block, purpose.action
     match action:
         case Prove():
             return replace(action, missing=only(action.missing))
@@ -114,24 +111,21 @@ def _order(context: WorkContext, purpose: _Purpose) -> sending.Order:
             return replace(action, queries=able)
 
 
-def _order(context: WorkContext, block: Block, action: Sending) -> Order:
+def _order(context: WorkContext, block: Block, action: Sending) -> sending.Order:
     """Return the transactions to send. Raises `NodeUnavailable`, `RpcRefused`."""
     match action:
         case Prove():
             # Of those that carry the header only one: the others wait for it.
-            most = 1 if affordable.with_header else _TRANSACTIONS_PER_LOOK
-            intents = list(itertools.islice(calldata.of_proofs(context, block, affordable), most))
+            most = 1 if action.with_header else _TRANSACTIONS_PER_LOOK
+            intents = list(itertools.islice(proofs(context, block, action), most))
             return sending.Order(intents, multicall="" if action.is_alone else context.registry.multicall)
         case ProveTime():
-            return sending.Order([replace(calldata.of_time(context, block, action), queries=purpose.queries)])
+            return sending.Order([proof_of_time(context, block, action)])
         case PreparePath():
-            return sending.Order([replace(calldata.of_preparation(context, action), queries=purpose.queries)])
+            return sending.Order([preparation(context, action)])
         case ExtendPath():
-            beside = sent.waiting_beside(block, purpose.queries)
-            leg = building.next_leg(context.connection, action.path, beside=beside)
-            needing = _only(action.needing, purpose.queries)
-            intent = next(calldata.of_leg(context, block, action, leg, needing, beside=beside))
-            return sending.Order([intent], partial(_note_path, context, action, leg))
+            leg, intents_of_leg = leg_of_path(context, block, action)
+            return sending.Order([next(intents_of_leg)], partial(_note_path, context, action, leg))
 
 
 def _note_path(context: WorkContext, action: ExtendPath, leg: Leg, _: str, __: int) -> None:
@@ -182,7 +176,7 @@ def _give_way(block: Block, batches: Collection[str]) -> None:
     """Let no block of these batches go first for a path on the block's connection, until it asks for one again."""
     waiting = _waiting(block).filter(batch__in=batches).order_by().values("block")
     rows = Block.objects.filter(pk__in=waiting, waits_for_path=True)
-    row_locks.retried(partial(rows.update, waits_for_path=False))
+    statements.retried(partial(rows.update, waits_for_path=False))
 
 
 def first_for_path(blocks: Sequence[Block]) -> int | None:

@@ -37,7 +37,7 @@ from queries.progress import Complete
 _PROOF_PATIENCE = timedelta(minutes=10)
 # More facts than this fill a transaction, or nearly: they gain nothing from sharing it.
 _MOST_THAT_GATHERS = 50
-# What others send is told by the registry's events (`proving.paths.upkeep`). Where nodes serve none, it is looked
+# What others send is told by the registry's events (`proving.paths.checkpoints`). Where nodes serve none, it is looked
 # for after so many seconds.
 _PAUSE_FOR_OTHERS = 300
 # Seconds between two looks at a source chain that has not come to a block yet.

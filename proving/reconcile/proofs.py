@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import AccountProof as FetchedProof
-from chains.rpc import ChainError, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
+from chains.node_errors import ChainError, NodeUnavailable, RpcRefused
+from chains.questions import AccountProof as FetchedProof
+from chains.questions import ProofRequest
+from chains.rpc import RpcClient
 from database.statements import by_size, chunks
 from proving import facts
 from proving.models import AccountProof, SlotProof

@@ -87,7 +87,7 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
     if any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes):
         # At once: each change would lock them in the order of the changes.
-        row_locks.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
+        statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
         _change(context, blocks[pk], change)
     _store_proofs([proof for _, change in changes if isinstance(change, StoreProofs) for proof in change.proofs])

@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from chains import questions, rollups
-from chains.rpc import ChainError, NodeUnavailable, Reverted, RpcClient, result
+from chains.node_errors import ChainError, NodeUnavailable, Reverted
+from chains.rpc import RpcClient, result
 from database.statements import chunks
 from proving import connections
 from proving.connections import Context

@@ -9,7 +9,7 @@ from eth_utils.crypto import keccak
 
 from chains import packed
 from chains.packed import AccountToProve, BlockBranch, HeaderParts
-from chains.rpc import TRANSACTION_GAS
+from chains.questions import TRANSACTION_GAS
 from database.statements import chunks
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof

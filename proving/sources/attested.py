@@ -12,7 +12,7 @@ from prometheus_client import Counter
 
 from chains.attestation import Answer, Attestation, Domain, Refusal, answer_label, ask
 from chains.chains_file import Connection
-from chains.rpc import InvalidReply
+from chains.node_errors import InvalidReply
 from proving import heads
 from proving.connections import OpenConnection
 from proving.gas import Amount

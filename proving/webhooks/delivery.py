@@ -28,7 +28,7 @@ from yarl import URL
 
 from accounts import webhook_secrets
 from chains.bounded_http import Failed, TimedOut
-from database import due_rows, row_locks
+from database import due_rows, statements
 from database.due_rows import Postponement
 from proving import lanes
 from proving.lanes import HeldLane, LaneLost
