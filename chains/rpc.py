@@ -44,9 +44,6 @@ class RpcClient:
     others are asked too, because nodes differ in what they keep and serve. A revert is the chain's own answer.
     """
 
-    slots_at_once = 50
-    """The most slots of one account that a request for a proof should name: nodes may be too slow for more."""
-
     def __init__(
         self,
         chain: Chain,

@@ -114,10 +114,35 @@ def _looks(batch: Batch, end: _End) -> int:
 
 def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     """Accept or reject batches of one destination; return what the others wait for."""
-    estimates = _estimate(batches)
-    ends = {batch.pk: end for batch in batches if (end := _unanswered(batch, estimates[batch.pk]))}
-    answered = {batch: estimates[batch.pk] for batch in batches if batch.pk not in ends}
+    going = _not_refused(lane, batches) if batches else []
+    estimates = _estimate(going)
+    ends = {batch.pk: end for batch in going if (end := _unanswered(batch, estimates[batch.pk]))}
+    answered = {batch: estimates[batch.pk] for batch in going if batch.pk not in ends}
     return ends | (lane.write(partial(_record_all, answered)) if answered else {})
+
+
+def _not_refused(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
+    """Return the batches that are worth asking nodes about. Reject the others: no answer could let them in."""
+    destination = get_chains().chain(batches[0].destination_chain_id)
+    users = User.objects.in_bulk({batch.user_id for batch in batches if not batch.is_self_funded})
+    used = {user: money.to_user(user, destination.id) for user in users}
+    no_signer = signers.why_none(destination)
+    going: list[Batch] = []
+    for batch in batches:
+        rejection = None
+        if not batch.is_self_funded:
+            batch.user = users[batch.user_id]
+            rejection = next(_too_dear(batch, destination, Cost(), used[batch.user_id]), None)
+            rejection = Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False) if no_signer else rejection
+        if rejection is None:
+            going.append(batch)
+        else:
+            lane.write(partial(_reject, batch, rejection))
+    return going
+
+
+def _reject(batch: Batch, one: Rejection) -> None:
+    progress.reject([batch.pk], code=one.code, reason=one.reason, retryable=one.retryable)
 
 
 def _estimate(batches: Sequence[Batch]) -> dict[str, list[SourceEstimate]]:
@@ -195,8 +220,6 @@ def _too_dear(batch: Batch, destination: Chain, cost: Cost, used: int) -> Iterat
     """Yield why limits or the fee leave no room. None holds for what others pay for."""
     if batch.is_self_funded:
         return
-    if no_signer := signers.why_none(destination):
-        yield Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
     fee = None if batch.fee_is_estimate else batch.fee
     yield from batch_estimate.too_dear(batch.user, destination, cost, fee, used)
 
@@ -204,10 +227,9 @@ def _too_dear(batch: Batch, destination: Chain, cost: Cost, used: int) -> Iterat
 def _doubt(batch: Batch, rejection: Rejection) -> _End:
     """Reject a batch if enough looks would have, or say that it is looked at again."""
     end = _End(f"{rejection.reason} The batch is rejected if this stays so for a minute.", code=rejection.code)
-    # That there is no signer no node says.
-    if rejection.code != RejectionCode.NO_SIGNER and _looks(batch, end) < _LOOKS:
+    if _looks(batch, end) < _LOOKS:
         return end
-    progress.reject([batch.pk], code=rejection.code, reason=rejection.reason, retryable=rejection.retryable)
+    _reject(batch, rejection)
     return _DONE
 
 
@@ -266,12 +288,16 @@ def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
     asked: dict[tuple[str, int], set[Selector]] = defaultdict(set)
     for batch, source, time_, tag in lacking.values_list("batch", "source_chain_id", "timestamp", "block_tag"):
         asked[batch, source].add(Selector(None, time_, tag))
-    ends: dict[str, _End] = {}
+    ends: dict[str, list[_End]] = defaultdict(list)
     for (pk, source), selectors in asked.items():
         if end := _find_blocks_of(lane, by_id[pk], source, selectors):
-            # The batch is looked at again when the first of its source chains asks for it.
-            ends.setdefault(pk, end)
-    return ends
+            ends[pk].append(end)
+    return {pk: _soonest(several) for pk, several in ends.items()}
+
+
+def _soonest(ends: Sequence[_End]) -> _End:
+    pauses = [end.pause for end in ends if end.pause is not None]
+    return _End(" ".join(dict.fromkeys(end.sentence for end in ends)), min(pauses, default=None))
 
 
 def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterable[Selector]) -> _End | None:

@@ -126,8 +126,9 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
     go_on()
     try:
         fees = get_page_rpc(destination.id).fees()
-        if sources[0].fault and not any(one.cost or one.rejections for one in sources):
-            raise sources[0].fault
+        fault = next((one.fault for one in sources if one.fault), None)
+        if fault and not any(one.cost or one.rejections for one in sources):
+            raise fault
     except ChainError as error:
         raise Unavailable(f"{error} Nothing was stored; send it again in a moment.") from None
     user, fee, bound = User.objects.get(pk=key.user_id), request.fee, total(sources).wei.bound

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, prefetch_related_objects
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
 from django.utils import timezone
 
 from accounts import models
@@ -122,11 +122,20 @@ def to_user(user_id: int, chain_id: int) -> int:
     batches = Batch.objects.filter(user=user_id, destination_chain_id=chain_id)
     # Nothing is sent here for a self-funded batch.
     open_ones = batches.filter(status__in=OPEN_STATUSES, sender=Sender.OPERATOR).exclude(estimated_wei=None)
-    # What is sent meanwhile is counted twice: what a batch may still cost is read first.
-    left = Counter(dict(open_ones.values_list("pk", "estimated_wei")))
-    for batch, wei in _shares().filter(batch__in=list(left)).values_list("batch", "wei"):
-        left[batch] -= wei
-    return (+left).total() + sum(_of_day(user_id, chain_id).values_list("wei", flat=True))
+    recent = _of_day(user_id, chain_id).annotate(of_open=Value(value=False))
+    of_open_ones = _shares().filter(batch__in=open_ones).annotate(of_open=Value(value=True))
+    columns = ("batch", "wei", "of_open")
+    spent = 0
+    caused: Counter[str] = Counter()
+    # By one statement, and before the estimates: what is sent or mined meanwhile must not be missing from both. Not by
+    # an OR, for which PostgreSQL reads everybody's.
+    for batch, wei, is_of_open in recent.values_list(*columns).union(of_open_ones.values_list(*columns), all=True):
+        if is_of_open:
+            caused[batch] += wei
+        else:
+            spent += wei
+    estimated = open_ones.values_list("pk", "estimated_wei")
+    return spent + sum(max(0, (estimate or 0) - caused[batch]) for batch, estimate in estimated)
 
 
 def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:

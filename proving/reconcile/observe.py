@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value, Window
@@ -24,7 +25,7 @@ from database.statements import chunks
 from proving import facts, sources
 from proving.connections import Context
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
-from proving.heads import highest_lately, poll_seconds
+from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
 from proving.paths.building import PathFound
@@ -49,7 +50,7 @@ from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
 
 # Queries that a turn observes: bounds its memory and its length.
-QUERIES_PER_LOOK = 1000
+_QUERIES_PER_LOOK = 1000
 # Rows named in one statement, and read at a time.
 _PER_STATEMENT, _PER_READ = 500, 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
@@ -114,14 +115,15 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
 def gone(context: Context, block: Block) -> Gone:
     """Read what the registry has of a block's facts that were completed. Raises `NodeUnavailable`, `RpcRefused`."""
     seen = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
-    queries = list(seen.filter(step__isnull=True).order_by("pk"))
-    wanted = _facts_of(queries)
-    registry, at = context.registry.contract, context.heads.confirmed.number
-    view = facts.read(context.destination_rpc, registry, block.number, wanted, at=at)
-    if not _is_root(block, view.state_root):
+    read = partial(
+        facts.read, context.destination_rpc, context.registry.contract, block.number, at=context.heads.confirmed.number
+    )
+    if not _is_root(block, read([]).state_root):
         proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
         return Gone(root_is_confirmed=False, proven=list(proven.values_list("pk", flat=True)))
-    found = facts.compare(queries, view, facts.proven({block: wanted})[block.pk])
+    queries = list(seen.filter(step__isnull=True).order_by("pk"))
+    wanted = _facts_of(queries)
+    found = facts.compare(queries, read(wanted), facts.proven({block: wanted})[block.pk])
     lacking = {pk for asking in found.missing.values() for pk in asking}
     return Gone(
         root_is_confirmed=True,
@@ -137,7 +139,11 @@ def gone(context: Context, block: Block) -> Gone:
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     rpc, chain = context.source_rpc, context.source_rpc.chain
     headers = rpc.ask([questions.header(block.number) for block in blocks])
-    head = highest_lately(chain.id) if None in headers else 0
+    latest = rpc.ask([questions.header("latest")])[0] if None in headers else None
+    head = latest.number if isinstance(latest, Header) else 0
+    if isinstance(latest, ChainError):
+        # How long to wait for a block that isn't there nobody knows.
+        headers = [latest if header is None else header for header in headers]
 
     def read(block: Block, header: Header | None) -> SourceBlock:
         # Where its bytes were pruned it is taken again.
@@ -202,16 +208,28 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
     return _with_trust(context, seen, lacking, vouched_at, is_extending=is_extending, pause=pause)
 
 
-def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[Observation]:
-    """Read what the registry lacks of what one batch's open queries ask for, the first `QUERIES_PER_LOOK` of a block.
+def of_batch(
+    context: Context, blocks: Sequence[Block], batch: str, go_on: Callable[[], None]
+) -> Observed[tuple[Observation, bool]]:
+    """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
 
-    It is as if all was to be sent for it, and nothing was under way.
+    It is as if all was to be sent for it, and nothing was under way. `go_on` is called between exchanges.
     """
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
-    first = {pk: queries[:QUERIES_PER_LOOK] for pk, queries in asking.items()}
-    seen = _compared(context, blocks, first, {}, "pending")
-    return _with_trust(context, seen, _missing(blocks, seen), "pending", is_extending=False, pause=0)
+    left = {pk: list(chunks(queries, _QUERIES_PER_LOOK)) or [[]] for pk, queries in asking.items()}
+    seen: Observed[Observation] = {}
+    while looking := [block for block in blocks if left[block.pk] and _holds_all(seen.get(block.pk))]:
+        some = {block.pk: left[block.pk].pop(0) for block in looking}
+        seen |= _compared(context, looking, some, {}, "pending")
+        go_on()
+    found = _with_trust(context, seen, _missing(blocks, seen), "pending", is_extending=False, pause=0)
+    return {pk: one if isinstance(one, ChainError) else (one, bool(left[pk])) for pk, one in found.items()}
+
+
+def _holds_all(seen: Observation | ChainError | None) -> bool:
+    """Return whether the registry lacks nothing so far."""
+    return seen is None or (isinstance(seen, Observation) and seen.lacking is None and not seen.contradiction)
 
 
 def _missing(blocks: Sequence[Block], seen: Observed[Observation]) -> dict[Block, Lacking]:
@@ -381,8 +399,8 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
     # In turns: a batch of many that can't pay must not keep others from being looked at.
     turn = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
-    sent_for = idle.exclude(sender=Sender.SELF).annotate(turn=turn).order_by("turn", "pk")[:QUERIES_PER_LOOK]
-    others = idle.filter(sender=Sender.SELF).order_by("?")[:QUERIES_PER_LOOK]
+    sent_for = idle.exclude(sender=Sender.SELF).annotate(turn=turn).order_by("turn", "pk")[:_QUERIES_PER_LOOK]
+    others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]
     return _of_blocks(blocks, [*sent_for, *others])
 
 

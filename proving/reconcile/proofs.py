@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 # What is fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
 _ACCOUNTS_PER_FETCH = 100
 _SLOTS_PER_FETCH = 200
+# Of one account, in one request.
+_SLOTS_PER_REQUEST = 50
 
 
 class ProofRefused(Exception):
@@ -98,7 +100,7 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
     One account that no node proves holds up no other, except for the time that it takes to ask.
     """
     for some in chunks(accounts, _ACCOUNTS_PER_FETCH):
-        lacking = _lacking(some, source.slots_at_once)
+        lacking = _lacking(some)
         pieces = list(by_size(lacking, lambda one: len(one[1].slots), _SLOTS_PER_FETCH))
         failed: set[tuple[int, str]] = set()
         for place, piece in enumerate(pieces or [[]], 1):
@@ -118,10 +120,11 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
             yield parts
 
 
-def _lacking(accounts: Sequence[WaitingAccount], most_slots: int) -> Iterator[tuple[Block, ProofRequest]]:
+def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofRequest]]:
     """Yield requests for what was not stored before, or was pruned since, of these accounts.
 
-    They are bounded: an account of thousands of slots is asked for several times.
+    They are bounded: an account of thousands of slots is asked for several times. Nodes may be too slow for some, so
+    each failure in a row halves their number.
     """
     stored = AccountProof.objects.exclude(nodes=[]).filter(
         block__in={one.block.pk for one in accounts}, address__in={one.address for one in accounts}
@@ -133,7 +136,8 @@ def _lacking(accounts: Sequence[WaitingAccount], most_slots: int) -> Iterator[tu
         block, pk = one.block, ids.get((one.block.pk, one.address))
         wanted = [slot for query in one.queries for slot in query.slots if (pk, slot) not in stored_slots]
         asked = list(dict.fromkeys(int(slot, 16) for slot in wanted))
-        for slots in list(chunks(asked, most_slots)) or ([[]] if pk is None else []):
+        most = max(1, _SLOTS_PER_REQUEST >> min(block.attempts, 16))
+        for slots in list(chunks(asked, most)) or ([[]] if pk is None else []):
             block_hash, root = bytes.fromhex(block.hash[2:]), bytes.fromhex(block.state_root[2:])
             yield block, ProofRequest(block.number, block_hash, root, one.address, slots)
 

@@ -143,6 +143,11 @@ def _find(left: Left, batch: Batch, source_id: int, ends: float) -> None:
 
     Raises `_Enough`.
     """
+
+    def go_on() -> None:
+        if time.monotonic() > ends:
+            raise NodeUnavailable("The nodes are too slow to tell all that is missing.")
+
     try:
         connection = connections.open_unless_stopped(batch.destination_chain_id, source_id)
         head = connection.destination_rpc.head()
@@ -153,10 +158,9 @@ def _find(left: Left, batch: Batch, source_id: int, ends: float) -> None:
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
             some = list(Block.objects.filter(pk__in=chunk).order_by("number"))
-            seen = observe.of_batch(source.context, some, batch.pk)
+            seen = observe.of_batch(source.context, some, batch.pk, go_on)
             for block in some:
-                if time.monotonic() > ends:
-                    raise NodeUnavailable("The nodes are too slow to tell all that is missing.")
+                go_on()
                 _add(source, block, seen[block.pk])
     except Unusable as why:
         left.wait(str(why))
@@ -164,13 +168,12 @@ def _find(left: Left, batch: Batch, source_id: int, ends: float) -> None:
         left.fail(error)
 
 
-def _add(source: _Source, block: Block, answer: Observation | ChainError) -> None:
+def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | ChainError) -> None:
     """Add what is missing of one block. Raises `_Enough`."""
     try:
-        seen = result(answer)
+        seen, is_part = result(answer)
         proposed = list(itertools.islice(_of_block(source, block, seen), _MOST + 1))
-        if len(seen.asked) == observe.QUERIES_PER_LOOK:
-            # It may ask for more.
+        if is_part:
             source.left.wait(_MORE)
         room = _MOST - len(source.left.transactions)
         transactions = _with_gas(source.context.destination_rpc, proposed)

@@ -137,11 +137,6 @@ def _watched(signer: Signer) -> QuerySet[Transaction]:
     return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
 
 
-def _final_above(signer: Signer, used: int) -> QuerySet[Transaction]:
-    """Return final transactions whose nonces the chain hasn't used: it has lost blocks, or the node lags."""
-    return signer.transactions.filter(state=TransactionState.FINAL, nonce__gte=used).order_by("nonce")
-
-
 def _monitor(
     chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer
 ) -> "tuple[Collection[str], Sequence[_Change]]":
@@ -155,8 +150,6 @@ def _monitor(
     began = time.monotonic()
     newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
-    if final := list(_final_above(signer, used).defer("data").prefetch_related("versions")[:_MOST_FILLED]):
-        watched, receipts = [*final, *watched], [*rpc.ask(_questions_of(final)), *receipts]
     found = _Receipts(rpc, watched, receipts, [heads.latest, heads.confirmed])
     lowest_open, doubtful = True, 0
     # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
@@ -192,8 +185,7 @@ def _change(
 ) -> "_Change | None":
     """Return what has become of a transaction, if that is something new."""
     if receipt is not None:
-        # A node that lags makes nothing less final.
-        return None if tx.state == TransactionState.FINAL else _mined(rpc, tx, receipt, heads)
+        return _mined(rpc, tx, receipt, heads)
     if tx.state == TransactionState.DISPLACED:
         return None
     if tx.state != TransactionState.PENDING:
@@ -233,6 +225,10 @@ def _mend_nonces(
         below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
         newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
         gap = range(used if newest is None else newest + 1, lowest)
+        if _look_after_final(rpc, lane, signer, below):
+            return (
+                f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
+            )
     if not gap:
         # Shown as long as what fills it is pending, or until what it left behind is sent anew.
         is_filled = any(tx.to == signer.address for tx in pending)
@@ -270,6 +266,17 @@ def _show_problem(signer: Signer, problem: str) -> None:
     if problem != signer.nonce_problem:
         logger.error("%s", problem or f"the nonces of {signer.address} on chain {signer.chain_id} have no gap any more")
         Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
+
+
+def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: QuerySet[Transaction]) -> bool:
+    """Reopen final transactions that the chain has lost. Return whether there are any."""
+    rows = below.filter(state=TransactionState.FINAL).order_by("nonce").defer("data").prefetch_related("versions")
+    if not (final := list(rows[:_MOST_FILLED])):
+        return False
+    found = _Receipts(rpc, final, rpc.ask(_questions_of(final)))
+    lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
+    _write(lane, signer, [_vanished(tx) for tx in lost])
+    return bool(lost)
 
 
 def _questions_of(transactions: Sequence[Transaction]) -> list[Question[Receipt | None]]:
@@ -435,8 +442,7 @@ def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
 
 def _vanished(tx: Transaction) -> _Change:
     if tx.hash:
-        level = logging.ERROR if tx.state == TransactionState.FINAL else logging.WARNING
-        logger.log(level, "%s, which was %s, is no longer in the chain: it was reorganised", tx.hash, tx.state)
+        logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
     tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
     tx.data_fee = tx.expected_data_fee

@@ -136,7 +136,7 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
 def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _Request | None:
     """Return what to send of the first pending event; None where that is nothing now."""
     delivery = webhooks.first_pending(webhook)
-    if delivery is None:
+    if delivery is None or _is_early(delivery):
         lane.write(partial(_end, postponement, webhook))
         return None
     at, began = timezone.now(), monotonic()
@@ -172,6 +172,13 @@ def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 
     # Who writes another one has locked it.
     statements.lock(Webhook.objects.filter(pk=webhook.pk))
     postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
+
+
+def _is_early(delivery: WebhookDelivery) -> bool:
+    """Return whether its pause goes on for more than a second. One longer than any pause is of a clock ahead."""
+    latest = Now() + timedelta(seconds=_LONGEST_PAUSE * (1 + _SPREAD))
+    pausing = WebhookDelivery.objects.filter(next_try_at__gt=Now() + timedelta(seconds=1), next_try_at__lt=latest)
+    return pausing.filter(pk=delivery.pk).exists()
 
 
 def _signed(webhook: Webhook, delivery: WebhookDelivery) -> tuple[str, dict[str, str]]:

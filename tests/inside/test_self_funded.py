@@ -45,7 +45,7 @@ def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
 
 
 def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key, monkeypatch):
-    monkeypatch.setattr(observe, "QUERIES_PER_LOOK", 2)
+    monkeypatch.setattr(observe, "_QUERIES_PER_LOOK", 2)
     block = service.head()
     other = a_key(BOB)
     nobody_sends = [submit(other, itself(request(f"0x{number:040x}", block=block))) for number in range(1, 5)]

@@ -273,13 +273,13 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
 def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(service, settings):
     def give_up(body: Any) -> Any:
         asked = body if isinstance(body, list) else [body]
-        is_slow = any(one["method"] == "eth_getProof" and len(one["params"][1]) > 100 for one in asked)
+        is_slow = any(one["method"] == "eth_getProof" and len(one["params"][1]) > 10 for one in asked)
         return Raw(status=504) if is_slow else ask(service.url, body)
 
     with lying_node(give_up) as url:
         reconfigure(settings, service.url, url)
         block = service.head()
-        heavy = submit(a_key(ALICE), of_slots(EVIL, block, 200))
+        heavy = submit(a_key(ALICE), of_slots(EVIL, block, 60))
         light = submit(a_key(BOB), request(BOB, block=block))
         assert work_until_done(light).status == BatchStatus.DONE
         assert work_until_done(heavy).status == BatchStatus.DONE

@@ -218,6 +218,24 @@ def test_a_source_that_does_not_tell_its_head_is_named(chain, there, attesters, 
         assert "The other chain" in waiting()[0] or "node" in waiting()[0]
 
 
+def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, attesters, settings, tmp_path, key, client):
+    with Proxy(there.url) as proxy:
+        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
+        later = {each: int(each.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) for each in (chain, there)}
+        data = {
+            str(each.chain_id): {f"timestamp:{now + 300}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}
+            for each, now in later.items()
+        }
+        batch = submit(key, asking(data))
+        work()
+        assert fresh(batch).status == BatchStatus.ACCEPTED
+        proxy.down()
+        forget_chains()
+        work()
+        assert "The other chain" in fresh(batch).waiting_for
+        proxy.up()
+
+
 def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, attesters, settings, tmp_path, key):
     with Proxy(there.url) as proxy:
         connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
