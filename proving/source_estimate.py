@@ -138,7 +138,6 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
     selected = [select(inquiry, part.requests) for part in parts]
     read = _read(inquiry, selected)
     proofs = _proofs(inquiry, selected, read)
-    fees = inquiry.connection.destination_rpc.fees()
     found: list[SourceEstimate] = []
     for part, one, of_part in zip(parts, selected, proofs, strict=True):
         try:
@@ -148,7 +147,7 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
     sizes = [(one.estimate.size.bound, one.estimate.gas.bound) for one in found]
     data = rollups.data_costs(inquiry.connection.destination_rpc, sizes)
     return [
-        replace(one, cost=_cost(one.estimate, fees, of_data)) if one.cost else one
+        replace(one, cost=_cost(one.estimate, read.fees, of_data)) if one.cost else one
         for one, of_data in zip(found, data, strict=True)
     ]
 
@@ -398,6 +397,8 @@ class _Read:
     """The facts that the registry holds, with the numbers of their blocks."""
     correction: float
     """By which what is expected is multiplied."""
+    fees: Fees
+    """The destination's fees."""
 
     def header(self, number: int) -> Header | None:
         block = self.blocks[number]
@@ -414,6 +415,7 @@ def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
             if any(isinstance(fact, TimeFact) for fact in of_block):
                 wanted.setdefault(number + 1, {})
     blocks: dict[int, _BlockAnswers | ChainError] = {}
+    fees: Fees | None = None
     for numbers in chunks(sorted(wanted), _PER_READ):
         headers: list[Header] = []
         for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
@@ -426,7 +428,10 @@ def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
         # A chain knows its head's hash only in the pending block.
         calls = [questions.call(*contract.state_root(header.number)) for header in headers]
         calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in headers]
-        answers = destination.ask(calls)
+        answers, newest, suggested = destination.ask(
+            calls, () if fees else [questions.header("latest")], () if fees else [questions.priority_fee()]
+        )
+        fees = fees or destination.fees_by(newest[0], suggested[0])
         for header, root, vouch in zip(headers, answers[: len(headers)], answers[len(headers) :], strict=True):
             try:
                 is_known = any(b"" if isinstance(root, Reverted) else result(root))
@@ -434,7 +439,8 @@ def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
             except ChainError as error:
                 blocks[header.number] = error
         inquiry.go_on()
-    return _Read(blocks, _held(inquiry, wanted, blocks), _correction(inquiry.connection.registry))
+    held = _held(inquiry, wanted, blocks)
+    return _Read(blocks, held, _correction(inquiry.connection.registry), fees or destination.fees())
 
 
 def _held(

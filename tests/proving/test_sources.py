@@ -218,15 +218,14 @@ def test_a_source_that_does_not_tell_its_head_is_named(chain, there, attesters, 
         assert "The other chain" in waiting()[0] or "node" in waiting()[0]
 
 
-def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, attesters, settings, tmp_path, key, client):
+def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, attesters, settings, tmp_path, key):
+    settings.MAX_BLOCKS_AHEAD = 1000
     with Proxy(there.url) as proxy:
         connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        later = {each: int(each.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) for each in (chain, there)}
-        data = {
-            str(each.chain_id): {f"timestamp:{now + 300}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}
-            for each, now in later.items()
-        }
-        batch = submit(key, asking(data))
+        now = {each: int(each.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) for each in (chain, there)}
+        of_alice = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+        data = {str(each.chain_id): {f"timestamp:{time + 300}": of_alice} for each, time in now.items()}
+        batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
         work()
         assert fresh(batch).status == BatchStatus.ACCEPTED
         proxy.down()
