@@ -433,11 +433,22 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
     """Return what it took beside its gas, in wei: what was noted before, if that isn't told, or isn't believed."""
     told = rollups.paid_beside_gas(rpc, receipt)
-    # A lie about one transaction must not use up the limits of a day.
-    if told and told > _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas):
-        logger.error("a node says that %s took %d wei for its data, which can't be", hex_data(receipt.tx_hash), told)
+    if not told:
+        return tx.data_fee if told is None else 0
+    try:
+        had = rpc.balance(tx.signer.address, receipt.block_number - 1)
+    except RpcRefused:
+        # Most nodes keep few states, and blocks are final much later.
         return tx.data_fee
-    return tx.data_fee if told is None else told
+    # A lie about one transaction must not use up the limits of a day.
+    if told > min(had, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
+        logger.error(
+            "a node says that %s took %d wei for its data, more than its signer had or than is believed",
+            hex_data(receipt.tx_hash),
+            told,
+        )
+        return tx.data_fee
+    return told
 
 
 def _vanished(tx: Transaction) -> _Change:

@@ -10,7 +10,7 @@ from django.test import Client
 
 from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.chains.lying_node import ask, between
+from tests.chains.lying_node import ask, between, error, lying_node
 from tests.headers import with_hash
 from tests.proving.money import (
     ETHER,
@@ -29,7 +29,7 @@ from tests.proving.money import (
     up_to_a_gwei,
     without_limits,
 )
-from tests.proving.receipts import balance, changed_receipts
+from tests.proving.receipts import balance, changed_receipts, telling_receipts
 from tests.proving.transactions import age
 from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
 
@@ -135,6 +135,29 @@ def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, set
         assert work_until_done(batch, costly).status == BatchStatus.DONE
     assert 0 < batch.spent <= batch.fee
     assert (spent_today() or 0) < ETHER // 100
+
+
+def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(op_stack, key, settings, tmp_path):
+    """Most nodes have forgotten the state of a block long before it is final."""
+    with telling_receipts(op_stack) as telling:
+
+        def answer(body: Any) -> Any:
+            if isinstance(body, dict) and body["method"] == "eth_getBalance" and body["params"][1] != "latest":
+                return error(body, -32000, "missing trie node")
+            return ask(telling, body)
+
+        with lying_node(answer) as url:
+            serve(settings, tmp_path, op_stack, url)
+            op_stack.rpc("evm_setAutomine", False)
+            _, tx = in_mempool(op_stack, key)
+            expected = tx.data_fee
+            op_stack.mine(200)
+            for _ in range(3):
+                work()
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.FINAL
+    assert tx.data_fee == expected
+    assert Signer.objects.get().failing_since is None
 
 
 # --- Nonces -----------------------------------------------------------------------------------------------------------
