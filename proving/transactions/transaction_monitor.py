@@ -397,11 +397,11 @@ def _count(signer: Signer, changed: Sequence[Transaction]) -> None:
     if not terms:
         return
     row = Signer.objects.get(pk=signer.pk)
-    for sign, tx in terms:
-        row.final_count += sign
-        row.final_failures += sign * (not tx.succeeded)
-        row.final_gas += sign * tx.gas_used
-        row.final_wei += sign * tx.cost
+    for times, tx in terms:
+        row.final_count += times
+        row.final_failures += times * (not tx.succeeded)
+        row.final_gas += times * tx.gas_used
+        row.final_wei += times * tx.cost
     row.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
 
 
