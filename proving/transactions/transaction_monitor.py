@@ -352,7 +352,7 @@ def _note_unbelievable(tx: Transaction, sentence: str) -> None:
 
 
 class _Change(NamedTuple):
-    """What has become of a transaction, whose object is changed already."""
+    """Tells what has become of a transaction, whose object is changed already."""
 
     tx: Transaction
     is_shown: bool = True

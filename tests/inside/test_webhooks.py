@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from ipaddress import ip_address, ip_network
 
 import pytest
+from django.db.models import F
 
 from accounts.models import User
 from chains.bounded_http import Failed
@@ -13,7 +15,7 @@ from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import Lane
 from proving.webhooks import delivery
 from proving.webhooks.delivery import _next, post
-from queries.models import Batch, Webhook
+from queries.models import Batch, Webhook, WebhookDelivery
 from tests.explorer.batches import finish
 from tests.proving.receiver import Received, Receiver, receiver
 from tests.service import ALICE, BOB, a_key, request, submit
@@ -53,6 +55,19 @@ def test_whose_lane_is_lost_notes_nothing():
         with pytest.raises(LaneLost):
             worker.turn(LaneName(LaneKind.WEBHOOKS))
     assert attempts(batch) == []
+
+
+def test_a_pause_that_is_longer_than_rows_wait_is_kept():
+    with receiver(lambda _: 500) as hook:
+        done(hook.url)
+        WebhookDelivery.objects.update(failures=12)
+        worker.turn(LaneName(LaneKind.WEBHOOKS))
+        # The webhook is due after ten minutes, its delivery much later.
+        ten_minutes = timedelta(minutes=10, seconds=1)
+        Webhook.objects.update(due_at=F("due_at") - ten_minutes)
+        WebhookDelivery.objects.update(next_try_at=F("next_try_at") - ten_minutes)
+        worker.turn(LaneName(LaneKind.WEBHOOKS))
+        assert len(hook.received) == 1
 
 
 def test_users_and_receivers_have_so_many_at_a_time(hook):

@@ -235,6 +235,18 @@ def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, attesters, s
         proxy.up()
 
 
+def test_an_estimate_of_nothing_is_unavailable(chain, there, attesters, settings, tmp_path, key, client):
+    with Proxy(there.url) as proxy:
+        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
+        FactsRegistry.objects.filter(source_chain_id=31337).delete()
+        proxy.down()
+        # The first source has no registry, the second no node.
+        body = of_chains(here=[3], there=[20])
+        answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
+        assert answer.status_code == 503
+        proxy.up()
+
+
 def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, attesters, settings, tmp_path, key):
     with Proxy(there.url) as proxy:
         connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
