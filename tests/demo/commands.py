@@ -15,7 +15,7 @@ def demo(module: str, folder: Path) -> list[str]:
     return [sys.executable, "-m", module, "--state", str(folder), *ports]
 
 
-def run(command: list[str], seconds: float = 90) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], seconds: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=seconds, check=False)
 
 
