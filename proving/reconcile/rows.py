@@ -96,6 +96,8 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.ACCOUNT_ACCUMULATED]
     for pk in checked & blocks.keys():
         _note_checked(context, blocks[pk])
+    taken = {pk for pk, change in changes if isinstance(change, TakeHeader)}
+    Block.objects.bulk_update([blocks[pk] for pk in taken], HEADER_COLUMNS)
     noted = checked | {pk for pk, change in changes if isinstance(change, ShowPath | NoteChecked | NoteRefused)}
     Block.objects.bulk_update([blocks[pk] for pk in noted & blocks.keys()], _NOTED)
     return blocks
@@ -135,7 +137,6 @@ def _take_header(block: Block, change: TakeHeader) -> None:
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
     block.take(change.header)
-    block.save(update_fields=HEADER_COLUMNS)
 
 
 def _store_proofs(proven: Sequence[Proven]) -> None:

@@ -12,11 +12,11 @@ import pytest
 from django.utils import timezone
 
 from campaigns.benchmarks.distant_node import DistantNode
-from config.configured_chains import forget_chains
+from config.configured_chains import forget_chains, get_chains, get_rpc
 from devnet.devchain import DevChain
 from proving import heads
 from proving.lanes import LaneKind
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, Transaction, TransactionState
 from proving.registry import packing
 from proving.registry.deploying import deploy
 from queries.columns import AccountField
@@ -72,6 +72,23 @@ def test_blocks_that_are_ready_together_share_one_transaction(service, blocks):
         shown = Step.objects.filter(query__batch=batch, kind=StepKind.HEADER_ACCUMULATED)
         assert list(shown.values_list("transaction_hash", flat=True)) == [tx.hash]
     assert len(events(service, HEADER_ACCUMULATED)) == len(blocks)
+
+
+def test_what_is_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_again(service, key, blocks, monkeypatch):
+    """The turn began before the transaction was mined, and reads rows after it is confirmed."""
+    first = at_blocks(key, blocks[:1])
+    accept_all()
+    seen = heads.read(get_chains().chain(31337), get_rpc(31337))
+    work_side_by_side(LaneKind.CONNECTION)
+    work_side_by_side(LaneKind.DESTINATION)
+    assert Transaction.objects.get(queries__batch=first[0]).state == TransactionState.CONFIRMED
+    second = at_blocks(key, blocks[:1], BOB)
+    accept_all()
+    with monkeypatch.context() as turn:
+        turn.setattr(heads, "recent", lambda *_: seen)
+        work_side_by_side(LaneKind.CONNECTION)
+    until_done(first + second)
+    assert Transaction.objects.filter(queries__batch=first[0]).count() == 1
 
 
 def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service, blocks, monkeypatch):

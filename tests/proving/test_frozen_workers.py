@@ -74,7 +74,8 @@ class Freezer:
 def all_locked() -> Iterator[None]:
     """Wait until no thread of a worker holds a lock, for which everybody would wait."""
     with transaction.atomic():
-        for model in (Signer, Lane, Block, Batch, FactsRegistry):
+        # As workers do, which lock their lane first.
+        for model in (Lane, Signer, Block, Batch, FactsRegistry):
             list(model.objects.select_for_update())
         yield
 
