@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
@@ -72,12 +72,18 @@ class Freezer:
 
 @contextmanager
 def all_locked() -> Iterator[None]:
-    """Wait until no thread of a worker holds a lock, for which everybody would wait."""
-    with transaction.atomic():
-        # As workers do, which lock their lane first.
-        for model in (Lane, Signer, Block, Batch, FactsRegistry):
-            list(model.objects.select_for_update())
-        yield
+    """Hold all locks once no thread of a worker holds one, for which everybody would wait."""
+    while True:
+        with transaction.atomic():
+            try:
+                for model in (Signer, Lane, Block, Batch, FactsRegistry):
+                    # Who waits for some while it holds others may wait in a circle.
+                    list(model.objects.select_for_update(nowait=True))
+            except OperationalError:
+                transaction.set_rollback(True)
+                continue
+            yield
+            return
 
 
 def stop(worker: subprocess.Popen[bytes]) -> None:
