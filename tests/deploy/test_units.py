@@ -10,7 +10,7 @@ from gunicorn.config import Config
 
 from demo.installation import CHAINS_TOML
 from devnet.devchain import PROJECT
-from tests.deploy.units import SYSTEMD, Unit, Units
+from tests.deploy.units import Unit, Units
 from tests.factories import until
 from tests.fresh_installation import fresh_installation
 from tests.service import SIGNER_KEY
@@ -18,7 +18,8 @@ from tests.serving.load import GET, Load
 from tests.serving.process import NO_NODE, ask, connect
 
 WEB, APP = "batch-query-web", "tests.serving.app:application"
-SERVICES = [f"{path.stem}1" if path.stem.endswith("@") else path.stem for path in SYSTEMD.glob("*.service")]
+FILES = (PROJECT / "deploy" / "systemd").glob("*.service")
+SERVICES = [f"{path.stem}1" if path.stem.endswith("@") else path.stem for path in FILES]
 # gunicorn gives requests this long to end.
 GRACEFUL_SECONDS = Config().graceful_timeout
 

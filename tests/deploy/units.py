@@ -17,7 +17,6 @@ from pathlib import Path
 from devnet.devchain import PROJECT
 from devnet.guarded_process import GuardedProcess
 
-SYSTEMD = PROJECT / "deploy" / "systemd"
 # systemd's own, after which it ends what isn't ready.
 _START_SECONDS = 90
 _INSTALLED = "/opt/batch-query-service"
@@ -31,9 +30,9 @@ _WITH_SOCKET = (
 class Unit:
     """The content of a unit file. `name` is as of `systemctl`: batch-query-web, batch-query-worker@1."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, tree: Path = PROJECT) -> None:
         template, at, self._instance = name.partition("@")
-        self.path = SYSTEMD / f"{template}{at}.service"
+        self.path = tree / "deploy" / "systemd" / f"{template}{at}.service"
         self._text = self.path.read_text()
 
     def values(self, key: str) -> list[str]:
@@ -57,7 +56,7 @@ class Unit:
 
 
 class Units:
-    """The units of one installation. `tree` is what is in their folder of programs, and may be changed for another.
+    """The units of one installation. `tree`, which they are of, is in their folder of programs; it may be changed.
 
     A tree that has packages of its own runs with them, and another one with those that this runs with.
     """
@@ -78,7 +77,7 @@ class Units:
 
     def start(self, name: str, *instead: str) -> None:
         """Wait until it is ready, where it says so. The last arguments of its command are others `instead`."""
-        unit = Unit(name)
+        unit = Unit(name, self.tree)
         (command,) = unit.commands("ExecStart", self._programs)
         command = [word.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}") for word in command]
         command[len(command) - len(instead) :] = instead
@@ -115,7 +114,7 @@ class Units:
 
     def reload(self, name: str) -> bool:
         """Run its commands in their order, until one fails. Return whether none did."""
-        commands = Unit(name).commands("ExecReload", self._programs)
+        commands = Unit(name, self.tree).commands("ExecReload", self._programs)
         pid = str(self.pid(name))
         return bool(commands) and all(
             self._run(name, [word.replace("$MAINPID", pid) for word in command]) == 0 for command in commands
@@ -123,7 +122,7 @@ class Units:
 
     def run(self, name: str) -> None:
         """Run the one command of a unit, which must succeed."""
-        (command,) = Unit(name).commands("ExecStart", self._programs)
+        (command,) = Unit(name, self.tree).commands("ExecStart", self._programs)
         status = self._run(name, command)
         assert status == 0, self.log(name).read_text()[-2000:]
 
@@ -137,7 +136,7 @@ class Units:
 
     def _run(self, name: str, command: list[str]) -> int:
         with self.log(name).open("ab") as log:
-            environment = self._environment(Unit(name))
+            environment = self._environment(Unit(name, self.tree))
             done = subprocess.run(
                 command, env=environment, cwd=self.tree, stdout=log, stderr=subprocess.STDOUT, check=False
             )

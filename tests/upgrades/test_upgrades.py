@@ -17,15 +17,17 @@ from django.db import connection
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
+from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
 from devnet.devchain import PROJECT
-from proving.models import ChainWatch, Signer, Stop, Transaction
+from proving.models import ChainWatch, Share, Signer, Stop, Transaction
 from queries.models import Batch, Block, Query, Step
 from tests.factories import log_of_operators
 from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, chains_toml, header, key_columns, request, submit, work
+from tests.side_by_side import meet
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 LAST = [(app, "0001_initial") for app in ("accounts", "queries", "proving")]
@@ -52,6 +54,23 @@ def test_no_migration_is_edited():
 
 def upgrade() -> None:
     call_command("migrate", verbosity=0)
+
+
+@pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
+@pytest.mark.usefixtures("last_version")
+def test_a_worker_of_the_last_version_that_meets_it_in_a_circle_is_no_end_of_it():
+    """A migration locks the table of shares, and then that of transactions."""
+    MigrationExecutor(connection).migrate([("proving", "0013_lanes")])
+
+    def lock(model: type[Model], *more: str) -> None:
+        with connection.cursor() as cursor:
+            for statement in (f"LOCK TABLE {model._meta.db_table} IN ACCESS SHARE MODE", *more):
+                cursor.execute(statement)
+
+    # So that the other one is ended.
+    met = meet(lambda: lock(Transaction, "SET LOCAL deadlock_timeout = '20s'"), upgrade, lambda: lock(Share))
+    assert met.waited
+    assert not MigrationExecutor(connection).migration_plan(MigrationLoader(connection).graph.leaf_nodes())
 
 
 def written_by_the_last_version(models: Apps, identifier: str = ULID, number: int = 12) -> None:

@@ -1,11 +1,13 @@
 """`manage.py migrate`, which alone makes SQLite's file."""
 
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import connection
 
+from database import statements
 from queries.storage import sqlite_file
 
 
@@ -24,4 +26,5 @@ class Command(migrate.Command):
                 file.touch()
             except OSError as error:
                 raise CommandError(f"{file} can't be made: {error.strerror}.") from None
-        super().handle(*arguments, **options)
+        # A migration locks several tables, of which workers of the last version may have some, and want others.
+        statements.retried(partial(super().handle, *arguments, **options))
