@@ -167,13 +167,13 @@ def lock(rows: QuerySet[_M]) -> None:
         list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
-def retried(write: Callable[[], T]) -> T:
+def retried(write: Callable[[], T], *, tries: int = _TRIES) -> T:
     """Return what `write` returns. Call it again where the database ended its transaction because of others.
 
     Inside a transaction it is called once: that transaction has ended, too.
     """
     is_inside = connection.in_atomic_block
-    for _ in range(_TRIES - 1):
+    for _ in range(tries - 1):
         try:
             return write()
         except OperationalError as error:

@@ -26,5 +26,6 @@ class Command(migrate.Command):
                 file.touch()
             except OSError as error:
                 raise CommandError(f"{file} can't be made: {error.strerror}.") from None
-        # A migration locks several tables, of which workers of the last version may have some, and want others.
-        statements.retried(partial(super().handle, *arguments, **options))
+        # A migration locks several tables, of which workers of the last version may have some, and want others. Where
+        # they are busy, that happens often: each time the database waits for a second before it ends one of both.
+        statements.retried(partial(super().handle, *arguments, **options), tries=60)
