@@ -51,7 +51,7 @@ def _unthrottled(database_url: str = "") -> Iterator[Target]:
         chains, MAX_BATCHES_PER_MINUTE="1000000", MAX_QUERIES_PER_MINUTE="100000000", DATABASE_URL=database_url
     ) as attacked:
         Names(attacked.chain).set("alice.eth", ACCOUNTS[0][0])
-        # That is in no state root before the next block, so that nothing can be proven at the newest one.
+        # A contract was set beside the blocks, so that nothing is proven at that block. The five newest are asked for.
         attacked.chain.mine(5)
         yield attacked
 

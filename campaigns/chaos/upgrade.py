@@ -29,7 +29,7 @@ _OLDER = "018140de"
 _CONTRACTS = ("FactsRegistry.json", "NativeBlockHashSource.json")
 _WEB, _MIGRATE = "batch-query-web", "batch-query-migrate"
 _PAUSE_SECONDS, _POLLS = 4, 6
-_SECONDS_TO_START, _SECONDS_TO_END = 180, 180
+_SECONDS_TO_START, _SECONDS_TO_END = 60, 180
 
 
 def run(engine: str, seed: int) -> Iterator[Seen]:

@@ -105,7 +105,7 @@ class Units:
         """Wait for it as systemd would, which then kills it. It must end by itself."""
         process = self._processes.pop(name)
         process.send(signal.SIGTERM)
-        status = process.wait(Unit(name).stop_seconds())
+        status = process.wait(Unit(name, self.tree).stop_seconds())
         assert status == 0, f"{name} ended with {status}: {self.log(name).read_text()[-2000:]}"
 
     def restart(self, name: str, *instead: str) -> None:
