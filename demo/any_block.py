@@ -26,7 +26,7 @@ MISSED = (10, ELECTRA_EPOCH * SLOTS_PER_EPOCH, SLOTS_PER_PERIOD)
 SLOTS = SLOTS_PER_PERIOD + 5 * SLOTS_PER_EPOCH
 # The block that is asked for: after the first transfer, before the second.
 OLD_BLOCK = 12
-START_SECONDS = 240
+START_SECONDS = 600
 
 SOURCE_TOML = f"""\
 [[chains]]

@@ -16,7 +16,7 @@ from eth_account import Account
 from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.guarded_process import GuardedProcess
 
-START_SECONDS = 30
+START_SECONDS = 120
 STOP_SECONDS = 15
 MANAGE = (sys.executable, "manage.py")
 # What an installation's chains.toml names.
@@ -173,11 +173,7 @@ class Service(Installation):
         self.start(name, *MANAGE, "runworker")
 
     def is_healthy(self) -> bool:
-        try:
-            return requests.get(f"{self.base_url}/healthz", timeout=5).ok
-        except requests.RequestException:
-            # On a busy machine a first answer may also take too long.
-            return False
+        return health(self.base_url) == 200
 
 
 class Attester(Installation):
@@ -192,12 +188,21 @@ class Attester(Installation):
 
     def toml(self) -> str:
         """Wait until it listens, and return its lines in the connection of a service that believes it."""
-        self.wait_until(lambda: bool(self._listens()))
+        self.wait_until(lambda: any(map(health, self._listens())))
         url = self._listens()[0]
         return f"[[connections.attesters]]\naddress = {json.dumps(self.address)}\nurl = {json.dumps(url)}\n"
 
     def _listens(self) -> list[str]:
         return re.findall(r"listens on (\S+)\n", self.log("attester").read_text())
+
+
+def health(url: str) -> int:
+    """Return the status by which the server answers how it is; 0 where it doesn't answer."""
+    try:
+        return requests.get(f"{url}/healthz", timeout=5).status_code
+    except requests.RequestException:
+        # On a busy machine a first answer may also take too long.
+        return 0
 
 
 def write_private(path: Path, text: str) -> None:

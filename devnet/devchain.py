@@ -43,7 +43,7 @@ ACCOUNTS: tuple[tuple[str, str], ...] = (
     ),
 )
 
-READY_SECONDS = 20
+READY_SECONDS = 60
 STOP_SECONDS = 5
 
 

@@ -15,7 +15,7 @@ from accounts.models import User
 from queries.models import Batch, BatchStatus
 from tests.service import waiting
 
-SECONDS = 40
+SECONDS = 180
 _T = TypeVar("_T")
 
 

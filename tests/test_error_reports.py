@@ -192,8 +192,8 @@ def test_reports_that_nobody_takes_hold_up_nothing(tmp_path):
             lose_batches(server)
             began = time.monotonic()
             assert [ask_with_key(server) for _ in range(150)] == [500] * 150
-            assert time.monotonic() - began < 60
+            assert time.monotonic() - began < 150
             assert ask(server.port, b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status == 200
             began = time.monotonic()
             server.installation.stop()
-            assert time.monotonic() - began < 12
+            assert time.monotonic() - began < 15

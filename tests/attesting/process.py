@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,12 +16,13 @@ from typing import Any, NamedTuple
 from eth_account import Account
 from eth_account.messages import SignableMessage, encode_typed_data
 
+from demo.installation import health
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from devnet.guarded_process import GuardedProcess
 
 ALICE, BOB, CHARLIE = (Account.from_key(key) for _, key in ACCOUNTS[:3])
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
-READY_SECONDS = 20
+READY_SECONDS = 90
 # What attesters sign, by the names of its types.
 SIGNED = {
     "BlockHash": {"sourceChainId": "uint256", "blockNumber": "uint256", "blockHash": "bytes32"},
@@ -100,6 +102,11 @@ def running(folder: Path) -> Iterator[Running]:
         assert listening.wait(READY_SECONDS), "the attester says nothing"
         match = re.fullmatch(r"Attester (0x\w{40}) listens on (http://127\.0\.0\.1:\d+)\n", lines[0])
         assert match, lines
+        # It says so before the web server has started.
+        deadline = time.monotonic() + READY_SECONDS
+        while not health(match[2]):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
         yield Running(process, match[1], match[2], lines)
     finally:
         process.stop()

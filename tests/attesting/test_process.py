@@ -62,7 +62,7 @@ def stored(folder: Path) -> list[tuple[int, str]]:
 
 def post(attester: Running, body: Any, **headers: str) -> requests.Response:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return requests.post(f"{attester.url}/attest", data=data, headers=headers, timeout=10)
+    return requests.post(f"{attester.url}/attest", data=data, headers=headers, timeout=60)
 
 
 def attested(attester: Running, number: int) -> str:
@@ -149,7 +149,7 @@ def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tm
     assert run(tmp_path, "migrate", "attesting").returncode == 0
     env = {**environment(tmp_path), "DJANGO_SETTINGS_MODULE": "attesting.settings"}
     command = [sys.executable, "-c", DIE_INSTEAD_OF_SIGNING, json.dumps(question(8))]
-    died = subprocess.run(command, cwd=PROJECT, env=env, timeout=20, check=False)
+    died = subprocess.run(command, cwd=PROJECT, env=env, timeout=90, check=False)
     assert died.returncode == -signal.SIGKILL
     assert stored(tmp_path) == [(8, first)]
     with running(tmp_path) as attester:
@@ -249,7 +249,7 @@ def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):
     with running(tmp_path) as attester:
         answer = requests.get(f"{attester.url}/healthz", timeout=10)
         os.kill(attester.process._process.pid, signal.SIGTERM)
-        assert attester.process._process.wait(10) == 0
+        assert attester.process._process.wait(60) == 0
     assert answer.status_code == 503
     assert answer.json()["chains"] == {"31337": {"error": "No node of chain 31337 answers this attester."}}
     assert not any("secret" in line for line in attester.lines)

@@ -43,7 +43,7 @@ from tests.service import chains_toml
 
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
 NARROW, WIDE = {"width": 320, "height": 640}, {"width": 1280, "height": 800}
-TIMEOUT = 10_000  # milliseconds until an expectation has failed
+TIMEOUT = 40_000  # milliseconds until an expectation has failed
 
 _AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 _WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

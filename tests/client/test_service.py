@@ -52,8 +52,8 @@ pytestmark = pytest.mark.outside
 
 (ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS
 CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
-SECONDS = 60
-PATIENCE = Patience(seconds=5)
+SECONDS = 240
+PATIENCE = Patience(seconds=30)
 
 
 def sign(key: str) -> Any:

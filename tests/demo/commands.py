@@ -12,10 +12,10 @@ from devnet.ports import free_port
 def demo(module: str, folder: Path) -> list[str]:
     """The command, with its state in `folder` and on free ports."""
     ports = ["--port", str(free_port()), "--rpc-port", str(free_port())]
-    return [sys.executable, "-m", module, "--state", str(folder), *ports]
+    return [sys.executable, "-m", module, "--state", str(folder), *ports, "--done-seconds", "240"]
 
 
-def run(command: list[str], seconds: float = 300) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], seconds: float = 900) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=seconds, check=False)
 
 

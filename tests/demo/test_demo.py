@@ -53,11 +53,11 @@ def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
         assert line, said
         said += line
     (url,) = re.findall(r"Explorer +(\S+)", said)
-    assert "DONE" in requests.get(url, timeout=10).text
+    assert "DONE" in requests.get(url, timeout=30).text
     assert variables(tmp_path / "demo")["BASE_URL"] in url
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     # Each of its processes is given a while to end by itself, one after another, before it is killed.
-    rest, _ = process.communicate(timeout=3 * STOP_SECONDS)
+    rest, _ = process.communicate(timeout=8 * STOP_SECONDS)
     assert process.returncode == 0, rest
     assert "Traceback" not in rest
     assert not processes_with(str(tmp_path))

@@ -42,7 +42,7 @@ def units(tmp_path) -> Iterator[Units]:
 
 
 def wait_until_it_serves(units: Units) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not answers(units):
         assert time.monotonic() < deadline, units.log(WEB).read_text()
         time.sleep(0.1)

@@ -41,7 +41,7 @@ def test_it_can_start_again_after_a_stop():
 
 def test_it_mines_by_itself_when_blocks_have_a_time():
     with DevChain(block_seconds=0.2) as chain:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while chain.head() < 2:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -88,7 +88,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     parent = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=False)
     url, home = parent.stdout.split()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while answers(url) or Path(home).exists():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -15,7 +15,7 @@ from tests.docs.examples import Block
 # Languages of blocks that are run.
 PROGRAMS = {"sh", "python", "typescript"}
 # Twenty processes start on a page; on a machine that does much else they take minutes.
-PAGE_SECONDS = 300
+PAGE_SECONDS = 900
 # Values that an example's answer must have as it is written there; of all others the type alone counts.
 _FIXED = {"queryStatus", "status", "database", "code", "error", "path", "message"}
 
@@ -25,7 +25,7 @@ _FUNCTIONS = r"""
 set -e -o pipefail
 serve() {
   setsid bash "$1" >"$2" 2>&1 & local pid=$! tenths=0
-  until [ -s "$2" ] || [ $((tenths += 1)) -gt 300 ]; do sleep 0.1; done
+  until [ -s "$2" ] || [ $((tenths += 1)) -gt 1200 ]; do sleep 0.1; done
   sleep 1
   kill -0 $pid && [ -s "$2" ] || return 70
   kill -TERM -- -$pid; wait $pid || true

@@ -48,7 +48,7 @@ def env(tmp_path_factory) -> Iterator[dict[str, str]]:
         yield variables(folder) | {"FOLDER": str(folder)}
     finally:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(
     url, deployer = env["RPC_URL"], ACCOUNTS[2][0]
     creation = f"0x{code}{int(env['FACTS_REGISTRY'], 16):064x}"
     sent = client.rpc(url, "eth_sendTransaction", {"from": deployer, "data": creation})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (receipt := client.rpc(url, "eth_getTransactionReceipt", sent)) is None:
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -240,10 +240,10 @@ def ask_again() -> None:
 
 
 def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(service, attested, monkeypatch):
-    monkeypatch.setattr(attester_checks, "ask", partial(ask, timeout_seconds=0.5))
+    monkeypatch.setattr(attester_checks, "ask", partial(ask, timeout_seconds=3))
 
     def slow(_: Any) -> Any:
-        return lying_node.Raw(b"too late", seconds_between_bytes=0.2)
+        return lying_node.Raw(b"too late", seconds_between_bytes=1)
 
     attested(honest=signing(service, ALICE), liar=signing(service, BOB, block_hash=b"\x66" * 32), sleeper=slow)
     asked, html = connection(SOURCE)["attesters"], page()

@@ -74,7 +74,7 @@ def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings,
         finish(batch)
         begun = time.monotonic()
         assert "The chain could not be read." in read(batch).text
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 8
 
 
 def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute():

@@ -12,6 +12,7 @@ import pytest
 from django.utils import timezone
 
 from campaigns.benchmarks.distant_node import DistantNode
+from chains import nodes
 from config.configured_chains import forget_chains, get_chains, get_rpc
 from devnet.devchain import DevChain
 from proving import heads
@@ -265,6 +266,8 @@ def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
     # Heads are read once in so many seconds, which no test waits for.
     monkeypatch.setattr(heads, "recent", recent)
     monkeypatch.setattr(heads, "poll_seconds", lambda _: 1e6)
+    # So is the chain's id.
+    monkeypatch.setattr(nodes, "CHAIN_CHECK_SECONDS", 1e6)
     with DistantNode(chain.url) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
         settings.MAX_BATCHES_PER_MINUTE = 1000

@@ -387,7 +387,7 @@ def test_a_process_that_is_frozen_in_a_transaction_holds_up_others_for_seconds_a
     submit(a_key(name="another"), request(ALICE, block=1))
     with signers.locked(get_chains().chain(31337)) as held:
         assert held
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 15
     frozen.send_signal(signal.SIGCONT)
     _, said = frozen.communicate(timeout=20)
     assert frozen.returncode

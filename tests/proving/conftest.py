@@ -40,11 +40,11 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
 
     def start(*options: str) -> subprocess.Popen[bytes]:
         env = {
+            "LEASE_SECONDS": "2",
             **os.environ,
             "STATE_DIR": str(tmp_path),
             **same_database(),
             "CHAINS_FILE": str(settings.CHAINS_FILE),
-            "LEASE_SECONDS": "2",
         }
         command = [sys.executable, "manage.py", "runworker", *options]
         with (tmp_path / f"worker{len(started)}.log").open("wb") as log:

@@ -172,7 +172,7 @@ def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
 
 def test_one_process_at_a_time_prunes(unreachable_chain):
     done(31)
-    Lane.objects.create(name="house", token="another's", until=timezone.now() + timedelta(seconds=5))
+    Lane.objects.create(name="house", token="another's", until=timezone.now() + timedelta(seconds=30))
     with pytest.raises(CommandError, match="A worker prunes at this moment"):
         prune()
     work()

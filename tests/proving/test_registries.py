@@ -126,6 +126,7 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     assert work_until_done(received).status == BatchStatus.DONE
     assert new.address == registry().address != row.address
     assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
+    beat()
     assert health() == (200, "")
     printed, error = check_chains()
     assert error == ""

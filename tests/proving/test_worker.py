@@ -2,7 +2,6 @@
 
 import itertools
 import signal
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +13,7 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
+from devnet.ports import free_port
 from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch
 from tests.deployed import deploy
@@ -77,8 +77,7 @@ def test_beside_a_worker_of_an_older_version_it_waits(service, start_worker, tmp
 
 
 def test_a_worker_serves_metrics_where_it_is_told(service, start_worker):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     start_worker("--metrics-port", str(port))
     batch = submit(a_key(), request(ALICE, block=service.head()))
     until(lambda: is_done(batch), "DONE")
@@ -174,7 +173,7 @@ def test_it_stops_in_order_when_asked_to(service, start_worker, ending, tmp_path
     until(WorkerHeartbeat.objects.exists, "the first heartbeat")
     submit(a_key(), request(ALICE, block=service.head()))
     process.send_signal(ending)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
     assert not WorkerHeartbeat.objects.exists()
     assert "Traceback" not in log_of(tmp_path)
 

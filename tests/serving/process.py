@@ -17,7 +17,7 @@ from tests.fresh_installation import fresh_installation
 
 # Nothing listens there: what is tested here asks no chain.
 NO_NODE = "http://127.0.0.1:1"
-ANSWER_SECONDS = 20
+ANSWER_SECONDS = 60
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ HOST = b"Host: batch-queries.example.org\r\n"
 
 
 def connect(port: int, source: str = "127.0.0.1") -> ssl.SSLSocket:
-    plain = socket.create_connection(("127.0.0.1", port), 5, source_address=(source, 0))
+    plain = socket.create_connection(("127.0.0.1", port), 20, source_address=(source, 0))
     return TRUSTING.wrap_socket(plain, server_hostname="batch-queries.example.org")
 
 

@@ -49,7 +49,7 @@ def start(tmp_path: Path, port: int) -> Iterator[Start]:
     yield start
     for process in started:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=90)
 
 
 def said_until(process: subprocess.Popen[str], text: str) -> str:
@@ -78,7 +78,7 @@ def test_without_a_signers_key_the_web_server_goes_on_and_that_is_said(start, po
         assert process.poll() is None
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=90)
     assert process.returncode == 0
 
 
@@ -88,7 +88,7 @@ def test_with_one_both_run_until_it_is_ended(start, port):
         assert process.poll() is None
         time.sleep(0.1)
     process.terminate()
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=90)
     assert process.returncode == 0
     assert "The worker has ended" not in said
     assert not is_served(port)

@@ -20,7 +20,7 @@ from tests.chains.lying_node import ask, error, lying_node
 from tests.contracts.l1_block import L1Block
 from tools import testnet
 
-SECONDS = 90
+SECONDS = 300
 ADDRESS, KEY = ACCOUNTS[2]
 
 
