@@ -188,7 +188,7 @@ def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | Non
 # --- A turn of a lane -------------------------------------------------------------------------------------------------
 
 # Rows of a turn. Their questions go out together: more save little, and the first ones would wait for the last.
-_ROWS = 64
+_ROWS = 32
 # Users of a turn.
 _USERS = 64
 # Admitting a batch that names more blocks asks the chains for seconds.
