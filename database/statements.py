@@ -116,16 +116,18 @@ class CompiledQuery(Generic[Row]):
 
     def first(self, **given: Any) -> Row | None:
         """Return the first row; None if there is none. The query should select no more."""
+        return next(iter(self.all(**given)), None)
+
+    def all(self, **given: Any) -> list[Row]:
         sql, parameters, converters = self._compiled
         with connection.cursor() as cursor:
             cursor.execute(sql, [_value(each, given) for each in parameters])
-            row = cursor.fetchone()
-        if row and converters:
-            row = list(row)
+            rows = [list(row) for row in cursor.fetchall()]
+        for row in rows:
             for at, (converts, column) in converters.items():
                 for convert in converts:
                     row[at] = convert(row[at], column, connection)
-        return cast("Row", tuple(row)) if row else None
+        return [cast("Row", tuple(row)) for row in rows]
 
     @cached_property
     def _compiled(self) -> tuple[str, tuple[Any, ...], dict[int, tuple[list[Callable[..., Any]], Any]]]:

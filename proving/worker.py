@@ -35,7 +35,7 @@ from chains.chains_file import ChainsError
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains
 from database import due_rows
-from database.statements import chunks
+from database.statements import CompiledQuery, chunks
 from proving import admit, lanes, money, pruning
 from proving.health import findings
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
@@ -84,6 +84,7 @@ class Worker:
         self._wake = threading.Event()
         self._poll_seconds = poll_seconds
         self._lanes = lanes.every()
+        self._with_work = CompiledQuery(partial(_with_work, self._lanes))
         self._pool = ThreadPoolExecutor(len(self._lanes), thread_name_prefix="worker")
         self._turns: dict[LaneName, Future[None]] = {}
         self._waits = False
@@ -146,7 +147,7 @@ class Worker:
     def _begin_turns(self, *, is_beat: bool) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}
         free = [name for name in self._lanes if name not in self._turns]
-        due = with_work([name for name in free if name.kind not in _EACH_BEAT])
+        due = {name for (name,) in self._with_work.all()}
         for name in free:
             if is_beat if name.kind in _EACH_BEAT else str(name) in due:
                 self._turns[name] = self._pool.submit(self._turn, name)
@@ -188,7 +189,7 @@ def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | Non
 # --- A turn of a lane -------------------------------------------------------------------------------------------------
 
 # Rows of a turn. Their questions go out together: more save little, and the first ones would wait for the last.
-_ROWS = 32
+_ROWS = 50
 # Users of a turn.
 _USERS = 64
 # Admitting a batch that names more blocks asks the chains for seconds.
@@ -226,15 +227,14 @@ def look_after_registry(name: LaneName) -> int:
         return 0 if lane is None else _connection(lane, ())
 
 
-def with_work(names: Sequence[LaneName]) -> set[str]:
-    """Return the names of those of the lanes in which something is due, by one statement: each poll asks."""
-    asked = [(name, rows(name)) for name in names]
+def _with_work(names: Sequence[LaneName]) -> QuerySet[Any, tuple[str]]:
+    """Select the names of those of the lanes in which something is due, in one statement: each poll asks."""
+    asked = [(name, rows(name)) for name in names if name.kind not in _EACH_BEAT]
     asked += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
-    due = [
-        due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane", flat=True)
-        for name, of_lane in asked
+    due: list[QuerySet[Any, tuple[str]]] = [
+        due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane") for name, of_lane in asked
     ]
-    return set(due[0].union(*due[1:])) if due else set()
+    return due[0].union(*due[1:])
 
 
 def rows(name: LaneName) -> QuerySet[Any]:
