@@ -1,8 +1,8 @@
 """Statements of SQL that Django's ORM would make too large, too slowly or one by one; and those that lock rows.
 
 Long lists are split, because databases limit the parameters of a statement, and because long locks hold others up.
-Thousands of rows are inserted in a short transaction. What every status poll and every submission asks is made into SQL
-once: making a statement takes longer than running it.
+Thousands of rows are inserted in a short transaction. What every poll of a status or of a worker asks, and every
+submission, is made into SQL once: making a statement takes longer than running it.
 """
 
 import logging
@@ -119,6 +119,7 @@ class CompiledQuery(Generic[Row]):
         return next(iter(self.all(**given)), None)
 
     def all(self, **given: Any) -> list[Row]:
+        """Return the rows that the query selects."""
         sql, parameters, converters = self._compiled
         with connection.cursor() as cursor:
             cursor.execute(sql, [_value(each, given) for each in parameters])

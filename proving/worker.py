@@ -21,7 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from django.db import Error as DatabaseError
@@ -84,7 +84,6 @@ class Worker:
         self._wake = threading.Event()
         self._poll_seconds = poll_seconds
         self._lanes = lanes.every()
-        self._with_work = CompiledQuery(partial(_with_work, self._lanes))
         self._pool = ThreadPoolExecutor(len(self._lanes), thread_name_prefix="worker")
         self._turns: dict[LaneName, Future[None]] = {}
         self._waits = False
@@ -147,7 +146,8 @@ class Worker:
     def _begin_turns(self, *, is_beat: bool) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}
         free = [name for name in self._lanes if name not in self._turns]
-        due = {name for (name,) in self._with_work.all()}
+        polled = tuple(name for name in free if name.kind not in _EACH_BEAT)
+        due = {name for (name,) in _with_work(polled).all()} if polled else set()
         for name in free:
             if is_beat if name.kind in _EACH_BEAT else str(name) in due:
                 self._turns[name] = self._pool.submit(self._turn, name)
@@ -227,9 +227,14 @@ def look_after_registry(name: LaneName) -> int:
         return 0 if lane is None else _connection(lane, ())
 
 
-def _with_work(names: Sequence[LaneName]) -> QuerySet[Any, tuple[str]]:
-    """Select the names of those of the lanes in which something is due, in one statement: each poll asks."""
-    asked = [(name, rows(name)) for name in names if name.kind not in _EACH_BEAT]
+@lru_cache(maxsize=64)
+def _with_work(names: tuple[LaneName, ...]) -> CompiledQuery[tuple[str]]:
+    """Return the query for the names of those of the lanes in which something is due: each poll asks."""
+    return CompiledQuery(partial(_due_names, names))
+
+
+def _due_names(names: Sequence[LaneName]) -> QuerySet[Any, tuple[str]]:
+    asked = [(name, rows(name)) for name in names]
     asked += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
     due: list[QuerySet[Any, tuple[str]]] = [
         due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane") for name, of_lane in asked

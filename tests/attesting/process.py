@@ -105,7 +105,8 @@ def running(folder: Path) -> Iterator[Running]:
         # It says so before the web server has started.
         deadline = time.monotonic() + READY_SECONDS
         while not health(match[2]):
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, lines
+            assert not process.has_ended(), lines
             time.sleep(0.1)
         yield Running(process, match[1], match[2], lines)
     finally:

@@ -233,7 +233,7 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
 @pytest.fixture
 def bqs(live: Live, monkeypatch, tmp_path, capsys) -> Callable[..., tuple[int, str, str]]:
     """Run it, logged in; its exit code, its output and what it says beside."""
-    for name, value in {"URL": live.url, "API_KEY": live.api_key, "PATIENCE": "5"}.items():
+    for name, value in {"URL": live.url, "API_KEY": live.api_key, "PATIENCE": "30"}.items():
         monkeypatch.setenv(f"BQS_{name}", value)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -12,7 +12,7 @@ from devnet.ports import free_port
 def demo(module: str, folder: Path) -> list[str]:
     """The command, with its state in `folder` and on free ports."""
     ports = ["--port", str(free_port()), "--rpc-port", str(free_port())]
-    return [sys.executable, "-m", module, "--state", str(folder), *ports, "--done-seconds", "240"]
+    return [sys.executable, "-m", module, "--state", str(folder), *ports, "--done-seconds", "300"]
 
 
 def run(command: list[str], seconds: float = 900) -> subprocess.CompletedProcess[str]:

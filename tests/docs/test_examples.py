@@ -36,7 +36,7 @@ RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and n
 def env(tmp_path_factory) -> Iterator[dict[str, str]]:
     """The variables of a demo of two chains, which serves."""
     folder = tmp_path_factory.mktemp("documented") / "demo"
-    command = [*demo("demo.cross_chain", folder), "--done-seconds", "200"]
+    command = demo("demo.cross_chain", folder)
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     said = ""

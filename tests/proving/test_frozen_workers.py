@@ -172,7 +172,7 @@ def wake(frozen: subprocess.Popen[bytes], awake: subprocess.Popen[bytes]) -> Non
     """Let a worker go on and end when all lanes are others': it writes nothing."""
     awake.terminate()
     assert awake.wait(timeout=60) == 0
-    Lane.objects.update(token="another", until=timezone.now() + timedelta(seconds=10))
+    Lane.objects.update(token="another", until=timezone.now() + timedelta(seconds=3))
     before = stored()
     frozen.terminate()
     frozen.send_signal(signal.SIGCONT)

@@ -151,8 +151,8 @@ def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_ot
     assert len({one.id for one in hook.received}) == 5
     assert [attempt["httpStatus"] for attempt in rows(batch)[0].attempts] == [500, 404, 200]
     # It waits longer each time, about.
-    assert 3.9 < pauses[0] < 6.1 + SECONDS
-    assert 7.9 < pauses[1] < 12.1 + SECONDS
+    assert 3.9 < pauses[0] < 6.1 + 5
+    assert 7.9 < pauses[1] < 12.1 + 5
     # Signed anew, by its own time.
     assert all(abs(int(one.headers["webhook-timestamp"]) - time.time()) < SECONDS for one in hook.received)
 
@@ -173,9 +173,10 @@ def test_after_a_day_it_is_given_up_and_the_next_is_told():
 def test_after_a_failure_there_is_a_pause():
     with receiver(lambda _: 500) as hook:
         batch = done(hook.url, events=["DONE"])
+        before = timezone.now()
         work()
-    at = timezone.now()
-    soon = (at + timedelta(seconds=1), at + timedelta(seconds=6 + SECONDS))
+    after = timezone.now()
+    soon = (before + timedelta(seconds=3.9), after + timedelta(seconds=6.1))
     assert Webhook.objects.filter(pk=batch.pk, due_at__range=soon).exists()
 
 

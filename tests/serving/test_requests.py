@@ -88,5 +88,5 @@ def test_nodes_that_hang_hold_up_nobody_for_long(tmp_path):
             began = time.monotonic()
             assert submit(server, other.key).status_code == 200
             assert other.ask(0).status == 200
-            assert time.monotonic() - began < 40
+            assert time.monotonic() - began < 18
             assert set(asked) == {503}
