@@ -5,6 +5,7 @@ attests for it.
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef
@@ -25,7 +26,7 @@ from contracts import NO_CONTRACT, load_artifact
 from proving import connections, lanes, sources
 from proving.connections import OpenConnection
 from proving.health import balance_costs
-from proving.lanes import LaneKind, LaneName
+from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
 from proving.money import market_fees
 from proving.registry import deployments
@@ -250,7 +251,8 @@ def _submit(
 ) -> Transaction:
     """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        with lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
+        # Where another takes the lane before all is stored, nothing is, and it is done again.
+        with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
             (outcome,) = sending.submit_all(chain, lane, [sending.Order(intents, and_store)])

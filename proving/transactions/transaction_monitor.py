@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,7 +29,7 @@ from database.due_rows import Postponement
 from proving import heads as chain_heads
 from proving import lanes, money, stops
 from proving.heads import Heads, poll_seconds
-from proving.lanes import HeldLane, LaneKind, LaneName
+from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -118,7 +119,8 @@ def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
     """
     deadline = time.monotonic() + seconds
     while True:
-        with lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
+        # Who has taken the lane monitors them.
+        with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is not None:
                 rows = due_rows.without_resting(Signer.objects.filter(chain_id=chain.id))
                 monitor_all(lane, list(rows.values_list("pk", flat=True)))

@@ -8,10 +8,13 @@ from django.utils import timezone
 from accounts.models import User
 from proving import lanes, worker
 from proving.lanes import LaneKind, LaneName
-from proving.models import Lane, Signer
+from proving.models import Lane, Signer, Transaction
+from proving.transactions import sending, transaction_monitor
 from queries.models import Batch, Block
+from tests.deployed import deploy
 from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
+from tests.proving.chain_state import registry
 from tests.service import ALICE, BOB, a_key, asking, balances, submit
 
 HOUSE = LaneName(LaneKind.HOUSE)
@@ -73,6 +76,23 @@ def test_batches_that_name_a_chain_that_hangs_wait_for_it_by_themselves(service,
     assert set(worker._pick(ADMISSION)) == set(batches[::2])
     Batch.objects.filter(pk__in=batches[::2]).update(due_at=None)
     assert set(worker._pick(ADMISSION)) == set(batches[1::2])
+
+
+@pytest.mark.parametrize("loses", [(transaction_monitor, "monitor_all"), (sending, "submit_all")])
+def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(service, monkeypatch, loses):
+    does, taken = getattr(*loses), iter([True])
+
+    def loses_it(*given):
+        if next(taken, False):
+            lanes.take_away(LaneName(LaneKind.DESTINATION, 31337))
+        return does(*given)
+
+    monkeypatch.setattr(*loses, loses_it)
+    service.rpc("anvil_setCode", registry().address, "0x00")
+    before = Transaction.objects.count()
+    deploy(31337, 31337, "--replace")
+    assert not next(taken, False)
+    assert Transaction.objects.count() == before + 3
 
 
 @pytest.mark.django_db
