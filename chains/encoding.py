@@ -94,6 +94,11 @@ def read_integer(item: Item, max_bytes: int) -> int:
     return int.from_bytes(item, "big")
 
 
+def shortest(number: int) -> bytes:
+    """Return the bytes that `read_integer` reads."""
+    return number.to_bytes((number.bit_length() + 7) // 8)
+
+
 def read_bytes(item: Item, length: int) -> bytes:
     if not isinstance(item, bytes) or len(item) != length:
         raise ValueError(f"not {length} bytes")

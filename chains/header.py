@@ -14,7 +14,7 @@ from typing import Any, Self
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import read_bytes, read_data, read_integer, read_quantity
+from chains.encoding import read_bytes, read_data, read_integer, read_quantity, shortest
 
 SHARED_FIELDS = 13
 # Of Ethereum's layout: before London, and since Amsterdam.
@@ -217,7 +217,7 @@ def _integer(rpc_name: str, max_bytes: int) -> _Form:
         number = read_quantity(value)
         if number >= 256**max_bytes:
             raise ValueError(f"more than {max_bytes} bytes")
-        return number.to_bytes((number.bit_length() + 7) // 8)
+        return shortest(number)
 
     return _Form(rpc_name, lambda item: read_integer(item, max_bytes), from_rpc)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, Item, decode_rlp
+from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, Item, decode_rlp, shortest
 from chains.header import Beginning, InvalidHeader, read_beginning
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 
@@ -86,10 +86,6 @@ class AccountToProve:
     nodes: Sequence[bytes]
     slots: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
     history: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
-
-
-def shortest(number: int) -> bytes:
-    return number.to_bytes((number.bit_length() + 7) // 8)
 
 
 # --- Building them ----------------------------------------------------------------------------------------------------

@@ -234,9 +234,9 @@ def header_words(header: Header) -> dict[HeaderField, bytes]:
     }
 
 
-def lacking(header: Header, fields: Iterable[HeaderField]) -> list[HeaderField]:
+def lacking(header: Header, fields: Collection[HeaderField]) -> list[HeaderField]:
     """Return the fields that this header is not known to have."""
-    known = header_words(header)
+    known = header_words(header) if fields else ()
     return [field for field in fields if field not in known]
 
 

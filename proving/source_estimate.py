@@ -468,7 +468,7 @@ def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> li
     blocks = [(read.header(number), wanted) for number, wanted in selected.existing.items()]
     for header, wanted in [*blocks, *((inquiry.head, wanted) for wanted in selected.coming)]:
         fields = [fact.field for fact in wanted if isinstance(fact, HeaderFact)]
-        if header is not None and fields and (lacking := facts.lacking(header, fields)):
+        if header is not None and (lacking := facts.lacking(header, fields)):
             sentence = facts.why_lacking(inquiry.source.id, header, lacking)
             found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
     return found

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
-from chains.encoding import HISTORY_WINDOW
+from chains.encoding import HISTORY_WINDOW, shortest
 from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -41,7 +41,6 @@ from chains.packed import (
     SLOT,
     STORAGE_ROOT_FOLLOWS,
     ZERO_SLOT,
-    shortest,
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts.worlds import NEAR_SLOTS

@@ -16,7 +16,7 @@ from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.ledger import Ledger
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import ERRORS, Bench
-from chains.encoding import hex_data
+from chains.encoding import hex_data, shortest
 from chains.header import InvalidHeader, read_beginning
 from chains.packed import (
     HASH_BYTES,
@@ -28,7 +28,6 @@ from chains.packed import (
     IMPLIED_HEADER_FIELDS,
     PARENT,
     encode_parent_hash,
-    shortest,
 )
 from contracts import Artifact
 from devnet.devchain import DevChain

@@ -10,7 +10,7 @@ from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.memory import Spoilt
-from chains.encoding import HISTORY_WINDOW
+from chains.encoding import HISTORY_WINDOW, shortest
 from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -35,7 +35,6 @@ from chains.packed import (
     SLOT,
     STORAGE_ROOT_FOLLOWS,
     ZERO_SLOT,
-    shortest,
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts.decoder import EMPTY, _Subtree

@@ -37,8 +37,8 @@ from campaigns.fuzzing.judge import (
 )
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import extra_data, header_facts
-from chains.encoding import HISTORY_WINDOW, hex_data
-from chains.packed import HASH_ALONE, HEADER_ALONE, PARENT, shortest
+from chains.encoding import HISTORY_WINDOW, hex_data, shortest
+from chains.packed import HASH_ALONE, HEADER_ALONE, PARENT
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries

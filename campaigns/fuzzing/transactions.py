@@ -18,7 +18,7 @@ from campaigns.fuzzing.operations import mutate as mutate_operation
 from campaigns.fuzzing.operations import subtree, within
 from campaigns.fuzzing.scenes import random_scene
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
-from chains.encoding import HISTORY_WINDOW, hex_data
+from chains.encoding import HISTORY_WINDOW, hex_data, shortest
 from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -36,7 +36,6 @@ from chains.packed import (
     PARENT,
     encode,
     encode_parent_hash,
-    shortest,
 )
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain

@@ -91,5 +91,5 @@ def test_done_is_on_the_screen_within_a_second_and_a_half(page: Page):
     expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
     finish(batch)
     # And what this machine takes for it.
-    expect(page.locator(".headline .chip")).to_have_text("DONE", timeout=5000)
+    expect(page.locator(".headline .chip")).to_have_text("DONE", timeout=2500)
     expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")

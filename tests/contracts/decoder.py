@@ -9,7 +9,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains.beacon.jumps import BeaconChain
-from chains.encoding import HISTORY_WINDOW, Item
+from chains.encoding import HISTORY_WINDOW, Item, shortest
 from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
 from chains.packed import (
     ABSENT_ACCOUNT,
@@ -54,7 +54,6 @@ from chains.packed import (
     STORE_NONCE_AND_BALANCE,
     STORE_STORAGE_ROOT,
     ZERO_SLOT,
-    shortest,
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import beacon_model

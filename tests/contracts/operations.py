@@ -5,6 +5,7 @@ from functools import cache
 
 from eth_utils.crypto import keccak
 
+from chains.encoding import shortest
 from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -25,7 +26,6 @@ from chains.packed import (
     SLOT,
     STORE_NONCE_AND_BALANCE,
     ZERO_SLOT,
-    shortest,
 )
 
 

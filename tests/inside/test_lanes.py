@@ -58,14 +58,14 @@ def due_blocks(address: str, numbers: range, **columns: object) -> None:
 @pytest.mark.django_db
 def test_users_take_turns_and_nobody_has_over_half_of_a_turn_while_others_wait():
     due_blocks(ALICE, range(100))
-    assert len(worker._pick(CONNECTION)) == worker._ROWS
+    assert len(worker._pick(CONNECTION)) == 50
     due_blocks(BOB, range(200, 201))
     due_blocks(BOB, range(201, 202), attempts=1)
     chosen = worker._pick(CONNECTION)
     numbers = dict(Block.objects.values_list("pk", "number"))
     found = [numbers[pk] for pk in chosen]
     assert {200, 201} <= set(found[:4])
-    assert sum(number < 100 for number in found) == worker._ROWS // 2
+    assert sum(number < 100 for number in found) == 25
 
 
 @pytest.mark.django_db
