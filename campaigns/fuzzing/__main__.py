@@ -135,9 +135,6 @@ def report(totals: Mapping[str, Totals]) -> str:
         lines.append(textwrap.fill(f"accepted: {accepted}", 120, initial_indent="  ", subsequent_indent="    "))
         lines.append(f"  refused: {tally.refused.total():,}")
         lines += [f"    {count:>10,} {sentence}" for sentence, count in tally.refused.most_common()]
-        if tally.alone:
-            lines.append(f"  refused by one rule alone: {tally.alone.total():,}")
-            lines += [f"    {count:>10,} {rule}" for rule, count in tally.alone.most_common()]
     return "\n".join(lines)
 
 

@@ -3,22 +3,21 @@
 Both can be wrong alike. So each fact that became readable is looked up, from the header's state root on, in the nodes
 that were hashed on the way, by a reader that knows neither of them (`judge.py`).
 
-A header commits to the root that its operations end in where nothing is refused (`lenient.py`). So a registry that
+A header commits to the root that its operations end in where nothing is refused (`unchecked.py`). So a registry that
 lacks a check takes what breaks that rule alone, and the facts are there to be judged.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from unittest.mock import patch
 
 from eth_utils.crypto import keccak
 
-from campaigns.fuzzing import lenient
 from campaigns.fuzzing.attacker import Attacker, any_fault, forms
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.judge import (
@@ -37,6 +36,7 @@ from campaigns.fuzzing.judge import (
 )
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from campaigns.fuzzing.transactions import extra_data, header_facts
+from campaigns.fuzzing.unchecked import Ending, Unchecked
 from chains.encoding import HISTORY_WINDOW, hex_data, shortest
 from chains.packed import HASH_ALONE, HEADER_ALONE, PARENT
 from contracts import NO_CONTRACT, Artifact
@@ -67,15 +67,13 @@ def _history_keys() -> frozenset[str]:
 
 
 class Proof(NamedTuple):
-    """Operations, and how they end in a registry that refuses none of them."""
+    """Operations, and how they end in a registry that refuses nothing."""
 
     operations: Sequence[bytes]
-    run: lenient.Run
-    is_committed: bool
-    """True if the header commits to the root in which they end."""
+    ending: Ending
 
 
-NO_PROOF = Proof((), lenient.Run(None, (), ()), is_committed=True)
+NO_PROOF = Proof((), Ending(None, ()))
 
 
 @dataclass
@@ -122,7 +120,8 @@ class Model:
     def hashes(self, operations: bytes) -> list[bytes]:
         """Return the hashes of all that is hashed on running operations."""
         before, self.shown = self.shown, {}
-        lenient.run(operations, 0, self.keccak)
+        with suppress(InvalidPacked):
+            self._decoder._Decoder(self._decoder._Reader(operations), HISTORY_WINDOW).run()
         hashes = list(self.shown)
         self.shown = before
         return hashes
@@ -170,7 +169,7 @@ class Trial:
         accounts = {(fact.number, fact.address) for fact in self.expected if isinstance(fact, AccountField)}
         # All fields of an account, also those that may not be readable; and all that a missing check would let be read.
         every = self.expected | {AccountField(*account, each) for account in accounts for each in range(4)}
-        every.update(fact for proof in attack.proofs for fact in proof.run.facts)
+        every.update(fact for proof in attack.proofs for fact in proof.ending.facts)
         self.asked: list[Fact] = list(every)
 
     def check(self, outcome: Outcome) -> int:
@@ -183,9 +182,9 @@ class Trial:
         answers = list(_answers(outcome.data))[len(self.attack.vouched) :]
         count = len(self.attack.transactions)
         logged = set(facts_of(outcome.logs))
-        # The truth is compared first: whichever side is wrong, this is what matters.
-        self._check_values(logged, dict(zip(self.asked, answers[count:], strict=True)))
+        # Of what one of them refuses, not all nodes are shown.
         self._check_verdicts(answers[:count])
+        self._check_values(logged, dict(zip(self.asked, answers[count:], strict=True)))
         if logged != self.expected:
             raise NotSo(f"The registry and the model don't prove the same. One alone does: {logged ^ self.expected}")
         return len(logged)
@@ -238,24 +237,44 @@ def _answers(returned: bytes) -> Iterator[Answer]:
         cursor = begin + size
 
 
+_Made = TypeVar("_Made")
+# Asks how operations on the state of a block end where nothing is refused.
+Making = Generator[tuple[bytes, int], Ending, _Made]
+
+
 class Forge:
     """Makes attacks. Each rests on seed and index alone."""
 
-    def __init__(self, seed: int, model: Model) -> None:
+    def __init__(self, seed: int, model: Model, unchecked: Unchecked) -> None:
         self._seed = seed
         self._model = model
+        self._unchecked = unchecked
 
-    def trial(self, index: int) -> Trial:
-        """One attack, and what the model says of it."""
+    def trials(self, indices: Iterable[int]) -> list[Trial]:
+        """Attacks, and what the model says of each."""
+        attacks: dict[int, Attack] = {}
+        makers = {index: self._attack(index) for index in indices}
+        asked = {index: next(maker) for index, maker in makers.items()}
+        while asked:
+            endings = dict(zip(asked, self._unchecked.endings(asked.values()), strict=True))
+            asked = {}
+            for index, ending in endings.items():
+                try:
+                    asked[index] = makers[index].send(ending)
+                except StopIteration as made:
+                    attacks[index] = made.value
+        return [self._trial(attacks[index]) for index in makers]
+
+    def _trial(self, attack: Attack) -> Trial:
         self._model.shown = {}
-        return Trial(self._attack(index), self._model)
+        return Trial(attack, self._model)
 
-    def _attack(self, index: int) -> Attack:
+    def _attack(self, index: int) -> Making[Attack]:
         chance = Chance(self._seed << 64 | index)
         number = index * _NUMBERS + 1 | chance.pick((0, 0, 1 << 40, 1 << 63))
         kind = chance.pick(("header", "header", *KINDS))
         attack = Attack(kind)
-        proof, header = self._block(chance, number)
+        proof, header = yield from self._block(chance, number)
         begin = header
         if chance.happens(0.2):
             begin += header_facts(chance)
@@ -269,7 +288,7 @@ class Forge:
             attack.send(_number(number), proof)
         elif kind == "hop":
             # The state of one block holds the hash of another.
-            other_proof, other = self._block(chance, number + 1, block_hashes=[keccak(header)])
+            other_proof, other = yield from self._block(chance, number + 1, block_hashes=[keccak(header)])
             attack.headers.append(other)
             self._vouch(chance, attack, number + 1, other)
             attack.send(other, other_proof)
@@ -287,15 +306,13 @@ class Forge:
                 attack.send(begin, proof)
         return attack
 
-    def _block(self, chance: Chance, number: int, *, block_hashes: Sequence[bytes] = ()) -> tuple[Proof, bytes]:
+    def _block(self, chance: Chance, number: int, *, block_hashes: Sequence[bytes] = ()) -> Making[tuple[Proof, bytes]]:
         """Return operations, and a header whose state has the root that they end in where nothing is refused."""
-        model = self._model
-        attacker = Attacker(chance, fault=any_fault(chance), block_hashes=block_hashes, hashes=model.hashes)
+        attacker = Attacker(chance, fault=any_fault(chance), block_hashes=block_hashes, hashes=self._model.hashes)
         operations = attacker.state()
-        run = lenient.run(b"".join(operations), number, model.keccak)
-        root = None if chance.happens(0.01) else run.root
-        header = _header(chance, number, root or chance.randbytes(32), chance.randbytes(32))
-        return Proof(operations, run, is_committed=root is not None), header
+        ending = yield b"".join(operations), number
+        root = chance.randbytes(32) if chance.happens(0.01) or not ending.root else ending.root
+        return Proof(operations, ending), _header(chance, number, root, chance.randbytes(32))
 
     @staticmethod
     def _vouch(chance: Chance, attack: Attack, number: int, header: bytes) -> None:
@@ -343,10 +360,10 @@ def run(
     `artifact` is of a changed registry, and `decoder` a changed model, to see that it is found.
     """
     bench, model, tally = Bench(chain, artifact), Model(decoder), Tally()
-    forge = Forge(seed, model)
+    forge = Forge(seed, model, Unchecked(chain))
     for first in range(0, count, _BATCH):
         with model.recording():
-            trials = [forge.trial(index) for index in range(first, min(first + _BATCH, count))]
+            trials = forge.trials(range(first, min(first + _BATCH, count)))
         for index, (trial, outcome) in enumerate(zip(trials, bench.run(trials), strict=True), first):
             try:
                 confirmed = trial.check(outcome)
@@ -363,22 +380,6 @@ def _count(tally: Tally, trial: Trial, confirmed: int) -> None:
             tally.refused[verdict] += 1
         else:
             tally.accepted.update(form for operation in proof.operations for form in forms(operation))
-    if any(isinstance(verdict, str) for verdict in trial.verdicts):
-        if rule := _only_rule(trial):
-            tally.alone[rule] += 1
-    else:
+    if not any(isinstance(verdict, str) for verdict in trial.verdicts):
         tally.accepted.update(["attack", trial.attack.kind])
     tally.accepted["fact"] += confirmed
-
-
-def _only_rule(trial: Trial) -> str:
-    """Return the one rule that the first refused transaction breaks; nothing where it breaks several.
-
-    It is the model's sentence where the operations break none.
-    """
-    refusals = zip(trial.verdicts, trial.attack.proofs, strict=True)
-    verdict, proof = next((verdict, proof) for verdict, proof in refusals if isinstance(verdict, str))
-    if not proof.is_committed:
-        return ""
-    rules = set(proof.run.broken) or {verdict}
-    return rules.pop() if len(rules) == 1 else ""

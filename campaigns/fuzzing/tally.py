@@ -16,16 +16,9 @@ class Tally:
     """The accepted ones, by kind of operation or of call."""
     refused: Counter[str] = field(default_factory=Counter)
     """The refused ones, by the model's sentence."""
-    alone: Counter[str] = field(default_factory=Counter)
-    """Count by rule: attacks that a registry would take which lacks that rule and no other."""
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            self.done + other.done,
-            self.accepted + other.accepted,
-            self.refused + other.refused,
-            self.alone + other.alone,
-        )
+        return Tally(self.done + other.done, self.accepted + other.accepted, self.refused + other.refused)
 
 
 def sentence(refusal: str) -> str:

@@ -1,0 +1,69 @@
+"""The registry's own code without any of its checks: it goes on wherever the registry refuses.
+
+A registry that lacks one check ends in the root that this one ends in, where nothing but that check refuses.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from eth_utils.crypto import keccak
+
+from campaigns.fuzzing.judge import Fact, facts_of
+from campaigns.fuzzing.memory import NODE, STACK, SUBTREE, harness_calldata
+from campaigns.fuzzing.mutated import compile_each
+from campaigns.fuzzing.steps import HARNESS
+from chains.encoding import HISTORY_WINDOW
+from contracts import Artifact
+from contracts.build import read_sources
+from devnet.devchain import DevChain
+from tests.contracts.deployed import Deployed
+from tests.contracts.simulator import Call, Simulator
+
+_REFUSALS = re.compile(r"(?<=\{ )refuse\(\)(?= \})|revert InvalidProof\(\);")
+# The interface has the error, and no operation is sent in no calldata.
+_NEVER = "if (msg.data.length == 0) revert InvalidProof();"
+
+
+class Ending(NamedTuple):
+    """What operations come to where nothing is refused."""
+
+    root: bytes | None
+    """None where they halt, whatever is checked."""
+    facts: tuple[Fact, ...]
+    """All facts that would become readable."""
+
+
+class Unchecked:
+    def __init__(self, chain: DevChain) -> None:
+        self._address = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=_without_checks()).address
+        self._simulator = Simulator(chain)
+
+    def endings(self, asked: Iterable[tuple[bytes, int]]) -> list[Ending]:
+        """Return how operations end, each upon the state of the block of that number."""
+        calls = [
+            Call(self._address, harness_calldata(STACK, STACK, b"", b"", operations, is_open=False, block=number))
+            for operations, number in asked
+        ]
+        return [
+            Ending(_root(outcome.data) if outcome.succeeded else None, tuple(facts_of(outcome.logs)))
+            for outcome in self._simulator.run(calls)
+        ]
+
+
+def _without_checks() -> Artifact:
+    def removed(match: re.Match[str]) -> str:
+        return "" if match[0] == "refuse()" else _NEVER
+
+    sources = {path: _REFUSALS.sub(removed, text) for path, text in read_sources("src", "test").items()}
+    [artifact] = compile_each([sources], f"{HARNESS}.sol")
+    return artifact
+
+
+def _root(memory: bytes) -> bytes | None:
+    """Return the root of the topmost subtree, of what StepHarness answers; None where there is none."""
+    top = int.from_bytes(memory[-96:-64])
+    if not NODE <= top - SUBTREE < len(memory):
+        return None
+    reference, size = memory[top - SUBTREE :][:32], int.from_bytes(memory[top - SUBTREE + 32 :][:32])
+    return keccak(reference[:size]) if size else reference
