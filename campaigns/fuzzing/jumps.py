@@ -4,14 +4,16 @@ Blocks have headers that name the beacon block before, and are in beacon blocks 
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from eth_utils.crypto import keccak
 
+from campaigns.fuzzing.batch import takes
 from campaigns.fuzzing.chance import Chance
+from campaigns.fuzzing.ledger import Ledger
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
 from chains.beacon.blocks import ExecutionBranch
-from chains.beacon.jumps import CannotProve
+from chains.beacon.jumps import BeaconChain, CannotProve
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import (
     BLOCK_BEFORE_CAPELLA,
@@ -24,16 +26,14 @@ from chains.packed import (
 )
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
-from tests.contracts import decoder, tries
+from tests.contracts import tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.contracts.decoder import InvalidPacked, PackedFacts, decode
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
-from tests.contracts.simulator import Call, Outcome, Simulator
+from tests.contracts.simulator import Call, Simulator
 from tests.contracts.worlds import number_of
 
-_ACCUMULATED = keccak(text="HeaderAccumulated(uint256,bytes32)")
-_FIELDS = keccak(text="HeaderFieldsProven(uint256,uint256)")
-_HASH = keccak(text="BlockHashProven(bytes32)")
 _FIRST = 1000
 # Slots from here on have blocks that the source vouches for.
 _VOUCHED = 85
@@ -142,53 +142,33 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     bare = Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, NO_CONTRACT, artifact=artifact)
     harness, simulator = Harness(chain), Simulator(chain)
     proofs = _Proofs(chance, world)
-    while tally.done < count:
-        tried = [proofs.make() for _ in range(min(_SHARE, count - tally.done))]
-        _try_bare(harness, bare, tried[:_BARE], vouched, tally)
+
+    def taken(registry: Deployed, tried: Sequence[bytes], beacon: BeaconChain | None) -> Iterator[PackedFacts]:
+        """Yield what the model reads of each proof that both take. Raises Divergence where one of them alone does."""
         for proof, accepted in zip(tried, harness.accepted(registry, tried), strict=True):
-            tally.done += 1
-            shown = f"jumps.run, seed {seed}, count {count}: 0x{proof.hex()}"
+            shown = f"jumps.run, seed {seed}, count {count}, of {beacon}: 0x{proof.hex()}"
             try:
-                facts = decoder.decode(proof, block_hash=vouched.get, state_root=lambda _: None, beacon=world.chain)
-            except decoder.InvalidPacked as invalid:
+                facts = decode(proof, block_hash=vouched.get, state_root=lambda _: None, beacon=beacon)
+            except InvalidPacked as invalid:
                 tally.refused[sentence(str(invalid))] += 1
                 if accepted:
                     raise Divergence(f"The model refuses: {invalid} {shown}") from None
                 continue
-            tally.accepted["hash" if facts.known_hashes else "header"] += 1
             if not accepted:
                 raise Divergence(f"The contract refuses. {shown}")
+            ledger = Ledger()
+            ledger.store(facts)
             [outcome] = simulator.run([Call(registry.address, proof)])
-            if _logged(outcome) != _expected(facts):
-                raise Divergence(f"Contract and model store something else. {shown}")
+            if why := takes(ledger.logs)(outcome):
+                raise Divergence(f"{why}. {shown}")
+            yield facts
+
+    while tally.done < count:
+        tried = [proofs.make() for _ in range(min(_SHARE, count - tally.done))]
+        tally.done += len(tried)
+        for _ in taken(bare, tried[:_BARE], None):
+            pass
+        tally.accepted.update(
+            "hash" if facts.known_hashes else "header" for facts in taken(registry, tried, world.chain)
+        )
     return tally
-
-
-def _try_bare(
-    harness: Harness, registry: Deployed, tried: Sequence[bytes], vouched: Mapping[int, bytes], tally: Tally
-) -> None:
-    """Try proofs at a registry without a beacon history."""
-    for proof, accepted in zip(tried, harness.accepted(registry, tried), strict=True):
-        try:
-            decoder.decode(proof, block_hash=vouched.get, state_root=lambda _: None)
-        except decoder.InvalidPacked as invalid:
-            tally.refused[sentence(str(invalid))] += 1
-            if accepted:
-                raise Divergence(f"Without a beacon history, the model refuses: {invalid} 0x{proof.hex()}") from None
-        else:
-            if not accepted:
-                raise Divergence(f"Without a beacon history, the contract refuses 0x{proof.hex()}")
-
-
-def _expected(facts: decoder.PackedFacts) -> Sequence[tuple[bytes, ...]]:
-    if facts.known_hashes:
-        return [(_HASH, *facts.known_hashes, b"")]
-    number = facts.block_number.to_bytes(32)
-    logs = [(_ACCUMULATED, number, facts.state_root)]
-    if facts.header_fields:
-        logs.append((_FIELDS, number, sum(1 << place for place in facts.header_fields).to_bytes(32)))
-    return logs
-
-
-def _logged(outcome: Outcome) -> Sequence[tuple[bytes, ...]]:
-    return [(*log.topics, log.data) for log in outcome.logs]
