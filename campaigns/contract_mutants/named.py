@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from campaigns.contract_mutants.generate import NAMED, Mutant
-from tests.contracts.weakened import Removal
+from tests.contracts.weakened import UNCOMPARED, Removal
 
 CHANGES: Mapping[str, Sequence[Removal]] = {
     "an extension reaches a nibble too far": (
@@ -23,20 +23,10 @@ CHANGES: Mapping[str, Sequence[Removal]] = {
             "if (node.depth() & 1 == 0 && prefix(difference, node.depth()) != 0 ||",
         ),
     ),
-    "a branch's path is compared but for its last nibble": (
-        Removal(
-            "BranchWriter",
-            "if xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
-            "if and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), not(0xf0))",
-        ),
-    ),
-    "of a branch's path only four nibbles are compared": (
-        Removal(
-            "BranchWriter",
-            "if xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
-            "if and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), 0xfffff)",
-        ),
-    ),
+    **{
+        f"a branch's path is compared: {compared}": (Removal("BranchWriter", *edit),)
+        for compared, edit in UNCOMPARED.items()
+    },
     "a branch's path is folded to 32 bits before it is compared": (
         Removal(
             "BranchWriter",
