@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from campaigns.fuzzing import boundaries, branches, headers, jumps, sequences, steps, transactions
+from campaigns.fuzzing import boundaries, branches, headers, jumps, sequences, steps, transactions, undefined
 from campaigns.fuzzing.tally import Divergence, Tally
 from contracts import code_digest
 from devnet.devchain import DevChain
@@ -38,6 +38,8 @@ CAMPAIGNS = (
     Campaign("headers", headers.run, 200_000, 20_000),
     Campaign("branches", branches.run, 100_000, 10_000),
     Campaign("jumps", jumps.run, 100_000, 10_000),
+    Campaign("undefined-steps", undefined.run_steps, 1_000_000, 50_000),
+    Campaign("undefined-transactions", undefined.run_transactions, 200_000, 10_000),
 )
 BY_NAME = {campaign.name: campaign for campaign in CAMPAIGNS}
 
@@ -147,7 +149,7 @@ def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
         name, _, value = word.lower().partition("=")
         if name in numbers and value.isdecimal() and word.lower() != "jobs=0":
             numbers[name] = int(value)
-        elif (match := re.fullmatch(r"again=(\w+)/(\d+)/(\d+)", word.lower())) and match[1] in BY_NAME:
+        elif (match := re.fullmatch(r"again=([\w-]+)/(\d+)/(\d+)", word.lower())) and match[1] in BY_NAME:
             again.append(Job(match[1], int(match[2]), int(match[3])))
         else:
             raise ValueError(f"{word} makes no sense. {USAGE}")

@@ -1,0 +1,81 @@
+"""What a real EVM does in the calls that the interpreter runs: to see that both do the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+
+from campaigns.fuzzing.interpreter import Execution
+from chains.encoding import hex_data
+from devnet.devchain import DevChain
+from tests.contracts.deployed import SENDER
+from tests.contracts.simulator import outcome_of
+
+_CONTRACT = "0x" + "c0" * 20
+_GAS = hex(30_000_000)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A call of a contract that has this code and storage. What it calls is at `callee`, and answers the same to all:
+    less than 256 bytes, or nothing but that it reverts where `answer` is None."""
+
+    code: bytes
+    calldata: bytes
+    storage: Mapping[int, int] = field(default_factory=dict)
+    callee: str = ""
+    answer: bytes | None = None
+
+
+class Reference:
+    """Runs calls by anvil, which keeps nothing of them."""
+
+    def __init__(self, chain: DevChain) -> None:
+        self._url = chain.url
+        self._session = requests.Session()
+
+    def execute(self, run: Run) -> Execution:
+        overrides = {
+            _CONTRACT: {
+                "code": hex_data(run.code),
+                "stateDiff": {_hex(at): _hex(run.storage[at]) for at in run.storage},
+            }
+        }
+        if run.callee:
+            overrides[run.callee] = {"code": hex_data(_always_answer(run.answer))}
+        call = {"from": SENDER, "to": _CONTRACT, "input": hex_data(run.calldata), "gas": _GAS}
+        block = {"stateOverrides": overrides, "blockOverrides": {"gasLimit": _GAS}, "calls": [call]}
+        # What it answers and logs; then what it stores.
+        [simulated] = self._rpc("eth_simulateV1", {"blockStateCalls": [block], "validation": False}, "latest")
+        trace = {"tracer": "prestateTracer", "tracerConfig": {"diffMode": True}, "stateOverrides": overrides}
+        changes = self._rpc("debug_traceCall", call, "latest", trace)
+        outcome = outcome_of(simulated["calls"][0])
+        # Before, what has changed; and after, what isn't zero of that.
+        before, after = _stored(changes["pre"]), _stored(changes["post"])
+        storage = {place: word for place, word in run.storage.items() if place not in before} | after
+        return Execution(outcome.succeeded, outcome.data, bytes(len(outcome.data)), outcome.logs, storage)
+
+    def _rpc(self, method: str, *params: Any) -> Any:
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        reply = self._session.post(self._url, json=request, timeout=120).json()
+        if "error" in reply:
+            raise AssertionError(f"The node doesn't run what it is asked to: {reply['error']}")
+        return reply["result"]
+
+
+def _always_answer(answer: bytes | None) -> bytes:
+    """Code that returns less than 256 bytes, or else reverts."""
+    if answer is None:
+        return bytes.fromhex("5f5ffd")  # PUSH0 PUSH0 REVERT
+    # PUSH1 size PUSH1 10 PUSH0 CODECOPY PUSH1 size PUSH0 RETURN, and what to return.
+    return bytes([0x60, len(answer), 0x60, 10, 0x5F, 0x39, 0x60, len(answer), 0x5F, 0xF3]) + answer
+
+
+def _stored(accounts: Any) -> dict[int, int]:
+    stored = accounts.get(_CONTRACT, {}).get("storage", {})
+    return {int(place, 16): int(word, 16) for place, word in stored.items()}
+
+
+def _hex(word: int) -> str:
+    return f"0x{word:064x}"
