@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-scale bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates lint format run docs contracts lock clean
 
 ## Run it
 
@@ -170,9 +170,6 @@ fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn
 mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 ...)
 	@$(BIN)/python -m campaigns.contract_mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors)
-
-mutants-python: .venv/ready node_modules/ready ## Change a place of the Python code at random: tests must fail (SEED=1 COUNT=60; half an hour and more)
-	@$(BIN)/python -m campaigns.python_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 
 ## Contracts
 
