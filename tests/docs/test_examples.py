@@ -26,7 +26,7 @@ from tests.docs.examples import blocks_of, pages
 from tests.docs.reader import Ran
 
 # Pages of one installation, which the first makes; all others stand for themselves.
-OPERATING = ["deploying", "test-network", "configuration", "watching", "registries", "backups", "attesters"]
+OPERATING = ["deploying", "test-network", "configuration", "watching", "backups", "attesters"]
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and not block.is_skipped]
