@@ -143,7 +143,7 @@ def test_what_examples_make_is_ignored_by_git():
     named = r"(?:make_keystore(?: --ask)?|--keystore|--password-file|keystore_file =|password_file =|>) ([\w./\"]+)"
     code = "\n".join(block.code for block in BLOCKS if block.language in {"sh", "toml"})
     made = {path.strip('"') for path in re.findall(named, code) if re.search("secrets|key|password", path)}
-    assert {"secrets/key.json", "secrets/signer.json", "secrets/signer.password"} <= made
+    assert {"secrets/key.json", "secrets/signer.json", "secrets/attester.password"} <= made
     assert not [path for path in made if not path.startswith("secrets/")]
     ignored = set((PROJECT / ".gitignore").read_text().splitlines())
     assert {"/secrets", "/deploy/secrets", "/.testnet"} <= ignored
