@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,7 +28,7 @@ from accounts.models import AccountEvent, SignInNonce, ThrottleCount
 from database import due_rows, statements
 from database.statements import chunks
 from proving import lanes
-from proving.lanes import HeldLane, LaneKind, LaneName
+from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
     AccountProof,
     BeaconAnchor,
@@ -75,12 +76,13 @@ def prune_when_due(lane: HeldLane) -> None:
 
 def prune_now() -> Mapping[str, int] | None:
     """Prune all that is old enough, and say how many rows of each kind. None while another process prunes."""
-    with lanes.hold(LaneName(LaneKind.HOUSE)) as lane:
-        if lane is None:
-            return None
-        counts, _ = _prune(lane)
-    _log(counts)
-    return counts
+    # Lost to another process where this one stood still, or took minutes: what went by then is gone.
+    with suppress(LaneLost), lanes.hold(LaneName(LaneKind.HOUSE)) as lane:
+        if lane is not None:
+            counts, _ = _prune(lane)
+            _log(counts)
+            return counts
+    return None
 
 
 def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:

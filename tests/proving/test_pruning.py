@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from accounts.models import AccountEvent, EventKind, SignInNonce, ThrottleCount
 from proving.models import AccountProof, Lane, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
+from queries import clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock, Step, StepKind
 from tests.explorer.batches import batch_at, finish, page, path, settle
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work, work_until_done
@@ -170,11 +171,15 @@ def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
     assert not Step.objects.exists()
 
 
-def test_one_process_at_a_time_prunes(unreachable_chain):
+def test_one_process_at_a_time_prunes(unreachable_chain, monkeypatch):
     done(31)
-    Lane.objects.create(name="house", token="another's", until=timezone.now() + timedelta(seconds=30))
-    with pytest.raises(CommandError, match="A worker prunes at this moment"):
-        prune()
+    Lane.objects.create(name="house")
+    theirs = {"token": "another's", "until": timezone.now() + timedelta(seconds=30)}
+    with monkeypatch.context() as taking:
+        taking.setattr(clock, "earliest", lambda: Lane.objects.update(**theirs) and timezone.now())
+        for _ in range(2):
+            with pytest.raises(CommandError, match="A worker prunes at this moment"):
+                prune()
     work()
     assert full() == (1, 1)
 
