@@ -2,7 +2,7 @@
 
 A property is a function `check_...`, which halmos runs with arguments that stand for all arguments. It is proven where
 no path ends in a failed assertion, none was cut short, and none needed what halmos can't do.
-docs/developing/proofs.md lists them.
+docs/developing/proofs.md has what they assume.
 
 A proof that can't fail shows nothing. So each property is also tried on contracts that were broken on purpose
 (`faults.py`), where halmos must find that it is false.
