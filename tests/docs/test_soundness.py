@@ -1,4 +1,4 @@
-"""docs/concepts/soundness.md: what its contract loses to a false block hash, and which code its figures are of."""
+"""docs/concepts/soundness.md: what its example loses to a false block hash, and which code its figures are of."""
 
 import random
 import re
@@ -14,7 +14,6 @@ from contracts.build import run_compiler
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.worlds import Asked, World
-from tests.docs.examples import blocks_of
 
 PAGE = "docs/concepts/soundness.md"
 SOURCE_CHAIN, BLOCK = 1, 5000
@@ -39,10 +38,11 @@ contract Greedy {
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[str, Artifact]:
-    """The page's contract and GREEDY by their names, with the registry's errors, which go through them."""
-    (block,) = [block for block in blocks_of(PAGE) if block.language == "solidity"]
+    """The example and GREEDY by their names, with the registry's errors, which go through them."""
+    files = ("examples/CautiousPayout.sol", "src/IFactsRegistry.sol")
+    sources = {file: (PROJECT / "client/solidity" / file).read_text() for file in files}
     outputs = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"]
-    output = run_compiler({PAGE: block.code, "Greedy": GREEDY}, {"*": {"*": outputs}})
+    output = run_compiler(sources | {"Greedy": GREEDY}, {"*": {"*": outputs}})
     errors = [one for one in load_artifact("FactsRegistry").abi if one["type"] == "error"]
     return {
         name: Artifact(
