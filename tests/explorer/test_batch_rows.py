@@ -14,7 +14,7 @@ from tests.service import ALICE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-SHORT, CHAIN = f"{ALICE[:6]}…{ALICE[-4:]}", "Development chain"
+CHAIN = "Development chain"
 
 
 def title(batch: Batch) -> str:

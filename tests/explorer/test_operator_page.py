@@ -1,7 +1,6 @@
 """What the operator sees, and that nobody else does."""
 
 import re
-from datetime import timedelta
 
 import pytest
 from django.test import Client
@@ -15,7 +14,6 @@ from tests.service import ALICE, BOB, SIGNER, chains_toml
 
 pytestmark = pytest.mark.django_db
 
-MINUTE = timedelta(minutes=1)
 STATEMENTS = 10
 
 

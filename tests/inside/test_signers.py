@@ -6,7 +6,6 @@ import pytest
 from django.db import connections
 
 from config.configured_chains import get_chains
-from devnet.devchain import DevChain
 from proving import lanes
 from proving.lanes import LaneKind, LaneName
 from proving.models import Transaction
@@ -15,19 +14,7 @@ from proving.transactions import sending
 from proving.transactions.sending import Order, Sent
 from tests.proving.chain_state import signer_nonce
 from tests.proving.several_signers import configure
-from tests.service import ALICE, work
-
-WINDOW = 10
-NOBODY = "0x" + "77" * 20
-
-
-@pytest.fixture
-def mempool(two_signers: DevChain) -> DevChain:
-    """A chain that mines only when told to, with blocks to be asked for."""
-    two_signers.mine(20)
-    work()
-    two_signers.rpc("evm_setAutomine", False)
-    return two_signers
+from tests.service import ALICE
 
 
 @pytest.mark.django_db(transaction=True)

@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from proving.health import findings
@@ -21,11 +20,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def seen(chain_id: int = 31337) -> list[str]:
     """The codes of what a worker has seen."""
     return [code for code, _ in ChainWatch.objects.get(pk=chain_id).problems]
-
-
-def codes() -> list[str]:
-    found: list[str] = Client().get("/healthz").json()["codes"]
-    return found
 
 
 def test_an_error_at_one_chain_is_logged_and_the_others_are_looked_at(service, tmp_path, monkeypatch, caplog):

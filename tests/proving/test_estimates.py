@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
 from tests.deployed import deploy
+from tests.explorer.batches import SOURCE, connect_source
 from tests.proving.estimated_batches import Result, accounts, cases_of, estimate, measured
 from tests.proving.money import limit, stopped
 from tests.service import (
@@ -27,8 +27,6 @@ from tests.service import (
 )
 
 pytestmark = pytest.mark.outside
-
-THERE = 555
 
 
 def is_right(result: Result) -> bool:
@@ -163,39 +161,20 @@ def test_what_is_to_come_is_estimated_and_waited_for(service, client, key):
 
 
 @pytest.fixture
-def other_source(service, settings) -> Iterator[DevChain]:
+def other_source(service, tmp_path) -> Iterator[DevChain]:
     """Another chain, attested here by nobody who runs."""
-    with DevChain(chain_id=THERE) as there:
+    with DevChain(chain_id=SOURCE) as there:
         there.mine(5)
-        settings.CHAINS_FILE.write_text(
-            settings.CHAINS_FILE.read_text()
-            + f"""
-[[chains]]
-id = {THERE}
-name = "There"
-rpc_urls = ["{there.url}"]
-block_seconds = 1
-
-[[connections]]
-source = {THERE}
-destination = 31337
-block_hash_source = "attested"
-threshold = 1
-[[connections.attesters]]
-address = "{ALICE}"
-url = "http://127.0.0.1:1"
-"""
-        )
-        forget_chains()
-        deploy(31337, THERE)
+        connect_source(tmp_path, there.url)
+        deploy(31337, SOURCE)
         yield there
 
 
 def test_a_source_chain_that_is_down_is_left_out(service, other_source, client, key, settings):
     body = request(ALICE, block=service.head())
-    body["data"][str(THERE)] = {"block:3": {"accounts": accounts(1)}}
+    body["data"][str(SOURCE)] = {"block:3": {"accounts": accounts(1)}}
     told = estimate(client, key, body)
-    assert [one["sourceChainId"] for one in told["sources"]] == ["31337", str(THERE)]
+    assert [one["sourceChainId"] for one in told["sources"]] == ["31337", str(SOURCE)]
     here, there = (one["gas"]["bound"] for one in told["sources"])
     assert told["gas"]["bound"] == here + there
     other_source.stop()
@@ -203,7 +182,7 @@ def test_a_source_chain_that_is_down_is_left_out(service, other_source, client, 
     assert [one["sourceChainId"] for one in told["sources"]] == ["31337"]
     assert (told["gas"]["bound"], told["rejections"]) == (here, [])
     (said,) = told["waits"]
-    assert f"({THERE})" in said
+    assert f"({SOURCE})" in said
 
 
 def test_it_says_so_where_the_node_is_down(service, client, key):

@@ -16,7 +16,6 @@ import pytest
 from django.apps import apps
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
-from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from proving.models import ChainHead, FactsRegistry, JumpLeaves, Lane, Signer, Transaction, WorkerHeartbeat
@@ -24,12 +23,12 @@ from queries.models import Batch, Block, WebhookDelivery
 from tests.chains.lying_node import ask, lying_node
 from tests.deployed import deploy_on
 from tests.factories import is_done, until
+from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
 from tests.proving.receiver import receiver
-from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
+from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
-EVENTS = ("HeaderAccumulated(uint256,bytes32)", "AccountProven(address,uint256,uint8)")
 # Exchanges of workers for a block: a method, and which of the exchanges with it.
 EXCHANGES = {
     "admitting": ("eth_getProof", 1),
@@ -94,15 +93,15 @@ def stop(worker: subprocess.Popen[bytes]) -> None:
 @pytest.mark.parametrize("exchange", EXCHANGES.values(), ids=EXCHANGES)
 def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings, tmp_path, start_worker, exchange):
     with one_of_two_frozen(chain, settings, tmp_path, start_worker, exchange) as freezer:
-        batch, nonce = submit(a_key(), request(ALICE, block=chain.head())), nonce_of(chain)
+        batch, nonce = submit(a_key(), request(ALICE, block=chain.head())), signer_nonce(chain)
         until(lambda: freezer.frozen is not None, f"the exchange {exchange}")
         until(lambda: is_done(batch), "DONE by the other worker")
         stored = Transaction.objects.filter(queries__batch=batch)
         until(lambda: {tx.state for tx in stored} <= {"CONFIRMED", "FINAL"}, "confirmations")
     chain.mine()
-    assert nonce_of(chain) == nonce_of(chain, "pending") == nonce + 1
+    assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 1
     assert stored.count() == 1
-    assert [len(logged(chain, event)) for event in EVENTS] == [1, 1]
+    assert len(events(chain, HEADER_ACCUMULATED)) == len(events(chain, ACCOUNT_PROVEN)) == 1
 
 
 @contextmanager
@@ -140,7 +139,7 @@ def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, sta
     is_frozen = threading.Event()
     with receiver(lambda _: 204 if is_frozen.wait(20) else 500) as hook:
         batch = submit(a_key(), request(ALICE, block=chain.head()) | {"webhook": {"url": hook.url, "events": ["DONE"]}})
-        nonce = nonce_of(chain)
+        nonce = signer_nonce(chain)
         if kind == "large-admission":
             Batch.objects.update(block_count=101)
         frozen = start_worker()
@@ -152,7 +151,7 @@ def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, sta
         until(lambda: not JumpLeaves.objects.filter(problem="").exists(), "what becomes of the leaves")
         until(lambda: not WebhookDelivery.objects.exclude(status="DELIVERED").exists(), "the delivery")
         wake(frozen, awake)
-    assert nonce_of(chain) == nonce_of(chain, "pending") == nonce + 1
+    assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 1
     assert [len(delivery.attempts) for delivery in WebhookDelivery.objects.all()] == [1]
 
 
@@ -185,12 +184,3 @@ def stored() -> list[dict[str, Any]]:
     models = [model for model in apps.get_models() if model not in {ChainHead, WorkerHeartbeat}]
     rows = [row for model in models for row in model._default_manager.order_by("pk").values()]
     return [row | {"broadcast_at": None} for row in rows]
-
-
-def logged(chain: DevChain, event: str) -> list[Any]:
-    logs = {"address": FactsRegistry.in_use.get().address, "fromBlock": "0x0"}
-    return list(chain.rpc("eth_getLogs", logs | {"topics": ["0x" + keccak(text=event).hex()]}))
-
-
-def nonce_of(chain: DevChain, block: str = "latest") -> int:
-    return int(chain.rpc("eth_getTransactionCount", SIGNER, block), 16)

@@ -10,19 +10,18 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection
 from django.test import Client
-from django.utils import timezone
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, SignedTransaction, Transaction, WorkerHeartbeat
-from queries.models import Batch, BatchStatus, Block, Query, StepKind
+from proving.models import FactsRegistry, SignedTransaction, Transaction
+from queries.models import BatchStatus, Block, Query, StepKind
 from tests.chains.lying_node import between
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
-from tests.explorer.batches import bundle_of
+from tests.explorer.batches import beat, bundle_of, path
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
 from tests.proving.money import ETHER, go_on, limit, mine_at
 from tests.service import (
@@ -67,16 +66,6 @@ def replace_code(chain: DevChain, code: str = OTHER_CODE) -> FactsRegistry:
     chain.mine()
     restart()
     return row
-
-
-def path(batch: Batch) -> str:
-    return f"/explorer/query/{batch.pk}"
-
-
-def beat() -> None:
-    """A worker says that it runs."""
-    now = timezone.now()
-    WorkerHeartbeat.objects.update_or_create(worker="worker", defaults={"started_at": now, "beat_at": now})
 
 
 def health() -> tuple[int, str]:

@@ -9,7 +9,7 @@ from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy
-from tests.proving.money import accepted
+from tests.proving.money import ETHER, GWEI, accepted
 from tests.proving.several_signers import configure, get_stuck, send_each, senders
 from tests.service import (
     ALICE,
@@ -27,10 +27,7 @@ from tests.service import (
 
 pytestmark = pytest.mark.outside
 
-GWEI = 10**9
-ETHER = 10**18
 WINDOW = 10
-NOBODY = "0x" + "77" * 20
 
 
 @pytest.fixture

@@ -39,11 +39,6 @@ def seen(chain_id: int = 31337) -> list[str]:
     return [code for code, _ in ChainWatch.objects.get(pk=chain_id).problems]
 
 
-def codes() -> list[str]:
-    found: list[str] = Client().get("/healthz").json()["codes"]
-    return found
-
-
 def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
     work()
     watch = ChainWatch.objects.get()
