@@ -15,7 +15,7 @@ from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFa
 from proving.models import AccountProof
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
-from proving.paths.planning import Hops, TooFar
+from proving.paths.planning import Hops
 from proving.reconcile import decide
 from proving.reconcile.decide import (
     EXTENDING,
@@ -154,18 +154,8 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
 @pytest.mark.parametrize(
     ("what", "then", "actions"),
     [
-        pytest.param(NOTHING_IN_REGISTRY, Continue(), [BLOCK_HASH, "Prove"], id="the hash is vouched for"),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, path_left=2), Continue(), ["ShowPath", BLOCK_HASH, "Prove"], id="a path arrived"
-        ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, sent_for={BALANCE}), Continue(), [BLOCK_HASH], id="nothing is paid twice"
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, awaiting_header=[HEADER_QUERY], asked={}, missing={}),
-            Continue(),
-            [BLOCK_HASH],
-            id="all sent",
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, is_accumulating=True),
@@ -186,9 +176,6 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="it reverted",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, failures=1, attempts=1), Continue(), [BLOCK_HASH, "Prove"], id="tried again later"
-        ),
-        pytest.param(
             seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {})),
             Requeue(
                 "The registry holds another state root for block 7 than the source chain has now; waiting for the two "
@@ -204,7 +191,6 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             [BLOCK_HASH],
             id="another root, but all is under way",
         ),
-        pytest.param(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), [], id="a path is needed"),
         pytest.param(
             seen(UNVOUCHED, asked={2: HEADER_QUERY}),
             FindPath(OWN, {BALANCE: [1]}),
@@ -223,18 +209,6 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             Requeue("Waiting for the block after 7.", 3),
             [],
             id="when the block ended is not known yet",
-        ),
-        pytest.param(
-            seen(UNVOUCHED, root_is_known=True), Continue(), [BLOCK_HASH, "Prove"], id="trusted, not confirmed yet"
-        ),
-        pytest.param(
-            TRUSTED, Continue(), ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"], id="below a trusted root"
-        ),
-        pytest.param(
-            seen(TRUSTED, missing={}),
-            Continue(),
-            ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, ACCOUNT_DONE],
-            id="all is proven",
         ),
         pytest.param(
             seen(TRUSTED, missing={}, contradiction="The registry lies."),
@@ -259,12 +233,6 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             Continue(),
             ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
             id="what needs no hash does not wait for the next block",
-        ),
-        pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, header=NEXT),
-            Continue(),
-            [BLOCK_HASH, "ProveTime"],
-            id="a time",
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, header=header(timestamp=1005)),
@@ -359,20 +327,9 @@ def test_steps_name_the_transactions_that_completed_them():
     [
         (NotYet("Not yet."), Requeue("Not yet.", 3), []),
         (
-            TooFar("Too far."),
-            # By the head of a node that is of another chain for a moment, perhaps.
-            Fail("Too far."),
-            [],
-        ),
-        (
             Preparation(()),
             Requeue("Waiting for the transaction that records the block's hash.", 0.5),
             [PreparePath(Preparation(()), [1, 2])],
-        ),
-        (
-            PathFound(HOPS),
-            FOR_PATH,
-            [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), ExtendPath(HOPS, OWN, {BALANCE: [2, 1]})],
         ),
     ],
 )
@@ -418,25 +375,14 @@ def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
     assert shown == ShowPath(1, PathUnit.JUMPS, None)
 
 
-@pytest.mark.parametrize("what", ["an origin to be paid for", "the block after"])
-def test_a_jump_that_extends_the_registrys_trust_is_a_path(what):
-    target, found = OWN, BY_JUMP
-    if what == "the block after":
-        target = NEXT
-    else:
-        found = replace(BY_JUMP, path=Jump(header(100), Start(100)))
-    asked = FindPath(target, {BALANCE: [1]})
-    decision = decide.path(UNVOUCHED, asked, found)
-    assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(found.path, target, {BALANCE: [1]}, JUMP)])
+def test_a_jump_to_the_block_after_is_a_path():
+    asked = FindPath(NEXT, {BALANCE: [1]})
+    decision = decide.path(UNVOUCHED, asked, BY_JUMP)
+    assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
     # It isn't known before that it is one.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
-    assert decide.path(extending, asked, found) == Decision(FOR_PATH)
-
-
-@pytest.mark.parametrize("found", [PathFound(HOPS), Preparation(())], ids=["hops", "what comes before"])
-def test_what_might_have_jumped_and_does_not_waits_for_the_path_of_another(found):
-    extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
-    assert decide.path(extending, FindPath(OWN, {BALANCE: [1]}), found) == Decision(FOR_PATH)
+    for found in (BY_JUMP, Preparation(())):
+        assert decide.path(extending, asked, found) == Decision(FOR_PATH)
 
 
 def test_a_time_that_a_reorg_has_moved():
@@ -512,13 +458,7 @@ REJECTED = Reject(
         (REFUSED, Fail("Pruned.", (4,)), [NoteRefused(NOW)]),
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fail("Pruned.", (4,)), []),
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), Continue(), [REJECTED]),
-        (
-            replace(REFUSED, faults={3: "Slow.", 4: "Pruned."}, refused_since=NOW - timedelta(minutes=10)),
-            Fail("Slow.", (3,)),
-            [REJECTED],
-        ),
         (replace(REFUSED, refused=[], refused_since=NOW), Fail("Pruned.", (4,)), [NoteRefused(None)]),
-        (replace(REFUSED, faults={}, refused=[]), Continue(), []),
     ],
 )
 def test_what_can_not_be_fetched(what, then, actions):
@@ -535,13 +475,8 @@ OTHERS, OTHERS_TIMED = (
 @pytest.mark.parametrize(
     ("base", "then", "actions"),
     [
-        pytest.param(NOTHING_IN_REGISTRY, Continue(), [BLOCK_HASH], id="trusted"),
-        pytest.param(UNVOUCHED, Continue(), [], id="no path is planned, and none sent"),
         pytest.param(seen(UNVOUCHED, failures=3, is_extending=True), Continue(), [], id="whatever is under way"),
         pytest.param(replace(NOTHING_IN_REGISTRY, gather_seconds=5), Continue(), [BLOCK_HASH], id="nothing gathers"),
-        pytest.param(
-            TRUSTED, Continue(), ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE], id="below a trusted root"
-        ),
     ],
 )
 def test_what_is_left_to_others_is_completed_and_never_sent(base, then, actions):
@@ -576,12 +511,9 @@ MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for numbe
 @pytest.mark.parametrize(
     ("what", "waits"),
     [
-        pytest.param(GATHERING, 3, id="it begins, until a moment that is all blocks'"),
         pytest.param(replace(GATHERING, now=BEGUN + timedelta(seconds=2)), 1, id="it has begun"),
         pytest.param(replace(GATHERING, now=BEGUN + timedelta(seconds=3)), None, id="it is over"),
-        pytest.param(replace(GATHERING, now=BEGUN + timedelta(hours=1)), None, id="the worker is late"),
         pytest.param(replace(GATHERING, now=BEGUN - timedelta(days=1)), None, id="the clock was set back"),
-        pytest.param(replace(GATHERING, waits_since=None), None, id="nobody wants that"),
         pytest.param(seen(GATHERING, failures=1, attempts=1), None, id="it goes alone, because one reverted"),
         pytest.param(seen(GATHERING, missing=MANY), None, id="it fills a transaction"),
     ],
