@@ -98,12 +98,6 @@ def test_a_development_chain_that_was_started_anew_takes_an_empty_database(servi
     assert FactsRegistry.in_use.count() == 1
 
 
-def test_replace_replaces_nothing_that_is_there(service):
-    old = FactsRegistry.objects.get().address
-    deploy(31337, 31337, "--replace")
-    assert FactsRegistry.objects.get().address == old
-
-
 def test_a_connection_that_is_not_configured_is_refused(service):
     with pytest.raises(CommandError, match="no connection from chain 31337 to chain 1"):
         deploy(1, 31337)

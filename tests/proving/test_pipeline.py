@@ -173,34 +173,14 @@ def test_confirmations_are_waited_for(service, key, settings):
     assert mined_at is not None
     assert service.head() == mined_at
     for _ in range(2):
-        batch.refresh_from_db()
-        assert batch.status == BatchStatus.IN_PROGRESS
+        assert fresh(batch).status == BatchStatus.IN_PROGRESS
         assert batch.queries.get().step == StepKind.HEADER_ACCUMULATED
+        assert waiting() == []
         service.mine()
         work()
         work()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.DONE
+    assert fresh(batch).status == BatchStatus.DONE
     assert service.head() == mined_at + 2
-
-
-def test_one_account_that_no_node_proves_holds_up_no_other(service, key, settings):
-    block = service.head()
-    bad, good = submit(key, request(ALICE, block=block)), submit(key, request(BOB, block=block))
-
-    def lie_about_alice(question: Any, reply: Any) -> list[Any]:
-        if question["method"] == "eth_getProof" and question["params"][0].lower() == ALICE.lower():
-            del reply["result"]["accountProof"][-1]
-        return [reply]
-
-    with between(service.url, lie_about_alice) as url:
-        reconfigure(settings, service.url, url)
-        assert work_until_done(good).status == BatchStatus.DONE
-        bad.refresh_from_db()
-        assert bad.status == BatchStatus.ACCEPTED
-        assert "does not verify" in waiting()[0]
-    reconfigure(settings, url, service.url)
-    assert work_until_done(bad).status == BatchStatus.DONE
 
 
 def cut_account(proof: dict[str, Any]) -> None:
@@ -302,15 +282,13 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, se
     with without_proofs(service, settings):
         for _ in range(8):
             work()
-        batch.refresh_from_db()
-        assert batch.status == BatchStatus.ACCEPTED
+        assert fresh(batch).status == BatchStatus.ACCEPTED
         assert "(-32000)" in waiting()[0]
         assert "missing trie node" not in str(waiting()), "what a node says is for operators"
         assert "the node said: “missing trie node”" in caplog.text
         Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
         work()
-    batch.refresh_from_db()
-    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
+    assert (fresh(batch).status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,
         "proof_unavailable",
         True,
@@ -326,8 +304,7 @@ def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, 
         now = timezone.now()
         monkeypatch.setattr(timezone, "now", lambda: now + timedelta(hours=25))
         work()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.ACCEPTED
+    assert fresh(batch).status == BatchStatus.ACCEPTED
 
 
 def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
@@ -338,16 +315,13 @@ def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
     batch = submit(key, request(ALICE, block=block, props=["BALANCE"]))
     for _ in range(5):
         work()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.IN_PROGRESS
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert "is not the one that was proven here" in waiting()[0]
     assert signer_nonce(service) == before
 
 
-def is_done_after_work(batch: Batch, chain: DevChain | None = None) -> bool:
+def is_done_after_work(batch: Batch) -> bool:
     work()
-    if chain:
-        chain.mine()
     return is_done(batch)
 
 

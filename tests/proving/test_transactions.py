@@ -9,11 +9,11 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
-from proving.models import SignedTransaction, Signer, Transaction, TransactionState, WorkerHeartbeat
+from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.proving.chain_state import signer_nonce
-from tests.proving.money import cancel, stopped
+from tests.proving.money import cancel, pending, stopped
 from tests.proving.transactions import age, between_statements, send_from_elsewhere
 from tests.service import (
     ALICE,
@@ -99,8 +99,7 @@ def test_what_a_node_accepts_and_keeps_to_itself_is_handed_to_the_others(mempool
 
 
 def test_a_retry_sends_the_same_bytes(mempool, batch):
-    work()
-    work()
+    pending(batch)
     (first,) = sent_hashes(mempool)
     mempool.rpc("anvil_dropTransaction", first)
     assert not sent_hashes(mempool)
@@ -111,8 +110,7 @@ def test_a_retry_sends_the_same_bytes(mempool, batch):
 
 
 def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
-    work()
-    work()
+    pending(batch)
     mempool.rpc("anvil_dropAllTransactions")
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(2 * the_transaction().versions.get().max_fee_per_gas))
     mempool.mine()
@@ -123,9 +121,7 @@ def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
 
 
 def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
-    work()
-    work()
-    first = the_transaction().versions.get()
+    first = pending(batch).versions.get()
     age()
     work()
     second = the_transaction().versions.exclude(pk=first.pk).get()
@@ -137,9 +133,7 @@ def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(memp
 
 
 def test_fees_never_rise_above_the_cap(mempool, batch, settings):
-    work()
-    work()
-    highest = the_transaction().versions.get().max_fee_per_gas
+    highest = pending(batch).versions.get().max_fee_per_gas
     cap = f"block_seconds = 1\nmax_fee_per_gas_gwei = {highest * 1.2 / 10**9}"
     reconfigure(settings, "block_seconds = 1", cap)
     for _ in range(5):
@@ -150,9 +144,7 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
 
 
 def test_fees_rise_with_the_market_and_not_for_ever_above_it(mempool, batch):
-    work()
-    work()
-    market = the_transaction().versions.get().max_fee_per_gas
+    market = pending(batch).versions.get().max_fee_per_gas
     for _ in range(30):
         age()
         work()
@@ -171,9 +163,7 @@ def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
 
 
 def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempool, batch):
-    work()
-    work()
-    first = the_transaction().versions.get()
+    first = pending(batch).versions.get()
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice that is above the cap of 200 gwei
     mempool.rpc("anvil_dropTransaction", first.hash)
     mempool.mine()
@@ -196,24 +186,6 @@ def test_a_signer_that_can_not_pay_for_all_that_is_reserved_stops_and_says_so(se
     assert work_until_done(fresh).status == BatchStatus.DONE
 
 
-def test_what_is_mined_is_not_waited_for_and_its_page_says_that_it_is_being_confirmed(settings, mempool, batch):
-    reconfigure(settings, "confirmations = 1", "confirmations = 3")
-    mempool.mine(3)
-    work()
-    work()
-    mempool.mine()
-    work()
-    work()
-    assert the_transaction().state == TransactionState.MINED
-    assert waiting() == []
-    now = timezone.now()
-    WorkerHeartbeat.objects.create(worker="one", started_at=now, beat_at=now)
-    page = Client().get(f"/explorer/query/{batch.pk}").text
-    assert "The transaction is being confirmed on Development chain (31337)." in page
-    assert "note wait" not in page
-    work_until_done(batch, mempool)
-
-
 def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, caplog):
     work_until_done(batch)
     work()
@@ -231,16 +203,6 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
     assert tx.state == TransactionState.CONFIRMED
     assert "reorganised" not in caplog.text
     assert "isn't ours" not in caplog.text
-
-
-def test_an_empty_transaction_has_proven_nothing(mempool, batch):
-    work()
-    work()
-    cancel(batch)
-    work()
-    mempool.mine()
-    work()
-    assert (the_transaction().succeeded, the_transaction().state) == (False, TransactionState.CONFIRMED)
 
 
 def test_gas_above_the_cap_is_waited_for(service, batch, settings):
@@ -267,9 +229,7 @@ def test_the_signer_stops_below_its_minimum_balance_and_says_so(service):
 
 
 def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool, batch):
-    work()
-    work()
-    nonce = the_transaction().nonce
+    nonce = pending(batch).nonce
     cancel(batch)
     work()
     empty = the_transaction().versions.get(is_cancellation=True)
@@ -278,23 +238,21 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     work()
     assert signer_nonce(mempool) == nonce + 1
     assert the_transaction().hash == empty.hash
+    # It has proven nothing.
+    assert (the_transaction().succeeded, the_transaction().state) == (False, TransactionState.CONFIRMED)
     batch.refresh_from_db()
     assert batch.status == BatchStatus.REJECTED
 
 
 def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for(mempool, batch):
-    work()
-    work()
-    mempool.rpc("anvil_setCode", the_transaction().to, "0x60006000fd")  # it reverts whatever it is asked
+    mempool.rpc("anvil_setCode", pending(batch).to, "0x60006000fd")  # it reverts whatever it is asked
     age()
     work()
     assert the_transaction().versions.filter(is_cancellation=True).exists()
 
 
 def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(mempool, batch):
-    work()
-    work()
-    ours = the_transaction()
+    ours = pending(batch)
     mempool.rpc("anvil_dropTransaction", ours.versions.get().hash)
     send_from_elsewhere(mempool, ours.nonce)
     mempool.mine()
@@ -411,9 +369,7 @@ def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batc
 
 
 def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, caplog):
-    work()
-    work()
-    first = the_transaction()
+    first = pending(batch)
     code = mempool.rpc("eth_getCode", first.to, "latest")
     mempool.rpc("anvil_setCode", first.to, "0xfe")
     mempool.mine()

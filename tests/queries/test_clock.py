@@ -74,6 +74,7 @@ def test_a_deadline_passes_when_a_chain_agrees_with_the_clock(service, waits, ju
     service.mine()
     work()
     assert (fresh(waits).status, waits.rejection_code) == (BatchStatus.REJECTED, "deadline_exceeded")
+    assert waits.rejection_retryable
     assert waits.rejection_reason.endswith("Its last error: The node is mad.")
 
 
