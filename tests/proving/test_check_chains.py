@@ -17,12 +17,12 @@ from eth_account import Account
 
 from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
-from proving.models import SignedTransaction, WorkerHeartbeat
-from tests.attesting import process
+from proving.models import SignedTransaction
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.names import Names
+from tests.proving.sources import KEYS, THERE, attesting
 from tests.service import SIGNER, chains_toml
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -127,12 +127,6 @@ def test_a_node_of_another_chain_can_not_be_used(configure, devchain):
     assert check("wrong_chain", "no_registry")[2].endswith("is a node of chain 31337, not of 5")
 
 
-def test_each_url_that_leads_to_another_chain_is_told(configure, devchain):
-    with DevChain(chain_id=5) as other:
-        configure(devchain.url, f"{other.url}?key=secret")
-        assert check("wrong_chain", "no_registry")[3].endswith("is a node of chain 5, not of 31337")
-
-
 def test_a_source_needs_a_node_that_proves(configure, devchain):
     def without_proofs(body):
         return error(body, -32601, "no") if body["method"] == "eth_getProof" else ask(devchain.url, body)
@@ -153,11 +147,6 @@ def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devcha
         configure(url)
         printed = check("chain_unavailable", "no_registry")
         assert printed[2].endswith("The node refused (-32000); the node said: “members only”.")
-
-
-def test_a_signer_below_its_minimum_is_told(configure, devchain):
-    configure(devchain.url, chain='minimum_signer_balance = "10001"')
-    assert check("signer_unfunded", "no_registry")[-2].endswith("ETH; it stops below 10001 ETH.")
 
 
 def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
@@ -201,12 +190,6 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
     path.write_text(path.read_text().replace("block_seconds = 1", "block_seconds = 100"))
     forget_chains()
     check("no_registry")
-
-
-def test_what_else_keeps_the_service_from_working_is_told(configure, devchain):
-    configure(devchain.url)
-    WorkerHeartbeat.objects.all().delete()
-    check("no_worker", "no_registry")
 
 
 def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
@@ -309,20 +292,7 @@ def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable
     assert said in check("signer_unreadable", "no_registry")[-1]
 
 
-def test_a_registry_of_other_code_is_told(configure):
-    with DevChain() as chain:
-        configure(chain.url)
-        deployed = deploy()
-        chain.rpc("anvil_setCode", deployed.address, "0x5f195f5260205ff3")
-        chain.mine(200)
-        *_, registry = check("registry_refused")
-    assert "manage.py deploy_registry 31337 31337 --replace" in registry
-
-
 # --- Attesters --------------------------------------------------------------------------------------------------------
-
-THERE = 31338
-KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
 
 
 @pytest.fixture(scope="module")
@@ -336,12 +306,7 @@ def there() -> Iterator[DevChain]:
 def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Any]]:
     """Two, as their operators run them."""
     with ExitStack() as stack:
-        found = []
-        for key in KEYS[:2]:
-            folder = tmp_path_factory.mktemp("attester")
-            process.chains_file(folder, there.url, key=key, chain_id=THERE)
-            found.append(stack.enter_context(process.running(folder)).attester)
-        yield found
+        yield [stack.enter_context(attesting(tmp_path_factory.mktemp("attester"), there, key)) for key in KEYS[:2]]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy
 from tests.proving.money import ETHER, GWEI, accepted
@@ -40,16 +40,6 @@ def mempool(two_signers: DevChain) -> DevChain:
 
 
 # --- Who sends --------------------------------------------------------------------------------------------------------
-
-
-def test_contracts_are_created_by_the_first_one(mempool, key):
-    assert set(Transaction.objects.filter(to="").values_list("signer__address", flat=True)) == {SIGNER}
-    send_each(key, mempool, 1)
-    mempool.rpc("evm_setAutomine", True)
-    mempool.mine()
-    FactsRegistry.objects.all().delete()
-    deploy(31337, 31337)
-    assert set(Transaction.objects.filter(to="").values_list("signer__address", flat=True)) == {SIGNER}
 
 
 # --- One that can't ---------------------------------------------------------------------------------------------------
