@@ -23,7 +23,7 @@ from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.explorer.batches import beat, bundle_of, path
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
-from tests.proving.money import ETHER, go_on, limit, mine_at
+from tests.proving.money import ETHER, go_on, limit, mine_at, pending
 from tests.service import (
     ALICE,
     BOB,
@@ -97,8 +97,7 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     nonce = signer_nonce(service)
     for _ in range(3):
         work()
-    received.refresh_from_db()
-    assert received.status == BatchStatus.RECEIVED
+    assert fresh(received).status == BatchStatus.RECEIVED
     assert signer_nonce(service, "pending") == nonce
     beat()
     printed, error = check_chains()
@@ -131,8 +130,7 @@ def test_a_batch_that_was_accepted_before_waits_too(service, key):
     sent = Transaction.objects.count()
     for _ in range(3):
         work()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.IN_PROGRESS
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
     assert Transaction.objects.count() == sent
     (sentence,) = waiting()
     assert OTHER in sentence
@@ -223,8 +221,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     batch = submit(key, request(ALICE, block=3))
     work()
-    batch.refresh_from_db()
-    assert "can't be reached" in batch.waiting_for
+    assert "can't be reached" in fresh(batch).waiting_for
     assert "can't be reached" in registry().waiting_for
     assert registry().refused == ""
     assert "can't be read" in check_chains()[0]
@@ -236,9 +233,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
 def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service, key):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
-    work()
-    work()
-    (tx,) = Transaction.objects.filter(to=registry().address)
+    tx = pending(batch)
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
     restart()
     # It wasn't broadcast yet, for all that is known.
@@ -367,8 +362,7 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     assert "in a registry that is no longer used" in Client().get(path(done)).text
     new = deploy(31337, 31337, "--replace")
     work()
-    done.refresh_from_db()
-    assert done.status == BatchStatus.DONE
+    assert fresh(done).status == BatchStatus.DONE
     text = Client().get(path(done)).text
     assert "in a registry that was replaced" in text
     body = Client().get(f"{path(done)}.json").json()
