@@ -26,7 +26,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from accounts.models import User
 from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDelivery
-from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
+from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.explorer.batches import accept, complete, reopen, settle
 from tests.factories import client_of, until
 from tests.proving.receiver import Received, Receiver, receiver
@@ -470,25 +470,6 @@ def test_nothing_that_a_receiver_sends_is_waited_for_or_kept(name, settings):
         # It has told its status before it does its worst, which nobody reads.
         assert outcomes(batch) == [TAKEN]
     assert time.monotonic() - began < 60
-
-
-@pytest.mark.parametrize(
-    "behave", [LIES["hangs up"], lambda asked: asked.send(b"what?\r\n\r\n")], ids=["away", "noise"]
-)
-def test_a_receiver_that_does_not_speak_http_has_not_taken_it(behave: Callable[[Exchange], None]):
-    with hostile_node(behave, chain_id=None) as url:
-        batch = done(url, events=["DONE"])
-        work()
-    assert outcomes(batch) == ["The receiver broke off its answer."]
-
-
-def test_nobody_listens():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    batch = done(f"http://127.0.0.1:{port}/s3cret", events=["DONE"])
-    work()
-    assert outcomes(batch) == ["The receiver can't be reached."]
-    assert "s3cret" not in repr(rows(batch)[0].__dict__)
 
 
 # --- What is kept and counted -----------------------------------------------------------------------------------------
