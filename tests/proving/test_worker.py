@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -76,39 +77,50 @@ def test_beside_a_worker_of_an_older_version_it_waits(service, start_worker, tmp
     until(lambda: is_done(batch), "DONE")
 
 
-def test_a_worker_serves_metrics_where_it_is_told(service, start_worker):
+def test_a_worker_serves_metrics_where_it_is_told_to_who_may_read_them(service, start_worker, monkeypatch):
+    # Nothing stands before a worker that would write this header over.
+    monkeypatch.setenv("CLIENT_ADDRESS_HEADER", "Client")
+    monkeypatch.setenv("METRICS_ALLOWED_NETWORKS", "10.0.0.0/8")
+    monkeypatch.setenv("METRICS_TOKEN", "right")
     port = free_port()
     start_worker("--metrics-port", str(port))
     batch = submit(a_key(), request(ALICE, block=service.head()))
     until(lambda: is_done(batch), "DONE")
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": "Bearer right"})
+    with urllib.request.urlopen(asked) as answer:
         text = answer.read().decode()
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert value(text, "batchquery_job_run_seconds_count", kind="batch", outcome="done") == 1
     assert value(text, "batchquery_job_run_seconds_count", kind="block")
     assert value(text, "batchquery_job_run_seconds_count", outcome="defect") is None
-    for path, sent in (("/metrics", {"X-Forwarded-For": "192.0.2.1"}), ("/", {})):
+    for path, sent in (("/metrics", {}), ("/metrics", {"Client": "10.0.0.1"}), ("/", {})):
         asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=sent)
         with pytest.raises(urllib.error.HTTPError, match=r"40[34]") as refused:
             urllib.request.urlopen(asked)
         refused.value.close()
 
 
-def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_path):
-    nonce = signer_nonce(service)
-    batch = submit(a_key(), request(ALICE, BOB, block=service.head()))
+def kill_until_done(batch: Batch, start_worker: Any, folder: Path, *, seconds: float) -> None:
+    """Kill worker after worker until the batch is done, each a little later after its start than the one before."""
     lives = 0
-    # It is killed while fetching, sending, confirming.
     for length in itertools.count(step=3):
         if is_done(batch):
             break
         process = start_worker()
-        until(lambda: "starts" in last_log(tmp_path), "the start")
-        time.sleep(0.12 * length)
+        until(lambda: "starts" in last_log(folder), "the start")
+        time.sleep(seconds * length)
         process.send_signal(signal.SIGKILL)
         process.wait()
         lives += 1
-        assert lives < 40, log_of(tmp_path)
+        assert lives < 40, log_of(folder)
     assert lives > 1
+
+
+def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_path):
+    nonce = signer_nonce(service)
+    batch = submit(a_key(), request(ALICE, BOB, block=service.head()))
+    # While fetching, sending, confirming.
+    kill_until_done(batch, start_worker, tmp_path, seconds=0.12)
     assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1
     assert len(events(service, HEADER_ACCUMULATED)) == 1
     assert len(events(service, ACCOUNT_PROVEN)) == 2
@@ -128,22 +140,11 @@ def short_hops(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
 
 def test_a_path_killed_again_and_again_goes_on_and_pays_for_no_hop_twice(short_hops, start_worker, tmp_path):
     batch = submit(a_key(), request(ALICE, block=short_hops.head() - 220))
-    lives = 0
-    for length in itertools.count(step=3):
-        if is_done(batch):
-            break
-        process = start_worker()
-        until(lambda: "starts" in last_log(tmp_path), "the start")
-        time.sleep(0.25 * length)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        lives += 1
-        assert lives < 40, log_of(tmp_path)
+    kill_until_done(batch, start_worker, tmp_path, seconds=0.25)
     assert Transaction.objects.exclude(extends=None).count() > 2
     for kind in (BLOCK_HASH_PROVEN, HEADER_ACCUMULATED):
         proven = [log["topics"][1] for log in events(short_hops, kind)]
         assert len(proven) == len(set(proven)) >= 100
-    assert lives > 1
 
 
 @pytest.mark.parametrize("signers", [1, 2])
