@@ -3,25 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import DatabaseError, OperationalError, ProgrammingError, connection, transaction
-from django.utils import timezone
+from django.db import DatabaseError, OperationalError, connection, transaction
 
 from config import error_answers
-from queries.models import StorageCheck
-from tests.disks import full_disk
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def test_a_full_disk_is_told_from_a_defect():
-    with full_disk(), pytest.raises(OperationalError) as full:
-        StorageCheck.objects.bulk_create(StorageCheck(at=timezone.now()) for _ in range(10_000))
-    assert error_answers.why_unavailable(full.value) == error_answers.FULL
-    # SQLite says that it is one of the database's own.
-    with connection.cursor() as cursor, pytest.raises(DatabaseError) as missing:
-        cursor.execute("SELECT * FROM no_table")
-    assert error_answers.why_unavailable(missing.value) is None
-    assert error_answers.why_unavailable(ProgrammingError("a defect")) is None
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
