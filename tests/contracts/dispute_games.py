@@ -56,17 +56,13 @@ def _constant(value: int) -> str:
 class DisputeGames:
     """The contracts on `chain`; `anchor_state_registry` is an address."""
 
-    def __init__(self, chain: DevChain, source_id: int, *, delay_seconds: int = 0, factory: str = "") -> None:
-        """`delay_seconds` must be over after a game was resolved, before its claim is valid.
-
-        With another's `factory` its new games heed this AnchorStateRegistry.
-        """
+    def __init__(self, chain: DevChain, source_id: int) -> None:
         self.chain = chain
-        chosen = {_CLOCK: 0, _EXTENSION: 0, _DELAY: delay_seconds, supersim.L2: source_id}
+        chosen = {_CLOCK: 0, _EXTENSION: 0, _DELAY: 0, supersim.L2: source_id}
         self._changes = dict.fromkeys(_PARTIES, OWNER[2:].lower()) | {
             **{_constant(old): _constant(new) for old, new in chosen.items()},
             _REGISTRY: token_hex(20),
-            _FACTORY: factory[2:].lower() or token_hex(20),
+            _FACTORY: token_hex(20),
         }
         supersim.place(chain, supersim.L1, (_REGISTRY, _FACTORY, _SUPERCHAIN_CONFIG, *_OTHERS), self._changes)
         self.anchor_state_registry = to_checksum_address(self._changes[_REGISTRY])

@@ -55,14 +55,6 @@ def arbitrum(chain: DevChain, outbox: ArbitrumOutbox) -> Deployed:
 # --- Beside the Outbox ------------------------------------------------------------------------------------------------
 
 
-def test_a_header_is_not_confirmed_by_another_with_its_send_root(outbox, arbitrum):
-    forged = header_of(state_root=b"\x66" * 32)
-    outbox.confirm(SEND_ROOT, HASH)
-    assert refusal(arbitrum, forged) == ("NotConfirmed", BLOCK)
-    assert refusal(arbitrum, header_of(BLOCK + 1)) == ("NotConfirmed", BLOCK + 1)
-    assert [arbitrum.call("blockHash", number) for number in (BLOCK, BLOCK + 1)] == [ZERO] * 2
-
-
 def test_a_header_is_not_confirmed_under_another_send_root(outbox, arbitrum):
     outbox.confirm(OTHER_SEND_ROOT, HASH)
     outbox.confirm(ZERO, HASH)
@@ -82,26 +74,6 @@ def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(simulato
     [log] = first.logs
     assert (log.topics[1], log.data) == (BLOCK.to_bytes(32), HASH)
     assert not any(each.succeeded for each in others)
-
-
-def test_the_outbox_holds_the_last_of_the_blocks_with_a_send_root(outbox, arbitrum):
-    later = header_of(BLOCK + 7)
-    outbox.confirm(SEND_ROOT, HASH)
-    outbox.confirm(SEND_ROOT, keccak(later))
-    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
-    arbitrum.send("record", later)
-    assert arbitrum.call("blockHash", BLOCK + 7) == keccak(later)
-
-
-def test_a_recorded_block_stays_known(chain, outbox, arbitrum):
-    outbox.confirm(SEND_ROOT, HASH)
-    arbitrum.send("record", HEADER)
-    outbox.confirm(SEND_ROOT, keccak(header_of(BLOCK + 7)))
-    assert arbitrum.call("blockHash", BLOCK) == HASH
-    outbox.confirm(SEND_ROOT, ZERO)
-    assert arbitrum.call("blockHash", BLOCK) == HASH
-    chain.rpc("anvil_setCode", outbox.address, "0x")
-    assert arbitrum.call("blockHash", BLOCK) == HASH
 
 
 @pytest.mark.parametrize("extra_data", [b"", b"\x05", b"\x05" * 31, b"\x05" * 33, b"\x05" * 64, bytes(31)])
@@ -163,13 +135,6 @@ def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(ch
     assert refusal(arbitrum, header)[0] == "NotConfirmed"
     chain.rpc("anvil_setCode", outbox.address, plant + "60205ff3")
     arbitrum.send("record", header)
-
-
-def test_nobody_but_the_rollup_confirms(chain, outbox, arbitrum):
-    data = "0x" + (keccak(text="updateSendRoot(bytes32,bytes32)")[:4] + SEND_ROOT + HASH).hex()
-    stranger = {"from": "0x" + "12" * 20, "to": outbox.address, "data": data}
-    assert "error" in chain.ask("eth_call", stranger, "latest")
-    assert refusal(arbitrum, HEADER) == ("NotConfirmed", BLOCK)
 
 
 @needs_fixtures
@@ -247,33 +212,6 @@ def test_nothing_else_that_is_proven_confirms_a_block(source, registry, elsewher
 def test_a_slot_that_is_proven_empty_confirms_nothing(source, registry, elsewhere):
     prove(source, registry, parent({slot_of(OTHER_SEND_ROOT): 1}), slots=[slot_of(SEND_ROOT)])
     assert refusal(elsewhere, PARENT_BLOCK, HEADER) == ("NotConfirmed", BLOCK)
-
-
-def test_what_another_registry_knows_confirms_nothing(chain, source, registry):
-    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}))
-    chain_id = registry.call("sourceChainId")
-    other = Deployed(chain, "FactsRegistry", chain_id, source.address, 8191, NO_CONTRACT)
-    without_code = "0x" + "12" * 20
-    for address, error in ((other.address, ("NotConfirmed", BLOCK)), (without_code, ("",))):
-        relying = Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP_CHAIN_ID, OUTBOX, address)
-        assert refusal(relying, PARENT_BLOCK, HEADER) == error
-        assert relying.call("blockHash", BLOCK) == ZERO
-
-
-def test_a_block_that_the_outbox_has_forgotten_is_proven_from_a_state_that_knows_it(source, registry, elsewhere):
-    later = header_of(BLOCK + 7)
-    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(HASH)}))
-    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(keccak(later))}, number=PARENT_BLOCK + 1))
-    elsewhere.send("record", PARENT_BLOCK + 1, later)
-    elsewhere.send("record", PARENT_BLOCK, HEADER)
-    assert [elsewhere.call("blockHash", number) for number in (BLOCK, BLOCK + 7)] == [HASH, keccak(later)]
-    assert elsewhere.call("newest") == BLOCK + 7
-
-
-@pytest.mark.parametrize("header", NO_HEADERS.values(), ids=NO_HEADERS)
-def test_what_is_no_header_is_refused_there_too(source, registry, elsewhere, header):
-    prove(source, registry, parent({slot_of(SEND_ROOT): int.from_bytes(keccak(header))}))
-    assert refusal(elsewhere, PARENT_BLOCK, header) == ("InvalidHeader",)
 
 
 @needs_fixtures

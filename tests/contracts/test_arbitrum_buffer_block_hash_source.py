@@ -5,10 +5,8 @@ from collections.abc import Iterator
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.packed import encode
-from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
-from tests.contracts import block_hash_buffer, tries
+from tests.contracts import block_hash_buffer
 from tests.contracts.block_hash_buffer import PLACES, BlockHashBuffer
 from tests.contracts.deployed import Deployed, Reverted
 
@@ -97,16 +95,6 @@ def test_without_a_working_buffer_it_vouches_for_nothing(arbitrum_chain, buffer,
     assert source.call("blockHash", BLOCK) == HASH
 
 
-def test_a_reorg_takes_what_was_pushed_with_it(arbitrum_chain, buffer, source):
-    """A block of the parent chain that is replaced takes the message with it, and the Arbitrum blocks after that."""
-    before = arbitrum_chain.rpc("evm_snapshot")
-    buffer.push(BLOCK, [HASH])
-    assert arbitrum_chain.rpc("evm_revert", before)
-    assert source.call("blockHash", BLOCK) == ZERO
-    buffer.push(BLOCK, [OTHER_HASH])
-    assert source.call("blockHash", BLOCK) == OTHER_HASH
-
-
 def test_asking_for_a_hash_costs_two_cold_reads(buffer, source):
     buffer.push(BLOCK, [HASH])
     data = source.calldata("blockHash", BLOCK)
@@ -114,13 +102,3 @@ def test_asking_for_a_hash_costs_two_cold_reads(buffer, source):
     used = int(source.send("blockHash", BLOCK)["gasUsed"], 16)
     # EIP-2028 for the calldata; a cold account is 2,600, a cold slot 2,100 (EIP-2929).
     assert 4_700 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 5_400
-
-
-def test_a_registry_takes_headers_of_pushed_blocks(arbitrum_chain, buffer, source):
-    registry = Deployed(arbitrum_chain, "FactsRegistry", PARENT_CHAIN_ID, source.address, 8191, NO_CONTRACT)
-    header = tries.header(BLOCK, HASH)
-    with pytest.raises(Reverted) as reverted:
-        registry.send_raw(encode(header, HASH))
-    assert reverted.value.error == ("UnknownBlock", BLOCK)
-    buffer.push(BLOCK, [keccak(header)])
-    assert registry.logged(registry.send_raw(encode(header, HASH))) == [("HeaderAccumulated", BLOCK, HASH)]

@@ -84,16 +84,6 @@ def test_the_largest_number_has_no_hash(source):
     assert source.call("blockHash", 2**256 - 1) == ZERO
 
 
-def test_it_knows_the_oldest_block_of_the_window_and_none_before(long_chain, source, undo):
-    oldest = long_chain.head() - WINDOW
-    _plant(long_chain, oldest, PLANTED)
-    _plant(long_chain, oldest - 1, b"\x08" * 32)
-    assert source.call("blockHash", oldest) == PLANTED
-    assert source.call("blockHash", oldest - 1) == ZERO
-    assert source.call("blockHash", oldest - WINDOW) == ZERO
-    assert source.call("blockHash", 0) == ZERO
-
-
 def test_an_old_block_from_before_the_history_began_has_no_hash(long_chain, source):
     assert source.call("blockHash", START - 1) == ZERO
 

@@ -1,12 +1,9 @@
 from collections.abc import Iterator
 
 import pytest
-from eth_utils.crypto import keccak
 
-from chains.packed import encode
-from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
-from tests.contracts import l1_block, tries
+from tests.contracts import l1_block
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.l1_block import L1Block
@@ -62,14 +59,6 @@ def test_the_present_block_is_known_only_when_recorded(l1, source):
     assert source.call("newest") == BLOCK
 
 
-def test_a_block_that_was_not_recorded_is_forgotten(l1, source):
-    l1.tell(BLOCK, HASH)
-    l1.tell(BLOCK + 1, OTHER_HASH)
-    source.send("record")
-    assert source.call("blockHash", BLOCK) == ZERO
-    assert source.call("blockHash", BLOCK + 1) == OTHER_HASH
-
-
 def test_a_recorded_block_stays_known(l1, source):
     l1.tell(BLOCK, HASH)
     assert source.call("record") == BLOCK
@@ -81,14 +70,6 @@ def test_a_recorded_block_stays_known(l1, source):
     source.send("record")
     assert [source.call("blockHash", number) for number in (BLOCK, BLOCK + 1)] == [HASH, OTHER_HASH]
     assert source.call("newest") == BLOCK + 1
-
-
-def test_recording_again_changes_nothing(l1, source):
-    l1.tell(BLOCK, HASH)
-    source.send("record")
-    assert source.call("record") == BLOCK
-    assert source.logged(source.send("record")) == []
-    assert source.call("blockHash", BLOCK) == HASH
 
 
 def test_the_newest_is_the_highest_that_was_recorded(l1, source):
@@ -105,25 +86,6 @@ def test_the_first_and_the_largest_number_can_be_recorded(l1, source, number):
     source.send("record")
     assert source.call("newest") == number
     assert source.call("blockHash", number) == HASH
-
-
-def test_an_l1_block_that_is_replaced_before_it_is_recorded_was_never_known(l1, source):
-    l1.tell(BLOCK, HASH)
-    l1.tell(BLOCK, OTHER_HASH)
-    source.send("record")
-    assert source.call("blockHash", BLOCK) == OTHER_HASH
-
-
-def test_a_reorg_of_the_l1_takes_what_was_recorded_with_it(op_chain, l1, source):
-    before = op_chain.rpc("evm_snapshot")
-    l1.tell(BLOCK, HASH)
-    source.send("record")
-    # The chain is derived from its L1: without that block there are no blocks that told of it.
-    assert op_chain.rpc("evm_revert", before)
-    assert source.call("blockHash", BLOCK) == ZERO
-    l1.tell(BLOCK, OTHER_HASH)
-    source.send("record")
-    assert source.call("blockHash", BLOCK) == OTHER_HASH
 
 
 def test_an_answer_stays_even_if_the_chain_told_something_else_later(l1, source):
@@ -154,13 +116,6 @@ def test_without_a_working_predeploy_it_vouches_for_nothing(op_chain, l1, source
     assert [source.call("blockHash", number) for number in numbers] == [ZERO] * 4
 
 
-def test_what_was_recorded_stays_known_without_the_predeploy(op_chain, l1, source):
-    l1.tell(BLOCK, HASH)
-    source.send("record")
-    op_chain.rpc("anvil_setCode", l1_block.ADDRESS, "0x")
-    assert source.call("blockHash", BLOCK) == HASH
-
-
 def test_asking_for_a_recorded_hash_costs_one_cold_read(l1, source):
     l1.tell(BLOCK, HASH)
     source.send("record")
@@ -169,15 +124,3 @@ def test_asking_for_a_recorded_hash_costs_one_cold_read(l1, source):
     used = int(source.send("blockHash", BLOCK)["gasUsed"], 16)
     # EIP-2028 for the calldata; a cold read is 2,100 (EIP-2929).
     assert 2_100 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 2_500
-
-
-def test_a_registry_takes_headers_of_recorded_blocks_and_of_no_other_chain(op_chain, l1, source):
-    registry = Deployed(op_chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, 8191, NO_CONTRACT)
-    header, other = (tries.header(BLOCK, root) for root in (HASH, OTHER_HASH))
-    l1.tell(BLOCK, keccak(header))
-    source.send("record")
-    l1.tell(BLOCK + 1, OTHER_HASH)
-    with pytest.raises(Reverted) as reverted:
-        registry.send_raw(encode(other, OTHER_HASH))
-    assert reverted.value.error == ("HeaderMismatch", BLOCK)
-    assert registry.logged(registry.send_raw(encode(header, HASH))) == [("HeaderAccumulated", BLOCK, HASH)]

@@ -18,7 +18,6 @@ BLOCK = 1234
 STATE_ROOT, PASSER_ROOT = b"\x01" * 32, b"\x05" * 32
 ZERO = bytes(32)
 NO_GAME = "0x" + "12" * 20
-DELAY_SECONDS = 302_400
 
 
 def header_of(number: int = BLOCK, *, state_root: bytes = STATE_ROOT) -> bytes:
@@ -86,35 +85,6 @@ def test_a_game_that_is_not_over_proves_nothing(games, source):
     assert refused_game(refusal(source, game)) == game.lower()
 
 
-def test_a_game_must_be_over_for_as_long_as_the_chain_says(chain):
-    games = DisputeGames(chain, OP_CHAIN_ID, delay_seconds=DELAY_SECONDS)
-    source = Deployed(chain, "OpStackGamesBlockHashSource", OP_CHAIN_ID, games.anchor_state_registry)
-    game = games.settle(CLAIM, BLOCK)
-    over_at = int.from_bytes(ask(chain, game, "resolvedAt()")) + DELAY_SECONDS
-    chain.rpc("evm_setNextBlockTimestamp", over_at - 1)
-    chain.mine()
-    # In the next block, too: the delay must be over, and a second more.
-    assert refused_game(refusal(source, game)) == game.lower()
-    chain.mine()
-    source.send("record", game, PASSER_ROOT, HEADER)
-    assert source.call("blockHash", BLOCK) == HASH
-
-
-def test_a_game_that_its_challenger_has_won_proves_nothing(games, source):
-    """The output root is right, and the number beside it isn't: the game itself is shown the header."""
-    game = games.propose(CLAIM, BLOCK + 1)
-    proof = (ZERO, STATE_ROOT, PASSER_ROOT, HASH)
-    challenge = keccak(text="challengeRootL2Block((bytes32,bytes32,bytes32,bytes32),bytes)")[:4]
-    arguments = b"".join(proof) + (160).to_bytes(32) + len(HEADER).to_bytes(32) + HEADER + bytes(-len(HEADER) % 32)
-    data = "0x" + (challenge + arguments).hex()
-    receipt = games.chain.rpc("eth_sendTransactionSync", {"from": OWNER, "to": game, "data": data})
-    assert receipt["status"] == "0x1"
-    games.resolve(game)
-    games.chain.mine()
-    assert int.from_bytes(ask(games.chain, game, "status()")) == 1
-    assert refused_game(refusal(source, game)) == game.lower()
-
-
 @pytest.mark.parametrize(
     "happens",
     [
@@ -133,26 +103,6 @@ def test_a_game_that_is_set_aside_proves_nothing_and_what_it_has_proven_stays(ga
     assert [source.call("blockHash", number) for number in (BLOCK, BLOCK + 1)] == [HASH, ZERO]
 
 
-def test_a_game_whose_type_was_not_respected_when_it_was_made_proves_nothing(games, source):
-    game = settled(games)
-    games.guardian("setRespectedGameType(uint32)", 0)
-    later = games.settle(CLAIM, BLOCK + 1)
-    games.guardian("setRespectedGameType(uint32)", 1)
-    assert refused_game(refusal(source, later)) == later.lower()
-    source.send("record", game, PASSER_ROOT, HEADER)
-
-
-def test_after_a_pause_the_same_game_proves_again(games, source):
-    game = settled(games)
-    games.superchain("pause")
-    assert refused_game(refusal(source, game)) == game.lower()
-    games.superchain("unpause")
-    source.send("record", game, PASSER_ROOT, HEADER)
-    assert source.call("blockHash", BLOCK) == HASH
-    games.superchain("pause")
-    assert source.call("blockHash", BLOCK) == HASH
-
-
 def test_a_contract_that_says_it_is_a_game_proves_nothing(games, source):
     """It says of itself what a valid game says, by that game's own code and words."""
     game = settled(games)
@@ -161,19 +111,6 @@ def test_a_contract_that_says_it_is_a_game_proves_nothing(games, source):
     forged = create(games.chain, f"61{size:04x}80600b5f395ff3" + "00" + code[2:])
     assert ask(games.chain, forged, "rootClaim()") == CLAIM
     assert refused_game(refusal(source, forged)) == forged.lower()
-
-
-def test_a_game_of_another_factory_proves_nothing(chain, games, source):
-    others = DisputeGames(chain, OP_CHAIN_ID)
-    game = settled(others)
-    assert refused_game(refusal(source, game)) == game.lower()
-
-
-def test_a_game_of_this_factory_that_heeds_another_registry_proves_nothing(chain, games, source):
-    """As one from before the chain has moved to another AnchorStateRegistry."""
-    moved = DisputeGames(chain, OP_CHAIN_ID, factory=games.factory)
-    game = settled(moved)
-    assert refused_game(refusal(source, game)) == game.lower()
 
 
 @pytest.mark.parametrize("address", [NO_GAME, NO_CONTRACT, OWNER], ids=["nobody", "zero", "an account"])
@@ -254,12 +191,6 @@ def test_a_game_that_does_not_answer_proves_nothing(games, source, code):
     assert refusal(source, NO_GAME) == ("NotClaimed", NO_GAME, BLOCK)
     games.chain.rpc("anvil_setCode", NO_GAME, _CLAIM + "60205ff3")
     source.send("record", NO_GAME, PASSER_ROOT, HEADER)
-
-
-def test_what_was_recorded_stays_known_without_the_anchor_state_registry(games, source):
-    source.send("record", settled(games), PASSER_ROOT, HEADER)
-    games.chain.rpc("anvil_setCode", games.anchor_state_registry, "0x")
-    assert source.call("blockHash", BLOCK) == HASH
 
 
 def test_what_it_costs_to_record_a_block(games, source):

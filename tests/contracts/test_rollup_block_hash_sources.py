@@ -7,9 +7,6 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import HISTORY_WINDOW
-from chains.packed import encode
-from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from tests.contracts import rollup_sources, tries
 from tests.contracts.deployed import Deployed, Reverted
@@ -130,19 +127,3 @@ def test_the_number_is_the_header_s(source, vouch, number):
 )
 def test_what_is_no_header_is_refused_even_if_it_is_vouched_for(source, vouch, header):
     assert refusal(source, vouch(header, HEADER)) == ("InvalidHeader",)
-
-
-def test_a_reorg_takes_the_record_with_what_vouched(below, source, vouch):
-    before = below.rpc("evm_snapshot")
-    data = vouch(HEADER)
-    source.send_raw(data)
-    assert below.rpc("evm_revert", before)
-    assert source.call("blockHash", BLOCK) == ZERO
-    assert refusal(source, data)[0] in {"NotConfirmed", "ClaimNotValid"}
-
-
-def test_a_registry_takes_headers_of_recorded_blocks(below, source, vouch):
-    registry = Deployed(below, "FactsRegistry", ROLLUP, source.address, HISTORY_WINDOW, NO_CONTRACT)
-    assert refusal(registry, encode(HEADER, ROOT)) == ("UnknownBlock", BLOCK)
-    source.send_raw(vouch(HEADER))
-    assert registry.logged(registry.send_raw(encode(HEADER, ROOT))) == [("HeaderAccumulated", BLOCK, ROOT)]
