@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         pytest("tests/contracts/test_facts_registry.py"),
         pytest("tests/contracts/test_jumps.py"),
-        pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
+        pytest("tests/contracts/test_other_layouts.py"),
         campaigns("sequences"),
         pytest("tests/contracts/test_packed_proofs.py"),
     ),

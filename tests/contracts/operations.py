@@ -10,9 +10,7 @@ from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
     ACCOUNT,
-    AT_ACCOUNT,
     AT_EMPTY,
-    AT_EXTENSION,
     AT_SAME,
     BLOCK_HASH,
     BRANCH,
@@ -52,34 +50,13 @@ def closing_account(depth: int, nonce: int = 1, balance: int = 2) -> bytes:
 
 
 def _account(bits: int, address: bytes, depth: int, nonce: int, balance: int) -> bytes:
-    head, numbers = _numbers(depth, nonce, balance)
-    return bytes([ACCOUNT | bits | bits.bit_count() % 2]) + head + address + numbers
-
-
-def _numbers(depth: int, nonce: int, balance: int) -> tuple[bytes, bytes]:
-    """The head of an account, and what follows it."""
-    head = depth << 10 | len(shortest(nonce)) << 6 | len(shortest(balance))
-    return head.to_bytes(2), shortest(nonce) + shortest(balance)
-
-
-def _path(nibbles: str) -> bytes:
-    return bytes.fromhex("0" * (len(nibbles) % 2) + nibbles)
+    head = (depth << 10 | len(shortest(nonce)) << 6 | len(shortest(balance))).to_bytes(2)
+    return bytes([ACCOUNT | bits | bits.bit_count() % 2]) + head + address + shortest(nonce) + shortest(balance)
 
 
 def absent_account(address: bytes, depth: int) -> bytes:
     """At an empty place."""
     return bytes([ABSENT_ACCOUNT | AT_EMPTY]) + address + bytes([depth])
-
-
-def absent_beside_leaf(address: bytes, other_key: bytes, depth: int, nonce: int = 1, balance: int = 2) -> bytes:
-    """At the leaf of another account, which has neither storage nor code."""
-    head, numbers = _numbers(depth, nonce, balance)
-    return bytes([ABSENT_ACCOUNT | AT_ACCOUNT]) + address + head + _path(other_key.hex()[depth:]) + numbers
-
-
-def absent_at_extension(address: bytes, depth: int, path: str, child: bytes) -> bytes:
-    """At an extension of these nibbles, which leads to that hash."""
-    return bytes([ABSENT_ACCOUNT | AT_EXTENSION]) + address + bytes([depth, len(path)]) + _path(path) + child
 
 
 def also_absent_account(address: bytes) -> bytes:

@@ -8,7 +8,6 @@ import pytest
 from campaigns.fuzzing import branches
 from campaigns.fuzzing.branches import MODEL
 from chains.beacon import jumps, ssz
-from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, ExecutionBranch
 from contracts import load_artifact
 from tests.contracts import beacon_worlds
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
@@ -120,16 +119,6 @@ def test_no_flipped_bit_leaves_a_branch_to_the_same_root(history, genuine):
         assert not any(history.answers([(name, (*root, each)) for each in flipped]))
 
 
-def test_no_branch_may_be_cut_or_longer(history, genuine):
-    for name, (*root, branch) in genuine:
-        cut = [branch[:size] for size in {*range(0, len(branch), 7), *range(len(branch) - 33, len(branch))}]
-        longer = [branch + bytes(1), branch + bytes(32), branch + branch[-32:]]
-        without = [branch[:at] + branch[at + 32 :] for at in range(0, len(branch) - 31, 8)]
-        twice = [branch[:at] + branch[at : at + 32] + branch[at:] for at in range(0, len(branch) - 31, 8)]
-        tried = [(name, (*root, each)) for each in (*cut, *longer, *without, *twice)]
-        assert not any(history.answers(tried))
-
-
 def test_no_branch_goes_on_behind_its_end(simulator, history, genuine):
     """Its size is the caller's word. What is missing of it then is behind it all the same."""
     for name, arguments in genuine:
@@ -139,44 +128,6 @@ def test_no_branch_goes_on_behind_its_end(simulator, history, genuine):
         calls = [data[:at] + (size - by).to_bytes(32) + data[at + 32 :] for by in (0, 1, 31, 32, 64)]
         outcomes = simulator.run([Call(history.contract.address, each) for each in calls])
         assert [outcome.succeeded for outcome in outcomes] == [True, False, False, False, False]
-
-
-def test_no_branch_is_one_of_another_kind_or_to_another_root(history, world, genuine):
-    branches = [arguments[-1] for _, arguments in genuine]
-    tried = [(name, (*root, branch)) for name, (*root, own) in genuine for branch in branches if branch != own]
-    others = [(name, (world.root(70), branch)) for name, (*root, branch) in genuine if root]
-    assert not any(history.answers([*tried, *others]))
-
-
-def test_a_slot_says_where_a_block_is_even_where_its_root_is_repeated(history, world):
-    """Where a slot was missed the root before is repeated: it must be shown in its own place."""
-    roots, _ = world.periods[world.chain.period(67)]
-    assert roots[68 % 8] == roots[67 % 8] == world.root(67)
-    genuine = world.old(67, 89)
-    first = len(jumps.own(world.blocks[67]))
-    moved = genuine[:first] + b"".join(ssz.siblings(roots, 3, 68 % 8)) + genuine[first + 96 :]
-    assert history.answer("oldBlockHash", world.root(89), genuine)
-    assert history.answer("oldBlockHash", world.root(89), moved) is None
-    # The block before Electra's first slot, which was missed: its layout is Deneb's, and so is its slot.
-    assert world.periods[7][0][58 % 8] == world.root(57)
-    assert history.answer("oldBlockHash", world.root(89), world.old(57, 89)) == world.blocks[57].block_hash
-
-
-def test_no_slot_of_another_fork_makes_another_layout(history, world):
-    """Whoever tells another slot gets another shape, but the header's root binds the slot."""
-    for slot, others in ((41 - 1, (42, 58, 20)), (45, (41, 31)), (57, (58,)), (59, (57, 45))):
-        genuine = world.old(slot, 89)
-        tried = [("oldBlockHash", (world.root(89), other.to_bytes(8) + genuine[8:])) for other in others]
-        assert not any(history.answers(tried))
-    for anchor, others in ((57, (58, 41, 89)), (60, (57,))):
-        genuine = world.old(34, anchor)
-        place = len(genuine) - 8 - 8 - 32 * (2 + world.chain.state_depth(anchor))
-        assert genuine[place : place + 8] == anchor.to_bytes(8)
-        tried = [
-            ("oldBlockHash", (world.root(anchor), genuine[:place] + other.to_bytes(8) + genuine[place + 8 :]))
-            for other in others
-        ]
-        assert not any(history.answers(tried))
 
 
 def test_beyond_the_forks_that_it_knows_nothing_is_proven(history, world):
@@ -193,109 +144,10 @@ def test_beyond_the_forks_that_it_knows_nothing_is_proven(history, world):
         assert reverted.value.error == ("UnknownFork", first)
 
 
-# --- Chosen leaves ----------------------------------------------------------------------------------------------------
-
-
-def test_no_leaf_that_somebody_chose_poses_as_a_tree(chain, simulator):
-    """Every node of a body but the payload, every leaf of a payload but the hash: a tree of one's own below it is never
-    reached, whatever slot, count or kind is told."""
-    chance = random.Random(4)
-    chosen = chance.randbytes(32)
-    # The siblings of a payload's hash, and what they lead to, made for each place where it could be put in.
-    for slot in (33, 45, 60):
-        world = BeaconWorld(chance)
-        history = History(chain, simulator, world.chain)
-        block = world.blocks[slot]
-        depth = world.chain.payload_depth(slot)
-        fake = [chance.randbytes(32) for _ in range(depth)]
-        graffiti = ssz.climb(chosen, fake, BLOCK_HASH)
-        body = [chance.randbytes(32) for _ in range(13)]
-        for place in range(13):
-            if place == EXECUTION_PAYLOAD:
-                continue
-            leaves = [*body[:place], graffiti, *body[place + 1 :]]
-            header = replace(block.header, body_root=ssz.tree_root(leaves, 4))
-            forged = ExecutionBranch(header, chosen, fake, ssz.siblings(leaves, 4, place))
-            assert history.answer("ownBlockHash", header.root, jumps.own(forged)) is None
-
-
-def test_a_block_of_the_fork_after_proves_nothing(chain, simulator):
-    """Gloas has no slot yet, so mainnet's table has no end. Its bodies are progressive containers (EIP-7688): index 25
-    leads into the leaf that says which fields there are. A bid's hash is a promise, at another index (22857)."""
-    chance = random.Random(11)
-    world = BeaconWorld(chance)
-    history = History(chain, simulator, replace(world.chain, end=2**64 - 1))
-    fields_in_use = b"\xff\x1f" + bytes(30)
-    for bid in (22857, 2856):
-        promised = chance.randbytes(32)
-        siblings = [chance.randbytes(32) for _ in range(bid.bit_length() - 2)] + [fields_in_use]
-        header = replace(world.blocks[85].header, body_root=ssz.climb(promised, siblings, bid))
-        for size in range(len(siblings) - 3):
-            payload, body = siblings[size : size + 5], siblings[-4:]
-            branch = jumps.own(ExecutionBranch(header, promised, payload, body))
-            assert history.answer("ownBlockHash", header.root, branch) is None
-        whole = jumps.own(ExecutionBranch(header, promised, siblings, []))
-        assert history.answer("ownBlockHash", header.root, whole) is None
-
-
-def test_a_place_beyond_the_end_of_a_list_is_refused(history, world):
-    """Zeros follow a list's elements, and the length says how many there are. Every other length is another root."""
-    genuine = world.old(47, 89)
-    count = len(world.anchor(89).summaries)
-    at = genuine.index(count.to_bytes(3), len(jumps.own(world.blocks[47])) + 4 * 32)
-    tried = [
-        ("oldBlockHash", (world.root(89), genuine[:at] + other.to_bytes(3) + genuine[at + 3 :]))
-        for other in range(2**4)
-        if other != count
-    ]
-    assert not any(history.answers(tried))
-
-
 def test_only_bounds_refuse_what_leads_to_the_root(chain):
     tally = branches.run(chain, 1, 5000)
     assert tally.accepted.keys() == MODEL.keys()
     assert min(tally.accepted.values()) > 3
-
-
-def test_no_block_is_from_before_bellatrix_though_it_has_a_payload(chain, simulator):
-    world = BeaconWorld(random.Random(12), replace(SMALL, bellatrix=5))
-    asked = [("ownBlockHash", (world.root(slot), jumps.own(world.blocks[slot]))) for slot in (5, 10, 11)]
-    expected = [world.blocks[slot].block_hash for slot in (5, 10, 11)]
-    assert History(chain, simulator, world.chain).answers(asked) == expected
-    later = History(chain, simulator, replace(world.chain, bellatrix=11))
-    assert later.answers(asked) == [None, None, expected[2]]
-
-
-def test_no_anchor_is_from_before_capella_though_it_has_the_roots(chain, simulator):
-    world = BeaconWorld(random.Random(13), replace(SMALL, capella=16))
-    asked = [
-        ("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in (16, 31, 32, 57, 58, 59)
-    ]
-    assert None not in History(chain, simulator, world.chain).answers(asked)
-    later = History(chain, simulator, replace(world.chain, capella=32)).answers(asked)
-    assert [answer is not None for answer in later] == [False, False, True, True, True, True]
-
-
-def test_no_element_is_behind_the_end_though_the_list_has_one_there(history, world):
-    """A list that holds one element more than it says, in a state that was made up."""
-    anchor = world.anchor(89)
-    slot = 78
-    summaries = anchor.summaries[: world.chain.period(slot) - world.chain.periods_before_capella + 1]
-    count = len(summaries) - 1
-    elements = ssz.tree_root([ssz.merge(*each) for each in summaries], jumps.HISTORY_DEPTH)
-    for told in (count + 1, count):
-        root = ssz.merge(elements, ssz.integer_leaf(told))
-        state_root = ssz.climb(root, anchor.branch, jumps.HISTORICAL_SUMMARIES)
-        header = replace(anchor.header, state_root=state_root)
-        if told > count:
-            roots, _ = world.periods[world.chain.period(slot)]
-            branch = jumps.old(world.chain, world.blocks[slot], roots, jumps.Anchor(header, summaries, anchor.branch))
-            assert history.answer("oldBlockHash", header.root, branch) == world.blocks[slot].block_hash
-        else:
-            at = len(jumps.own(world.blocks[slot])) + 4 * 32
-            assert branch[at : at + 3] == (count + 1).to_bytes(3)
-            shorter = branch[:at] + count.to_bytes(3) + branch[at + 3 :]
-            assert history.answer("oldBlockHash", header.root, shorter) is None
 
 
 # --- Forks ------------------------------------------------------------------------------------------------------------

@@ -1,13 +1,11 @@
 """Jumps of the registry: below a trusted header, or from constants, to a block however old, by the beacon chain."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 from eth_utils.crypto import keccak
 
-from campaigns.fuzzing.jumps import LinkedWorld
 from chains import packed
 from chains.beacon import jumps, ssz
 from chains.encoding import HISTORY_WINDOW
@@ -18,7 +16,6 @@ from tests.contracts import beacon_worlds, decoder, recorded_beacon, tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
-from tests.contracts.worlds import number_of
 from tests.fixtures_folder import needs_fixtures
 
 # A newer block, and the slot of the beacon block before its own.
@@ -26,11 +23,11 @@ NEWEST, ANCHOR = 1000, 89
 _ADDRESS = b"\xa1" * 20
 
 
-def newer_header(beacon_root: bytes, number: int = NEWEST, *, fields: Sequence[object] = ()) -> bytes:
+def newer_header(beacon_root: bytes) -> bytes:
     """Make a header as of Prague whose field 19 is this one."""
-    before = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, number]
+    before = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, NEWEST]
     before += [0, 0, 1_700_000_000, b"", bytes(32), bytes(8), 7, bytes(32), 0, 0]
-    return tries.encode([*before, *(fields or (beacon_root, bytes(32)))])
+    return tries.encode([*before, beacon_root, bytes(32)])
 
 
 @dataclass
@@ -185,106 +182,13 @@ def test_no_flipped_bit_and_no_cut_leaves_a_valid_proof(registry, harness, proof
                 _model_takes(old, trusted, (proof + b"\0")[:size])
 
 
-def test_a_branch_has_the_size_that_it_tells(registry, old, trusted):
-    branch = old.branch(50)
-    for by in (-32, -1, 1, 32, 2**16 - 1 - len(branch.branch)):
-        told = bytes([OLD_BLOCK]) + (len(branch.branch) + by).to_bytes(2) + branch.branch
-        assert _refused(registry, trusted + told + b"\x39")
-        assert _refused(registry, trusted + told + bytes(max(by, 0)) + b"\x39")
-
-
-def test_the_header_is_that_of_the_proven_block(registry, old, trusted):
-    for slot in (49, 51):
-        proof = packed.encode([trusted, old.branch(50), old.headers[slot]], old.root)
-        assert _refused(registry, proof, "HeaderMismatch", slot + 100)
-        with pytest.raises(decoder.InvalidPacked):
-            _model_takes(old, trusted, proof)
-    # Not that of a block that is trusted otherwise, either.
-    proof = packed.encode([trusted, old.branch(50), trusted], b"\x44" * 32)
-    assert _refused(registry, proof, "HeaderMismatch", NEWEST)
-    proof = packed.encode([old.branch(30), trusted], b"\x44" * 32)
-    assert _refused(registry, proof, "HeaderMismatch", NEWEST)
-
-
-def test_operations_have_their_places(registry, old, trusted):
+def test_branches_are_packed_in_their_places_alone(old, trusted):
     below, first = old.branch(50), old.branch(30)
-    assert _refused(registry, packed.encode_block_hash([trusted, below])[len(trusted) :])
-    for operation in (BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE):
-        size = len(first.branch).to_bytes(2)
-        assert _refused(registry, trusted + bytes([operation]) + size + first.branch + b"\x39")
-    for operation in (BLOCK_BEFORE_MERGE, 0x3D, 0x3E, 0x3F, 0x7F, 0x09, 0x39):
-        assert _refused(registry, bytes([operation]) + packed.encode_block_hash([first])[1:])
-    with pytest.raises(CannotPack):
-        packed.encode_block_hash([below])
-    with pytest.raises(CannotPack):
-        packed.encode_block_hash([trusted, first])
-    with pytest.raises(CannotPack):
-        packed.encode_block_hash([below, trusted])
+    for headers in ([below], [trusted, first], [below, trusted]):
+        with pytest.raises(CannotPack):
+            packed.encode_block_hash(headers)
     with pytest.raises(CannotPack):
         packed.encode([trusted, below], old.root)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ((bytes(32), bytes(32)), "InvalidHeader"),
-        ((b"\x01" * 31, b"\x01" * 32), "InvalidHeader"),
-        ((b"", b"\x01" * 32), "InvalidHeader"),
-        ((b"\x01" * 33, b"\x01" * 32), "InvalidHeader"),
-        (([b"\x01" * 31], b"\x01" * 32), "InvalidHeader"),
-        ((b"\x01" * 32,), "InvalidProof"),
-    ],
-    ids=["zero", "31 bytes", "none", "33 bytes", "a list", "another root"],
-)
-def test_field_19_is_a_root(registry, source, old, fields, error):
-    header = newer_header(b"", fields=fields)
-    source.send("set", NEWEST, keccak(header))
-    proof = packed.encode_block_hash([header, old.branch(50)])
-    assert _refused(registry, proof, error)
-    with pytest.raises(decoder.InvalidPacked):
-        _model_takes(old, header, proof)
-
-
-def test_a_header_of_an_earlier_fork_has_no_beacon_root(registry, source, old):
-    root = old.world.root(ANCHOR)
-    # The root in the place before; and 19 fields.
-    fields = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, NEWEST, 0, 0, 1]
-    fields += [b"", bytes(32), bytes(8), 7, bytes(32), 0, root]
-    for header in (tries.encode(fields), tries.encode([*fields, 0, root])):
-        source.send("set", NEWEST, keccak(header))
-        assert _refused(registry, packed.encode_block_hash([header, old.branch(50)]), "InvalidHeader")
-
-
-def test_a_jump_starts_at_the_header_right_before_it(chain, source):
-    """After a jump, and after a walk, the next one is below the block that was reached, and no other."""
-    world = LinkedWorld(random.Random(14), SMALL, SMALL.end)
-    source.send("set", number_of(world.headers[89]), keccak(world.headers[89]))
-    beacon = Deployed(chain, "BeaconHistory", world.chain.arguments)
-    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
-
-    def jump(slot: int, anchor: int) -> BlockBranch:
-        return BlockBranch(OLD_BLOCK, world.old(slot, anchor))
-
-    # The header of a slot names the beacon block before.
-    jumped: Sequence[bytes | BlockBranch] = [world.headers[89], jump(70, 88), world.headers[70]]
-    walked: Sequence[bytes | BlockBranch] = [world.headers[slot] for slot in range(89, 69, -1)]
-    for start in (jumped, walked):
-        proof = packed.encode_block_hash([*start, jump(50, 69)])
-        assert registry.logged(registry.send_raw(proof))[-1:] in ([("BlockHashProven", keccak(world.headers[50]))], [])
-        for anchor in (88, 70, 68):
-            assert _refused(registry, packed.encode_block_hash([*start, jump(50, anchor)]))
-    # A block from before Capella names none.
-    first: Sequence[bytes | BlockBranch] = [
-        BlockBranch(BLOCK_BEFORE_CAPELLA, world.before_capella(30)),
-        world.headers[30],
-    ]
-    assert _refused(registry, packed.encode_block_hash([*first, jump(50, 69)]), "InvalidHeader")
-
-
-def test_nothing_is_proven_below_a_header_that_nobody_vouches_for(registry, old):
-    header = newer_header(old.world.root(ANCHOR), NEWEST + 1)
-    assert _refused(registry, packed.encode_block_hash([header, old.branch(50)]), "UnknownBlock", NEWEST + 1)
-    assert _refused(registry, packed.encode([old.headers[50]], old.root), "UnknownBlock", 150)
 
 
 # --- Who proves -------------------------------------------------------------------------------------------------------

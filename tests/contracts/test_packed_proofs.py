@@ -18,7 +18,6 @@ from tests.contracts import decoder, tries
 from tests.contracts.conftest import BLOCK, SOURCE_CHAIN_ID
 from tests.contracts.decoder import InvalidPacked, PackedFacts
 from tests.contracts.deployed import SENDER, Deployed, Reverted
-from tests.contracts.operations import branch, full_branch, hash_child, own_child
 from tests.contracts.worlds import Asked, World, number_of, random_world
 
 INVALID = ("InvalidProof",)
@@ -148,6 +147,9 @@ def test_random_states_have_every_form_of_node_and_of_absence(recorded):
 
 # --- By exhaustion ----------------------------------------------------------------------------------------------------
 
+ALICE = b"\xa1" * 20
+ALICE_HEX = hex_data(ALICE)
+
 
 def _mainnet_shaped(levels: Sequence[int] = tries.MAINNET_LEVELS) -> tuple[bytes, list[AccountToProve]]:
     """The history contract with a slot and a block hash, another account, and one that isn't there."""
@@ -203,7 +205,7 @@ def test_a_flipped_bit_can_only_make_another_absent_slot_of_one(registry, trust,
     """Whatever is absent where another was is absent, too: no root binds its name."""
     chance = random.Random(6)
     world = World(chance, BLOCK)
-    world.accounts[ALICE] = (1, 2, EMPTY_CODE)
+    world.accounts[ALICE] = (1, 2, tries.EMPTY_CODE_HASH)
     world.storages[ALICE] = dict.fromkeys(range(12), 1)
     trust(world.close().root)
     asked = [0, 1, 100, 101, 102, 2**255, 2**255 + 1]
@@ -237,295 +239,6 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
     spoilt += [proof[:end] + proof[start:end] + proof[end:] for start, end in pieces if end - start < 700]
     assert len(spoilt) > 500
     assert not any(harness.accepted(registry, dict.fromkeys(spoilt)))
-
-
-# --- By property ------------------------------------------------------------------------------------------------------
-
-ALICE, BOB = b"\xa1" * 20, b"\xb0" * 20
-ALICE_HEX = hex_data(ALICE)
-
-
-@pytest.fixture(scope="module")
-def world() -> World:
-    """Alice with three slots, and nine accounts more."""
-    chance = random.Random(9)
-    world = World(chance, BLOCK)
-    world.accounts[ALICE] = (5, 10**18, b"\x0c" * 32)
-    world.storages[ALICE] = {1: 5, 2: 500, 3: 2**255}
-    for _ in range(9):
-        world.accounts[chance.randbytes(20)] = (1, 2, keccak(b""))
-    return world.close()
-
-
-def _branch_above(node: Sequence[bytes], own: int) -> bytes:
-    """The operation of a node whose children are hashes, and of which one is the subtree on top."""
-    return branch(
-        1,
-        *(
-            own_child(place) if place == own else hash_child(place, child)
-            for place, child in enumerate(node[:16])
-            if child or place == own
-        ),
-    )
-
-
-@pytest.mark.parametrize("depth", range(9))
-def test_a_proof_cut_after_a_branch_does_not_prove_absence(accepts, depth):
-    key = keccak(ALICE)
-    root, proofs = tries.shaped({key: tries.account(1, 2)}, random.Random(1))
-    nodes = [rlp.decode(node) for node in proofs[key]]
-    places = [int(digit, 16) for digit in key.hex()]
-    account = encode(BLOCK, root, [AccountToProve(ALICE, 3, proofs[key])])[2:]
-    # As the encoder writes them, and with all children listed, which is another form where they are sixteen.
-    above, listed = b"", b""
-    for node, place in zip(nodes[:depth], places, strict=False):
-        listed = _branch_above(node, place) + listed
-        is_full = all(node[:16])
-        above = (full_branch(node[:place] + node[place + 1 : 16]) if is_full else _branch_above(node, place)) + above
-    assert account.endswith(above)
-    # At an empty place; and, to see that the rest is right, the account itself.
-    for branches in (above, listed):
-        assert not accepts(root, b"\x70" + ALICE + bytes([depth]) + branches)
-    if depth == len(nodes) - 1:
-        assert accepts(root, account)
-        assert not accepts(root, account.removesuffix(above) + listed)
-
-
-@pytest.mark.parametrize("at", range(8))
-def test_what_is_present_cannot_be_proven_absent(accepts, at):
-    key = keccak(ALICE)
-    leaf = tries.leaf(key, tries.account(1, 2))
-    root = keccak(leaf)
-    present = encode(BLOCK, root, [AccountToProve(ALICE, 3, [leaf])])[2:]
-    head = (1 << 6 | 1).to_bytes(2)
-    attempts = [
-        b"\x70" + ALICE + b"\x00",
-        b"\x71" + ALICE + b"\x00\x01" + key[:1] + bytes(32),
-        b"\x74" + ALICE + head + key + b"\x01\x02",
-        present + b"\x72" + ALICE,
-        b"\x72" + ALICE,
-        b"\x72" + ALICE + present,
-        encode(BLOCK, root, [AccountToProve(BOB, 3, [leaf])])[2:] + b"\x72" + ALICE,
-        encode(BLOCK, root, [AccountToProve(BOB, 3, [leaf])])[2:] + b"\x72" + BOB,
-    ]
-    assert accepts(root, present)
-    assert not accepts(root, attempts[at])
-
-
-def test_absent_keys_at_one_place_come_in_rising_order_and_once(accepts):
-    leaf = tries.leaf(keccak(ALICE), tries.account(1, 2))
-    root = keccak(leaf)
-    absent = sorted((bytes([number]) * 20 for number in range(1, 5)), key=keccak)
-    proof = encode(BLOCK, root, [AccountToProve(address, 3, [leaf]) for address in reversed(absent)])[2:]
-    start = len(proof) - 3 * 21
-    assert [proof[start + 1 + 21 * number :][:20] for number in range(3)] == absent[1:]
-    same = [b"\x72" + address for address in absent[1:]]
-    assert accepts(root, proof)
-    assert accepts(root, proof[:start] + same[0] + same[2])
-    assert not accepts(root, proof[:start] + same[1] + same[0] + same[2])
-    assert not accepts(root, proof + same[2])
-    assert not accepts(root, proof[:start] + b"\x72" + absent[0])
-    # No account is absent as a slot is at a leaf of its own.
-    assert not accepts(root, proof[:start] + b"\x73" + absent[1])
-
-
-def test_slots_and_accounts_keep_to_their_own_tries(accepts, world, recorded):
-    proof = world.prove([(ALICE, 3, [1, 2, 9])], known=True)[2:]
-    assert accepts(world.root, proof)
-    # Places are those of the whole calldata, which begins with the block's number. The account has code.
-    starts = {operation: place - 2 for place, operation in reversed(recorded.operations)}
-    opening, slots = proof[: starts[SLOT]], proof[starts[SLOT] : starts[0xCB]]
-    closing, above = proof[starts[0xCB] : starts[0x10]], proof[starts[0x10] :]
-    assert opening == b"\x30" + ALICE
-    # The storage of another account, or of none.
-    assert not accepts(world.root, proof.replace(ALICE, BOB))
-    assert not accepts(world.root, slots + closing + above)
-    assert not accepts(world.root, slots + opening + closing + above)
-    # Opened twice, left open, closed twice, and not closed.
-    assert not accepts(world.root, opening + proof)
-    assert not accepts(world.root, proof + opening)
-    assert not accepts(world.root, opening + slots + opening + closing + above)
-    assert not accepts(world.root, opening + slots + closing + closing + above)
-    assert not accepts(world.root, opening + slots + above)
-    # An account among the slots.
-    other = world.prove([(min(world.accounts), 3, [])], known=True)[2:]
-    assert accepts(world.root, other)
-    assert not accepts(world.root, opening + other + slots + closing + above)
-    assert not accepts(world.root, other + proof)
-    assert not accepts(world.root, proof + other)
-    # An account that isn't there has no storage but the empty one.
-    for absent in (b"\x78\x00", b"\x7a"):
-        assert not accepts(world.root, opening.replace(ALICE, BOB) + slots + absent)
-
-
-def test_a_proof_is_one_for_its_registry_and_its_block_only(chain, registry, source, world):
-    source.send("set", BLOCK, world.block_hash)
-    proof = world.prove([(ALICE, 3, [1])])
-    stranger = Deployed(
-        chain, "FactsRegistry", 1, Deployed(chain, "test/SettableBlockHashSource", 1).address, 8191, NO_CONTRACT
-    )
-    with pytest.raises(Reverted) as reverted:
-        stranger.call_raw(proof)
-    assert reverted.value.error == ("UnknownBlock", BLOCK)
-    registry.send_raw(proof)
-    other = tries.header(BLOCK + 1, keccak(b"another state"))
-    source.send("set", BLOCK + 1, keccak(other))
-    registry.send_raw(encode(other, keccak(b"another state")))
-    known = world.prove([(ALICE, 3, [1])], known=True)
-    registry.call_raw(known)
-    with pytest.raises(Reverted) as reverted:
-        registry.call_raw(bytes([1, BLOCK + 1]) + known[2:])
-    assert reverted.value.error == INVALID
-
-
-@pytest.mark.parametrize(
-    "proof",
-    [b"", b"\x00", b"\x00\x00", b"\x01", b"\x01\x4d", b"\x02\x00\x4d", b"\x09" + bytes(8) + b"\x4d", b"\x37", b"\x7f"],
-    ids=bytes.hex,
-)
-def test_what_names_a_block_is_written_in_one_way(registry, trust, proof):
-    trust(tries.EMPTY_ROOT)
-    operations = b"\x70" + ALICE + b"\x00"
-    registry.call_raw(b"\x01\x4d" + operations)
-    for tried in (proof, *([proof + operations] if proof != b"\x01\x4d" else [])):
-        with pytest.raises(Reverted) as reverted:
-            registry.call_raw(tried)
-        assert reverted.value.error[0] in {"InvalidProof", "UnknownBlock"}
-
-
-EMPTY_ROOT, EMPTY_CODE = tries.EMPTY_ROOT, tries.EMPTY_CODE_HASH
-# Of an account with nonce 1, balance 2, and neither storage nor code, alone in its state. Depth 0.
-_HEAD = (1 << 6 | 1).to_bytes(2)
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        pytest.param(b"\x80" + _HEAD + ALICE + b"\x01\x02", id="nothing to store"),
-        pytest.param(b"\xc0" + _HEAD + ALICE + b"\x01\x02", id="odd parity"),
-        pytest.param(b"\xc4" + _HEAD + ALICE + b"\x01\x02", id="storage root missing"),
-        pytest.param(b"\xc4" + _HEAD + ALICE + b"\x01\x02" + EMPTY_ROOT, id="storage root implied"),
-        pytest.param(b"\xc2" + _HEAD + ALICE + b"\x01\x02" + EMPTY_CODE, id="code hash implied"),
-        pytest.param(b"\xc7" + _HEAD + ALICE + b"\x01\x02" + EMPTY_ROOT + EMPTY_CODE, id="both implied"),
-        pytest.param(b"\xc8" + _HEAD + b"\x01\x02", id="no storage to close"),
-        pytest.param(b"\xc1" + (2 << 6 | 1).to_bytes(2) + ALICE + b"\x00\x01\x02", id="nonce with a zero"),
-        pytest.param(b"\xc1" + (1 << 6 | 2).to_bytes(2) + ALICE + b"\x01\x00\x02", id="balance with a zero"),
-        pytest.param(b"\xc1" + (9 << 6 | 1).to_bytes(2) + ALICE + b"\x01" + bytes(8) + b"\x02", id="nonce of 9 bytes"),
-        pytest.param(b"\xc1" + (1 << 6 | 33).to_bytes(2) + ALICE + b"\x01" + b"\x02" * 33, id="balance of 33 bytes"),
-        pytest.param(b"\xc1" + (1 << 10 | 1 << 6 | 1).to_bytes(2) + ALICE + b"\x01\x02", id="deeper"),
-        pytest.param(b"\xc1" + (63 << 10 | 1 << 6 | 1).to_bytes(2) + ALICE + b"\x01\x02", id="too deep"),
-        pytest.param(b"\xc1" + _HEAD + BOB + b"\x01\x02", id="another address"),
-        pytest.param(b"\xc1" + _HEAD + ALICE + b"\x01\x02\x00", id="a branch too many"),
-        pytest.param(b"\xc1" + _HEAD + ALICE + b"\x01\x02\x36\x00", id="an empty extension"),
-        pytest.param(b"\xc1" + _HEAD + ALICE + b"\x01\x02\x36\x01", id="an extension above the root"),
-        pytest.param(b"\xc1" + _HEAD + ALICE + b"\x01\x02" * 2, id="more after it"),
-        pytest.param((b"\xc1" + _HEAD + ALICE + b"\x01\x02") * 2, id="twice"),
-        pytest.param(b"\x75" + BOB + _HEAD + keccak(ALICE) + b"\x01\x02" + EMPTY_CODE, id="another's code implied"),
-        pytest.param(b"\x76" + BOB + _HEAD + keccak(ALICE) + b"\x01\x02" + EMPTY_ROOT, id="another's root implied"),
-        pytest.param(b"\x73" + BOB + b"\x00", id="no such absence"),
-        pytest.param(b"\x37", id="a header alone, without the header"),
-        pytest.param(b"\x31" + (3).to_bytes(4), id="fields of a header, without it"),
-    ],
-)
-def test_an_account_is_written_in_one_way(accepts, operation):
-    root = keccak(tries.leaf(keccak(ALICE), tries.account(1, 2)))
-    assert accepts(root, b"\xc1" + _HEAD + ALICE + b"\x01\x02")
-    assert accepts(root, b"\x74" + BOB + _HEAD + keccak(ALICE) + b"\x01\x02")
-    assert not accepts(root, operation)
-
-
-_ROOT, _CODE = b"\x0a" * 32, b"\x0c" * 32
-_OTHER = tries.account(1, 2, _ROOT, _CODE)
-
-
-@pytest.mark.parametrize(
-    ("root", "before", "operation", "rest"),
-    [
-        (EMPTY_ROOT, b"", 0x70, ALICE + b"\x00"),
-        (
-            keccak(tries.leaf(keccak(BOB), _OTHER)),
-            b"\x30" + ALICE + b"\x32\x01\x05\x00",
-            0x7F,
-            _HEAD + keccak(BOB) + b"\x01\x02" + _ROOT + _CODE,
-        ),
-        (
-            keccak(tries.leaf(keccak(BOB), _OTHER)),
-            b"",
-            0xC7,
-            _HEAD + BOB + b"\x01\x02" + _ROOT + _CODE,
-        ),
-    ],
-    ids=["absent", "absent, closes a storage", "account"],
-)
-def test_only_one_operation_does_it(accepts, root, before, operation, rest):
-    for other in range(0x100):
-        # The other accounts store something else.
-        if other != operation and (operation < 0x80 or other < 0x80):
-            assert not accepts(root, before + bytes([other]) + rest), hex(other)
-    assert accepts(root, before + bytes([operation]) + rest)
-
-
-def test_the_state_is_no_storage_to_close(accepts):
-    account = b"\xc1" + _HEAD + ALICE + b"\x01\x02"
-    state = keccak(tries.leaf(keccak(ALICE), tries.account(1, 2)))
-    assert accepts(state, account)
-    # An attacker with a root at hand could name it as the storage of the account that memory holds as owner: zero.
-    above = keccak(tries.leaf(keccak(bytes(20)), tries.account(1, 2, state)))
-    assert not accepts(above, account + b"\xc8" + _HEAD + b"\x01\x02")
-    assert not accepts(EMPTY_ROOT, b"\x70" + ALICE + b"\x00" + b"\x78\x00")
-
-
-_SLOT = b"\x40\x01\x05\x00\x01\x09"
-
-
-@pytest.mark.parametrize(
-    "slots",
-    [
-        pytest.param(b"\x40\x02\x00\x05\x00\x01\x09", id="number with a zero"),
-        pytest.param(b"\x40\x21" + bytes(32) + b"\x05\x00\x01\x09", id="number of 33 bytes"),
-        pytest.param(b"\x40\x01\x05\x00\x02\x00\x09", id="value with a zero"),
-        pytest.param(b"\x40\x01\x05\x00\x00", id="value of zero"),
-        pytest.param(b"\x40\x01\x05\x00\x01\x00", id="value of a zero"),
-        pytest.param(b"\x40\x01\x05\x00\x21" + bytes(32) + b"\x09", id="value of 33 bytes"),
-        pytest.param(b"\x40\x00\x00\x01\x09", id="slot 0"),
-        pytest.param(b"\x40\x01\x06\x00\x01\x09", id="another slot"),
-        pytest.param(b"\x40\x01\x05\x00\x01\x08", id="another value"),
-        pytest.param(b"\x40\x01\x05\x01\x01\x09", id="deeper"),
-        pytest.param(b"\x40\x01\x05\x3f\x01\x09", id="too deep"),
-        pytest.param(b"\x40\x01\x05\xff\x01\x09", id="as deep as a byte can tell"),
-        pytest.param(_SLOT[:-1], id="cut"),
-        pytest.param(_SLOT * 2, id="twice"),
-        pytest.param(_SLOT + b"\x00", id="a branch that is cut"),
-        pytest.param(_SLOT + b"\x36\x00", id="an empty extension"),
-        pytest.param(b"\x43" + _SLOT[1:], id="a block hash of another contract than the history"),
-        pytest.param(b"\x32\x01\x05\x00", id="zero at an empty place"),
-        pytest.param(b"\x35\x01\x05\x00" + keccak((5).to_bytes(32)) + b"\x01\x09", id="zero at its own leaf"),
-        pytest.param(b"\x35\x02\x00\x06\x00" + keccak((5).to_bytes(32)) + b"\x01\x09", id="zero slot with a zero"),
-        pytest.param(b"\x35\x01\x06\x3f" + b"\x01" + b"\x01\x09", id="leaf too deep"),
-        pytest.param(b"\x36\x01", id="an extension to nothing"),
-        pytest.param(b"\x00" + bytes(480), id="a branch of nothing"),
-        pytest.param(b"\x10\x02" + (b"\x00" + bytes(32)) + (b"\x01" + bytes(32)), id="a listed branch of nothing"),
-        pytest.param(b"", id="nothing"),
-        *(
-            pytest.param(bytes([operation]) + _SLOT[1:], id=f"{operation:02x}")
-            for operation in (*range(0x37, 0x40), 0x41, 0x42, *range(0x44, 0x70))
-        ),
-    ],
-)
-def test_a_slot_is_written_in_one_way(accepts, slots):
-    storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(9))
-    root = keccak(tries.leaf(keccak(ALICE), tries.account(1, 2, keccak(storage))))
-
-    def under_alice(operations: bytes) -> bytes:
-        return b"\x30" + ALICE + operations + b"\xc8" + _HEAD + b"\x01\x02"
-
-    assert accepts(root, under_alice(_SLOT))
-    assert accepts(root, under_alice(b"\x35\x01\x06\x00" + keccak((5).to_bytes(32)) + b"\x01\x09"))
-    assert not accepts(root, under_alice(slots))
-    # Outside of a storage it is no operation.
-    for outside in {slots, _SLOT} - {b""}:
-        assert not accepts(root, under_alice(_SLOT) + outside)
-        assert not accepts(root, outside + under_alice(_SLOT))
 
 
 # --- Block hashes -----------------------------------------------------------------------------------------------------
@@ -671,68 +384,6 @@ def _decode(world: World, proof: bytes, window: int) -> PackedFacts:
     )
 
 
-_HISTORY_LEAF = b"\x43\x01\x05\x00\x20" + OLD_HASH
-
-
-@pytest.mark.parametrize(
-    "owner",
-    [
-        bytes(20),
-        (int.from_bytes(HISTORY_ADDRESS) - 1).to_bytes(20),
-        (int.from_bytes(HISTORY_ADDRESS) + 1).to_bytes(20),
-        b"\xff" * 20,
-    ],
-    ids=bytes.hex,
-)
-def test_no_other_contract_holds_block_hashes(accepts, owner):
-    storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(OLD_HASH))
-    for account, operation in ((owner, b"\x40"), (HISTORY_ADDRESS, b"\x40"), (HISTORY_ADDRESS, b"\x43")):
-        root = keccak(tries.leaf(keccak(account), tries.account(1, 2, keccak(storage))))
-        operations = b"\x30" + account + operation + _HISTORY_LEAF[1:] + b"\xc8" + _HEAD + b"\x01\x02"
-        assert accepts(root, operations)
-    root = keccak(tries.leaf(keccak(owner), tries.account(1, 2, keccak(storage))))
-    assert not accepts(root, b"\x30" + owner + _HISTORY_LEAF + b"\xc8" + _HEAD + b"\x01\x02")
-
-
-@pytest.mark.parametrize(
-    "slots",
-    [
-        pytest.param(b"\x43\x02\x00\x05\x00\x20" + OLD_HASH, id="number with a zero"),
-        pytest.param(b"\x43\x21" + bytes(32) + b"\x05\x00\x20" + OLD_HASH, id="number of 33 bytes"),
-        pytest.param(b"\x43\x00\x00\x20" + OLD_HASH, id="slot 0"),
-        pytest.param(b"\x43\x01\x06\x00\x20" + OLD_HASH, id="another slot"),
-        pytest.param(b"\x43\x01\x05\x00\x20" + keccak(OLD_HASH), id="another hash"),
-        pytest.param(b"\x43\x01\x05\x00\x21\x00" + OLD_HASH, id="hash of 33 bytes"),
-        pytest.param(b"\x43\x01\x05\x00\x20" + bytes(32), id="hash of zeros"),
-        pytest.param(b"\x43\x01\x05\x00\x00", id="no hash"),
-        pytest.param(b"\x43\x01\x05\x3f\x20" + OLD_HASH, id="too deep"),
-        pytest.param(_HISTORY_LEAF[:-1], id="cut"),
-        pytest.param(_HISTORY_LEAF * 2, id="twice"),
-        pytest.param(_HISTORY_LEAF + b"\x40" + _HISTORY_LEAF[1:], id="also as a fact"),
-        pytest.param(b"\x40" + _HISTORY_LEAF[1:] + _HISTORY_LEAF, id="a fact before"),
-        pytest.param(_HISTORY_LEAF + b"\x37", id="a header's end in a storage"),
-        pytest.param(_HISTORY_LEAF + b"\x38", id="a parent in a storage"),
-        pytest.param(_HISTORY_LEAF + b"\x39", id="a parent's hash in a storage"),
-        *(
-            pytest.param(bytes([op]) + _HISTORY_LEAF[1:], id=f"{op:02x}")
-            for op in (*range(0x37, 0x40), 0x41, 0x42, *range(0x44, 0x70))
-        ),
-    ],
-)
-def test_a_block_hash_is_written_in_one_way(accepts, slots):
-    storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(OLD_HASH))
-    root = keccak(tries.leaf(keccak(HISTORY_ADDRESS), tries.account(1, 2, keccak(storage))))
-
-    def under_history(operations: bytes) -> bytes:
-        return b"\x30" + HISTORY_ADDRESS + operations + b"\xc8" + _HEAD + b"\x01\x02"
-
-    assert accepts(root, under_history(_HISTORY_LEAF))
-    assert not accepts(root, under_history(slots))
-    # Outside of a storage it is no operation.
-    assert not accepts(root, slots)
-    assert not accepts(root, under_history(_HISTORY_LEAF) + slots)
-
-
 def test_what_an_untrusted_state_says_of_blocks_is_not_kept(chain, registry, source, history):
     proof = history.prove([Asked(HISTORY_ADDRESS, 0, [], [OLD_SLOT])], known=True)
     header = tries.header(BLOCK, keccak(b"another state"))
@@ -798,61 +449,6 @@ def test_the_parents_hash_alone_becomes_known_and_nothing_is_accumulated(registr
     assert registry.call("stateRoot", BLOCK) == lineage.root
 
 
-def test_headers_are_written_in_one_way(registry, source, lineage):
-    first, second, third, _ = lineage.headers
-    facts = b"\x31" + (0x801).to_bytes(4)
-    _vouch(source, first)
-    registry.call_raw(b"\x38".join(lineage.headers) + facts + b"\x37")
-    registry.send_raw(first + b"\x37")
-    number = bytes([1, BLOCK + 3])
-    for spoilt in (
-        # In another order, with one left out or sent twice, and with what is no header.
-        b"\x38".join([second, first]) + b"\x37",
-        b"\x38".join([first, third]) + b"\x37",
-        b"\x38".join([first, first]) + b"\x37",
-        b"\x38".join([first, second, second]) + b"\x37",
-        b"\x38".join([first, second[:-1]]) + b"\x37",
-        b"\x38".join([second, third]) + b"\x37",
-        b"\x38".join([first, second[:200]]),
-        first + second + b"\x37",
-        first + b"\x38\x38" + second + b"\x37",
-        first + b"\x38",
-        first + b"\x38\x37",
-        first + b"\x38\x39",
-        first + b"\x38" + number + b"\x37",
-        b"\x38" + first + b"\x37",
-        # With fields before the last, and with other ends.
-        first + facts + b"\x38" + second + b"\x37",
-        first + b"\x38" + second,
-        first + b"\x38" + second + b"\x38",
-        first + b"\x38" + second + b"\x3a",
-        first + b"\x38" + second + b"\x37\x37",
-        first + b"\x38" + second + b"\x37\x39",
-        first + b"\x39\x37",
-        first + b"\x39\x39",
-        first + b"\x39\x00",
-        first + b"\x39" + second,
-        first + b"\x39" + second + b"\x37",
-        first + facts + b"\x39",
-        first + b"\x39" + facts,
-        second + b"\x39",
-        # After a number there is no header to walk from, nor one whose parent it would be.
-        number + b"\x37",
-        number + b"\x39",
-        number + b"\x38" + second + b"\x37",
-        number + b"\x38" + second + b"\x39",
-        number + facts + b"\x39",
-    ):
-        with pytest.raises(Reverted):
-            registry.call_raw(spoilt)
-        with pytest.raises(decoder.InvalidPacked):
-            decoder.decode(
-                spoilt,
-                block_hash=lambda number: keccak(first) if number == BLOCK + 3 else None,
-                state_root=lambda number: rlp.decode(first)[3] if number == BLOCK + 3 else None,
-            )
-
-
 @pytest.mark.parametrize("before", [0, 1], ids=["alone", "walked to"])
 def test_the_first_block_of_all_has_no_parent_to_be_known(registry, source, before):
     genesis = tries.header(0, b"\x07" * 32)
@@ -865,17 +461,6 @@ def test_the_first_block_of_all_has_no_parent_to_be_known(registry, source, befo
     assert reverted.value.error == INVALID
     with pytest.raises(decoder.InvalidPacked):
         decoder.decode(proof, block_hash=lambda _: keccak(headers[0]), state_root=lambda _: None)
-
-
-def test_a_header_that_is_none_ends_the_walk_even_where_a_hash_leads_to_it(registry, source):
-    """The walk meets what no chain has: a parent whose RLP is that of no header."""
-    for broken in (b"\xf8" + bytes(56), tries.header(BLOCK, bytes(32)), tries.encode([b"\x01" * 32, b"\x02" * 600])):
-        child = tries.header(BLOCK + 1, b"\x07" * 32, keccak(broken))
-        _vouch(source, child)
-        for end in (b"\x37", b"\x39"):
-            with pytest.raises(Reverted) as reverted:
-                registry.call_raw(child + b"\x38" + broken + end)
-            assert reverted.value.error == ("InvalidHeader",)
 
 
 def test_a_parent_has_the_number_before_its_childs(registry, source):
